@@ -46,7 +46,7 @@ deploy: export CAPIM_WORKSPACE ?= $(CURDIR)/workspace
 deploy: export DO_NOT_TRACK ?= 1
 deploy: export PREFECT_SERVER_ANALYTICS_ENABLED ?= false
 deploy: $(VENV)/.demo
-	$(BIN)/python -m deployments.automations
+	$(BIN)/python -m capim.deployments.automations
 	$(BIN)/prefect --no-prompt deploy --prefect-file deployments/prefect.yaml --all
 
 # requirements.txt follows pyproject.toml: exact versions, no addresses

@@ -1,5 +1,10 @@
 """How the flows are registered, served and scaled out. Telemetry of Prefect is off unless it is turned on."""
 
+if __name__ != "capim.deployments":
+    raise ImportError(
+        f"{__name__!r} is imported as capim.deployments; a package of your own with this name needs an __init__.py"
+    )
+
 import os
 
 os.environ.setdefault("DO_NOT_TRACK", "1")  # read when Prefect is imported

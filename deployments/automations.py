@@ -1,4 +1,4 @@
-"""What the server does by itself about runs of capim: ``python -m deployments.automations [--webhook ADDRESS]``.
+"""What the server does by itself about runs of capim: ``python -m capim.deployments.automations [--webhook ADDRESS]``.
 
 Applies these automations to the server that ``PREFECT_API_URL`` names, in place of those with the same names:
 
@@ -117,7 +117,7 @@ def _late() -> EventTrigger:
 
 def main(argv: list[str] | None = None) -> int:
     """Apply the automations; returns 2 for a wrong request and 1 if the server did not accept them."""
-    parser = argparse.ArgumentParser(prog="python -m deployments.automations", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m capim.deployments.automations", description=__doc__)
     parser.add_argument("--webhook", metavar="ADDRESS", help="https address that gets the messages")
     parser.add_argument("--private", action="store_true", help="the address may be on a private network")
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Work pools whose runs are containers: ``python -m deployments.pools docker|kubernetes --image IMAGE``.
+"""Work pools whose runs are containers: ``python -m capim.deployments.pools docker|kubernetes --image IMAGE``.
 
 Makes the pools ``capim-cpu`` and ``capim-gpu`` of ``prefect.yaml`` on the server that ``PREFECT_API_URL`` names, in
 place of those with the same names: Prefect's own job templates with the image, the place of the workspace and the GPU
@@ -55,7 +55,7 @@ def job_template(
 
 def main(argv: list[str] | None = None) -> int:
     """Make both pools; returns 2 for a wrong request."""
-    parser = argparse.ArgumentParser(prog="python -m deployments.pools", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m capim.deployments.pools", description=__doc__)
     parser.add_argument("kind", choices=("docker", "kubernetes"))
     parser.add_argument("--image", required=True, help="image of the CPU pool")
     parser.add_argument("--gpu-image", metavar="IMAGE", help="image of the GPU pool (default: that of the CPU pool)")

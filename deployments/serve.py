@@ -1,4 +1,4 @@
-"""All flows on one machine, without a work pool: ``python -m deployments.serve``.
+"""All flows on one machine, without a work pool: ``python -m capim.deployments.serve``.
 
 Reads the same ``prefect.yaml`` that `make deploy` registers, so that schedules, triggers, limits and parameters are
 written down once; the deployments are named ``served-…``, beside those of pools. Runs as long as the process lives, and
@@ -26,7 +26,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.templating import apply_values
 
-from store.errors import RequestError
+from capim.store.errors import RequestError
 
 FILE = Path(__file__).with_name("prefect.yaml")
 

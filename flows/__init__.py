@@ -5,6 +5,11 @@ Importing this package imports nothing else of capim and no library; ``flows.fra
 
 from __future__ import annotations
 
+if __name__ != "capim.flows":
+    raise ImportError(
+        f"{__name__!r} is imported as capim.flows; a package of your own with this name needs an __init__.py"
+    )
+
 import atexit
 import os
 import shutil
@@ -47,5 +52,5 @@ def set_environment(*, verbose: bool = False) -> None:
 
 def __getattr__(name: str) -> ModuleType:
     if name != "frames":
-        raise AttributeError(f"module 'flows' has no attribute {name!r}")
-    return import_module("flows.frames")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("capim.flows.frames")

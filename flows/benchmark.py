@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flows.compare import compare_step
-from flows.config import RunConfig
-from flows.embed import embed_step, paired
-from flows.evaluate import evaluate_step
-from flows.execution import call, run_flow
-from flows.publish import publish_step
-from flows.request import check_request
-from flows.runs import IncompleteError, record_end, recorded_run
-from tasks.discover import find_evaluations, find_sets
-from tasks.runtime.open_corpora import OpenCorpora
-from tasks.runtime.references import EmbedRef, SetsRef
-from tasks.score_part import check_scoring
+from capim.flows.compare import compare_step
+from capim.flows.config import RunConfig
+from capim.flows.embed import embed_step, paired
+from capim.flows.evaluate import evaluate_step
+from capim.flows.execution import call, run_flow
+from capim.flows.publish import publish_step
+from capim.flows.request import check_request
+from capim.flows.runs import IncompleteError, record_end, recorded_run
+from capim.tasks.discover import find_evaluations, find_sets
+from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.references import EmbedRef, SetsRef
+from capim.tasks.score_part import check_scoring
 
 
 @dataclass(frozen=True, kw_only=True)

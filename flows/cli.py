@@ -13,11 +13,11 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from flows import set_environment
-from flows.commands import add_commands
-from flows.terminal.parser import WRONG_REQUEST, Parser
-from store.errors import RequestError, WorkError, without_credentials
-from store.safe_text import plain, shortened
+from capim.flows import set_environment
+from capim.flows.commands import add_commands
+from capim.flows.terminal.parser import WRONG_REQUEST, Parser
+from capim.store.errors import RequestError, WorkError, without_credentials
+from capim.store.safe_text import plain, shortened
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flows.config import RunConfig
-from flows.execution import call, run_flow
-from flows.request import evaluations_of
-from flows.runs import recorded_run
-from store.errors import RequestError
-from tasks.approximate import approximate
-from tasks.combine import fuse, rerank
-from tasks.runtime.combining import TEXT_TO_IMAGE
-from tasks.runtime.references import EvaluationRef, SetsRef
+from capim.flows.config import RunConfig
+from capim.flows.execution import call, run_flow
+from capim.flows.request import evaluations_of
+from capim.flows.runs import recorded_run
+from capim.store.errors import RequestError
+from capim.tasks.approximate import approximate
+from capim.tasks.combine import fuse, rerank
+from capim.tasks.runtime.combining import TEXT_TO_IMAGE
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
 
 
 @run_flow("rerank", hours=24, title=lambda config, first, second, **_: _on(config, f"{first} then {second}"))

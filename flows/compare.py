@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flows.config import RunConfig
-from flows.execution import call, call_each, run_flow
-from flows.request import evaluations_of
-from flows.runs import recorded_run
-from tasks.compare import compare_combined, compare_corpus, rank_suite
-from tasks.complete import complete_figures, find_outdated
-from tasks.diagnose import diagnose_corpus
-from tasks.diagnosis.table import check_analyses
-from tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
+from capim.flows.config import RunConfig
+from capim.flows.execution import call, call_each, run_flow
+from capim.flows.request import evaluations_of
+from capim.flows.runs import recorded_run
+from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
+from capim.tasks.complete import complete_figures, find_outdated
+from capim.tasks.diagnose import diagnose_corpus
+from capim.tasks.diagnosis.table import check_analyses
+from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
 
 PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of it, few enough to spread
 

@@ -25,11 +25,11 @@ from pydantic import BeforeValidator, ByteSize, ConfigDict, Field, ValidationErr
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
-from store.errors import RequestError, unknown
-from store.types import Precision, Storage
-from tasks.corpora.files import corpus_name
-from tasks.runtime.references import encoder_name
-from tasks.statistics.resampling import Adjustment, IntervalMethod, Resampling
+from capim.store.errors import RequestError, unknown
+from capim.store.types import Precision, Storage
+from capim.tasks.corpora.files import corpus_name
+from capim.tasks.runtime.references import encoder_name
+from capim.tasks.statistics.resampling import Adjustment, IntervalMethod, Resampling
 
 # corpora and encoders of the demo's runs: each late-interaction model on what it was trained for
 DEMO: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (

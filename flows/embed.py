@@ -17,20 +17,20 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 
-from flows.config import RunConfig, located
-from flows.execution import TAG, Failed, announce, attempt, attempt_each, call, refuse_all, run_flow
-from flows.request import Request, check_request, entry_named, missing_encoder
-from flows.runs import IncompleteError, recorded_run
-from store.errors import RequestError
-from store.types import MODALITIES, EncoderSpec, Modality
-from tasks.corpora.encodable import import_advice
-from tasks.embed import embed_corpora, embed_on_devices, embed_shard, is_complete
-from tasks.register import register_corpus
-from tasks.runtime.encoding import EncodeSettings
-from tasks.runtime.open_corpora import OpenCorpora
-from tasks.runtime.progress import track
-from tasks.runtime.references import EmbedRef, Missing
-from tasks.runtime.shards import Encoded, EncodeWork
+from capim.flows.config import RunConfig, located
+from capim.flows.execution import TAG, Failed, announce, attempt, attempt_each, call, refuse_all, run_flow
+from capim.flows.request import Request, check_request, entry_named, missing_encoder
+from capim.flows.runs import IncompleteError, recorded_run
+from capim.store.errors import RequestError
+from capim.store.types import MODALITIES, EncoderSpec, Modality
+from capim.tasks.corpora.encodable import import_advice
+from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard, is_complete
+from capim.tasks.register import register_corpus
+from capim.tasks.runtime.encoding import EncodeSettings
+from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EmbedRef, Missing
+from capim.tasks.runtime.shards import Encoded, EncodeWork
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:

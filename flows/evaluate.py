@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.config import RunConfig
-from flows.execution import Failed, attempt_each, call, call_each, refuse_all, run_flow
-from flows.request import device_faults, evaluations_of
-from flows.runs import IncompleteError, recorded_run
-from store.errors import RequestError
-from tasks.complete import complete_figures, find_outcomes
-from tasks.custom_metric import custom_metric
-from tasks.diagnosis.table import BY_PART, check_analyses
-from tasks.discover import find_sets
-from tasks.metrics.custom import CustomMetric, load_metric
-from tasks.runtime.references import EvaluationRef, MetricRef, Missing, SetsRef, by_corpus
-from tasks.score import score
-from tasks.score_part import check_scoring, score_distractors, score_part
+from capim.flows.config import RunConfig
+from capim.flows.execution import Failed, attempt_each, call, call_each, refuse_all, run_flow
+from capim.flows.request import device_faults, evaluations_of
+from capim.flows.runs import IncompleteError, recorded_run
+from capim.store.errors import RequestError
+from capim.tasks.complete import complete_figures, find_outcomes
+from capim.tasks.custom_metric import custom_metric
+from capim.tasks.diagnosis.table import BY_PART, check_analyses
+from capim.tasks.discover import find_sets
+from capim.tasks.metrics.custom import CustomMetric, load_metric
+from capim.tasks.runtime.references import EvaluationRef, MetricRef, Missing, SetsRef, by_corpus
+from capim.tasks.score import score
+from capim.tasks.score_part import check_scoring, score_distractors, score_part
 
 
 @run_flow("evaluate", hours=24)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flows.config import Named, RunConfig
-from flows.execution import call, run_flow
-from flows.runs import recorded_run
-from store.exchange.manifest import ImportRow
-from tasks.imports import import_embedding_files
-from tasks.imports import import_outcomes as import_source
-from tasks.results.imported.sources import Source
+from capim.flows.config import Named, RunConfig
+from capim.flows.execution import call, run_flow
+from capim.flows.runs import recorded_run
+from capim.store.exchange.manifest import ImportRow
+from capim.tasks.imports import import_embedding_files
+from capim.tasks.imports import import_outcomes as import_source
+from capim.tasks.results.imported.sources import Source
 
 
 def _title(config: RunConfig, rows: list[ImportRow], **_: object) -> str:

@@ -28,10 +28,10 @@ from prefect.runtime import flow_run as current_run
 from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from flows.config import RunConfig, run_config
-from store.errors import RequestError, WorkError
-from tasks.runtime.artifacts import hide_prefects_lines, send_logs, shown_progress
-from tasks.runtime.progress import Overall, track
+from capim.flows.config import RunConfig, run_config
+from capim.store.errors import RequestError, WorkError
+from capim.tasks.runtime.artifacts import hide_prefects_lines, send_logs, shown_progress
+from capim.tasks.runtime.progress import Overall, track
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from flows.commands.searching import FOUND_COLUMNS, find
-from flows.commands.workspace import corpus_in, found_results, in_order, unknown_texts, wanted_rows
-from flows.config import RunConfig
-from flows.execution import start
-from flows.publish import publish
-from flows.steps import listed, run_benchmark, run_compare, run_embed, run_evaluate, run_metric
-from flows.terminal.output import RESULT_COLUMNS, cell, print_answer
-from flows.terminal.parser import PLURALS
-from reports.rows.pairs import AGAINST_BEST, PAIR_COLUMNS, pair_rows
-from reports.rows.snapshot import answer_lines
-from store import EmbeddingStore, Vectors
-from store.safe_text import plain
-from tasks.metrics.custom import CustomMetric
-from tasks.runtime.figures.families import compared_rows
+from capim.flows.commands.searching import FOUND_COLUMNS, find
+from capim.flows.commands.workspace import corpus_in, found_results, in_order, unknown_texts, wanted_rows
+from capim.flows.config import RunConfig
+from capim.flows.execution import start
+from capim.flows.publish import publish
+from capim.flows.steps import listed, run_benchmark, run_compare, run_embed, run_evaluate, run_metric
+from capim.flows.terminal.output import RESULT_COLUMNS, cell, print_answer
+from capim.flows.terminal.parser import PLURALS
+from capim.reports.rows.pairs import AGAINST_BEST, PAIR_COLUMNS, pair_rows
+from capim.reports.rows.snapshot import answer_lines
+from capim.store import EmbeddingStore, Vectors
+from capim.store.safe_text import plain
+from capim.tasks.metrics.custom import CustomMetric
+from capim.tasks.runtime.figures.families import compared_rows
 
 if TYPE_CHECKING:
-    from reports.app.inline import Shown
+    from capim.reports.app.inline import Shown
 
 AnyMetric: TypeAlias = str | CustomMetric | Callable[..., object]
 _SHOWN = ("display.float_format", cell, "display.expand_frame_repr", False, "display.max_columns", 30)
@@ -49,7 +49,7 @@ class Frame(pd.DataFrame):
 
     def chart(self, *, title: str = "") -> Any:
         """An Altair chart of the values or differences with their intervals; ``.save("figure.svg")`` writes it."""
-        from reports.elements.frame_chart import interval_chart
+        from capim.reports.elements.frame_chart import interval_chart
 
         return interval_chart(self.to_dict("records"), title=title)
 
@@ -146,8 +146,8 @@ def selected(store: EmbeddingStore, statement: str) -> Frame:
 
 def shown(store: EmbeddingStore, page: str, /, **parameters: object) -> Shown:
     """One view of `capim serve`, as :func:`reports.app.inline.show`."""
-    from flows.commands.services import StoreServices
-    from reports.app.inline import show
+    from capim.flows.commands.services import StoreServices
+    from capim.reports.app.inline import show
 
     return show(store, StoreServices(store), page, **parameters)
 

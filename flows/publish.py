@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from flows.config import RunConfig
-from flows.execution import call_each, run_flow
-from flows.request import evaluations_of
-from flows.runs import recorded_run
-from tasks.publish import publish_report, show_report
-from tasks.runtime.references import encoder_name
+from capim.flows.config import RunConfig
+from capim.flows.execution import call_each, run_flow
+from capim.flows.request import evaluations_of
+from capim.flows.runs import recorded_run
+from capim.tasks.publish import publish_report, show_report
+from capim.tasks.runtime.references import encoder_name
 
 REPORTS_VARIABLE = "CAPIM_REPORTS_URL"  # where browsers find the reports of the workspace
 

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flows.config import RunConfig, missing_names
-from flows.execution import Failed, call
-from store.errors import RequestError, WorkError
-from store.types import MODALITIES, EncoderSpec, Modality
-from tasks.diagnosis.table import check_analyses
-from tasks.discover import find_evaluations
-from tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
-from tasks.register import check_corpora
-from tasks.resolve import resolve_encoder
-from tasks.runtime.open_corpora import OpenCorpora
-from tasks.runtime.references import EvaluationRef, Missing, encoder_name
+from capim.flows.config import RunConfig, missing_names
+from capim.flows.execution import Failed, call
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import MODALITIES, EncoderSpec, Modality
+from capim.tasks.diagnosis.table import check_analyses
+from capim.tasks.discover import find_evaluations
+from capim.tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
+from capim.tasks.register import check_corpora
+from capim.tasks.resolve import resolve_encoder
+from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.references import EvaluationRef, Missing, encoder_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def device_faults(config: RunConfig) -> list[str]:
     wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
     faults: list[str] = []
     if wanted and config.shards == 1:
-        from tasks.encoders.tensors import check_device
+        from capim.tasks.encoders.tensors import check_device
 
         for device in sorted(wanted):
             try:

@@ -18,18 +18,18 @@ import pyarrow as pa
 from prefect.context import FlowRunContext
 from prefect.runtime import deployment, flow_run
 
-from flows.config import RunConfig
-from flows.execution import RUNNER_VARIABLE, deployed_fields, run_flow
-from reports.destination import folders_of, remove_folder
-from store import EmbeddingStore
-from store.errors import RequestError, WorkError, without_credentials
-from store.maintenance.cleaning import compact_store
-from store.maintenance.removal import discard_if_empty
-from store.maintenance.retention import plan_pruning
-from store.maintenance.retention import prune as remove
-from store.schema import RUNS
-from tasks.runtime.references import Missing
-from tasks.runtime.versions import library_versions, this_host
+from capim.flows.config import RunConfig
+from capim.flows.execution import RUNNER_VARIABLE, deployed_fields, run_flow
+from capim.reports.destination import folders_of, remove_folder
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError, without_credentials
+from capim.store.maintenance.cleaning import compact_store
+from capim.store.maintenance.removal import discard_if_empty
+from capim.store.maintenance.retention import plan_pruning
+from capim.store.maintenance.retention import prune as remove
+from capim.store.schema import RUNS
+from capim.tasks.runtime.references import Missing
+from capim.tasks.runtime.versions import library_versions, this_host
 
 _ENCODING = ("benchmark", "embed", "import", "watch")  # kinds of runs that create a store where there is none
 

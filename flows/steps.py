@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from flows.commands.declare import STEP_FIELDS
-from flows.config import DEMO, FIELDS, RunConfig, missing_names, read_suite, run_config
-from flows.terminal.output import print_embedded
-from flows.terminal.parser import names
-from flows.terminal.progress import bars
-from store.errors import RequestError, unknown
-from store.safe_text import plain
-from tasks.runtime.references import encoder_name
+from capim.flows.commands.declare import STEP_FIELDS
+from capim.flows.config import DEMO, FIELDS, RunConfig, missing_names, read_suite, run_config
+from capim.flows.terminal.output import print_embedded
+from capim.flows.terminal.parser import names
+from capim.flows.terminal.progress import bars
+from capim.store.errors import RequestError, unknown
+from capim.store.safe_text import plain
+from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
-    from flows.benchmark import BenchmarkRef
-    from flows.compare import Compared
-    from tasks.metrics.custom import CustomMetric
-    from tasks.runtime.references import EmbedRef, EvaluationRef
+    from capim.flows.benchmark import BenchmarkRef
+    from capim.flows.compare import Compared
+    from capim.tasks.metrics.custom import CustomMetric
+    from capim.tasks.runtime.references import EmbedRef, EvaluationRef
 
 _EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every step uses; a sample has its own name
 _NAMES = ("corpora", "encoders", "protocols", "analyses", "distractors")
@@ -126,7 +126,7 @@ def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None]
         RequestError: The run names no corpora or no encoders, or they are wrong.
         IncompleteError: Some encoders failed, the others are in the report.
     """
-    from flows.benchmark import benchmark
+    from capim.flows.benchmark import benchmark
 
     if faults := missing_names(config):
         raise RequestError(faults)
@@ -148,7 +148,7 @@ def run_embed(
     Raises:
         IncompleteError: Some encoders failed; the others are encoded.
     """
-    from flows.embed import embed
+    from capim.flows.embed import embed
 
     def show(done: tuple[EmbedRef, ...]) -> None:
         if not done:
@@ -167,7 +167,7 @@ def run_evaluate(config: RunConfig, *, quiet: bool) -> tuple[EvaluationRef, ...]
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    from flows.evaluate import evaluate
+    from capim.flows.evaluate import evaluate
 
     def show(done: tuple[EvaluationRef, ...]) -> None:
         n_scored = sum(reference.n_scored for reference in done)
@@ -193,12 +193,12 @@ def run_metric(
     Raises:
         RequestError: There is no figure because every encoder was left out, or the metric fails.
     """
-    from flows.commands.workspace import in_order
-    from flows.evaluate import evaluate_custom
-    from flows.execution import start
-    from reports.rows.pairs import against_best, pair_rows
-    from store import EmbeddingStore
-    from tasks.metrics.custom import load_metric
+    from capim.flows.commands.workspace import in_order
+    from capim.flows.evaluate import evaluate_custom
+    from capim.flows.execution import start
+    from capim.reports.rows.pairs import against_best, pair_rows
+    from capim.store import EmbeddingStore
+    from capim.tasks.metrics.custom import load_metric
 
     loaded = metric if isinstance(metric, str) else load_metric(metric)
     with bars(quiet=quiet):
@@ -221,11 +221,11 @@ def run_metric(
 
 def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
     """Compare every pair of encoders, slice their outcomes and rank them; says what was compared."""
-    from flows.compare import compare
-    from flows.execution import start
-    from reports.rows.pairs import summary
-    from store import EmbeddingStore
-    from tasks.runtime.figures.families import compared_rows
+    from capim.flows.compare import compare
+    from capim.flows.execution import start
+    from capim.reports.rows.pairs import summary
+    from capim.store import EmbeddingStore
+    from capim.tasks.runtime.figures.families import compared_rows
 
     with bars(quiet=quiet, flow="compare"):
         done = start(compare, config)
@@ -242,8 +242,8 @@ def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
 
 def _run(flow: Any, config: RunConfig, *, quiet: bool, show: Callable[[Any], None], **options: object) -> Any:
     """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
-    from flows.execution import start
-    from flows.runs import IncompleteError
+    from capim.flows.execution import start
+    from capim.flows.runs import IncompleteError
 
     try:
         with bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora)):
@@ -257,7 +257,7 @@ def _run(flow: Any, config: RunConfig, *, quiet: bool, show: Callable[[Any], Non
 
 def demo_configs(workspace: str | None) -> tuple[list[RunConfig], list[str]]:
     """Runs of the embedded corpora and models, and why a model is left out: an extra that is not installed."""
-    from tasks.encoders import require_libraries, spec_of
+    from capim.tasks.encoders import require_libraries, spec_of
 
     left_out: dict[str, str] = {}
     for name in dict.fromkeys(name for _, encoders in DEMO for name in encoders):

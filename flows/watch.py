@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from flows.config import RunConfig
-from flows.embed import embed_step, paired
-from flows.evaluate import evaluate_step
-from flows.execution import announce, call, run_flow
-from flows.request import check_request
-from flows.runs import recorded_run
-from store.errors import WorkError
-from tasks.reference.regression import WatchFinding, WatchRule
-from tasks.runtime.artifacts import artifact_key, show_table
-from tasks.runtime.open_corpora import OpenCorpora
-from tasks.runtime.references import encoder_name
-from tasks.runtime.watching.figures import WatchedFigures
-from tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors
+from capim.flows.config import RunConfig
+from capim.flows.embed import embed_step, paired
+from capim.flows.evaluate import evaluate_step
+from capim.flows.execution import announce, call, run_flow
+from capim.flows.request import check_request
+from capim.flows.runs import recorded_run
+from capim.store.errors import WorkError
+from capim.tasks.reference.regression import WatchFinding, WatchRule
+from capim.tasks.runtime.artifacts import artifact_key, show_table
+from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.references import encoder_name
+from capim.tasks.runtime.watching.figures import WatchedFigures
+from capim.tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors
 
 
 @dataclass(frozen=True, kw_only=True)

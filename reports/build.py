@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
-from reports import format as show
-from reports.elements.page import Report, Section
-from reports.elements.thumbnails import data_uris
-from reports.rows.report_data import ReportData
-from reports.sections import (
+from capim.reports import format as show
+from capim.reports.elements.page import Report, Section
+from capim.reports.elements.thumbnails import data_uris
+from capim.reports.rows.report_data import ReportData
+from capim.reports.sections import (
     ablations,
     answer,
     breaks,
@@ -28,7 +28,7 @@ from reports.sections import (
     terms,
     throughput,
 )
-from store.plugins import Plugin, Table
+from capim.store.plugins import Plugin, Table
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def _of_package(plugin: Plugin, found: object) -> Build:
     def section(data: ReportData) -> Section:
         try:
             if not isinstance(made := found(data), Section):
-                raise TypeError(f"expected a reports.elements.page.Section, got {type(made).__name__}")
+                raise TypeError(f"expected a capim.reports.elements.page.Section, got {type(made).__name__}")
         except Exception as error:  # noqa: BLE001 - code of another package
             log.error("%s: the report is made without this section (%s: %s)", plugin, type(error).__name__, error)
             return Section(id="", title="", lead="", blocks=())

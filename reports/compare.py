@@ -8,15 +8,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from reports import format as show
-from reports.destination import write_files
-from reports.elements.cells import difference_text, metric_title, range_text, value_text
-from reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
-from reports.elements.tables import numbers, pivot, texts, value
-from reports.render import render_html, render_markdown
-from reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
-from store.types import digest16
-from tasks.reference.changes import FigureChange
+from capim.reports import format as show
+from capim.reports.destination import write_files
+from capim.reports.elements.cells import difference_text, metric_title, range_text, value_text
+from capim.reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
+from capim.reports.elements.tables import numbers, pivot, texts, value
+from capim.reports.render import render_html, render_markdown
+from capim.reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
+from capim.store.types import digest16
+from capim.tasks.reference.changes import FigureChange
 
 NOTE = (
     "Paired test: the sign-flip test of the two states on their shared queries, as stored. Unpaired bound: an upper "

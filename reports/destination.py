@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow.fs
 
-from store.errors import WorkError
-from store.files import replacing
+from capim.store.errors import WorkError
+from capim.store.files import replacing
 
 
 def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace_folder: str = "") -> None:

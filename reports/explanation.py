@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from reports import format as show
-from reports.destination import write_files
-from reports.elements.gallery import Grid, Hit
-from reports.elements.match_maps import draw_map, encoded, opened, patch_map
-from reports.elements.page import Report, Section
-from reports.elements.thumbnails import data_uris
-from reports.exports.plain import json_bytes
-from reports.render import render_html
-from store.errors import RequestError
-from store.layout import Explanation
-from store.types import digest16
+from capim.reports import format as show
+from capim.reports.destination import write_files
+from capim.reports.elements.gallery import Grid, Hit
+from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
+from capim.reports.elements.page import Report, Section
+from capim.reports.elements.thumbnails import data_uris
+from capim.reports.exports.plain import json_bytes
+from capim.reports.render import render_html
+from capim.store.errors import RequestError
+from capim.store.layout import Explanation
+from capim.store.types import digest16
 
 SUFFIXES = (".html", ".png", ".json")
 _MARGIN, _LINE = 8, 20  # pixels, of a sheet of maps

@@ -19,12 +19,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from reports.elements import charts
-from reports.elements.gallery import Cases
-from reports.elements.page import Chart, Report, Table
-from reports.elements.tables import T
-from reports.exports.plain import csv_bytes
-from store.safe_text import plain
+from capim.reports.elements import charts
+from capim.reports.elements.gallery import Cases
+from capim.reports.elements.page import Chart, Report, Table
+from capim.reports.elements.tables import T
+from capim.reports.exports.plain import csv_bytes
+from capim.store.safe_text import plain
 
 TEMPLATES = Path(__file__).parent / "templates"
 IN_THE_PAGE = (  # sections that markdown can do without: those before the gap always, then as many as are too long

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports import format as show
-from reports.destination import write_files
-from reports.elements.gallery import Grid, Hit
-from reports.elements.page import Report, Section
-from reports.elements.thumbnails import data_uris
-from reports.render import render_html
-from store.types import Modality, digest16
+from capim.reports import format as show
+from capim.reports.destination import write_files
+from capim.reports.elements.gallery import Grid, Hit
+from capim.reports.elements.page import Report, Section
+from capim.reports.elements.thumbnails import data_uris
+from capim.reports.render import render_html
+from capim.store.types import Modality, digest16
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,19 +6,19 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from reports import format as show
-from reports.build import report_of
-from reports.destination import write_files
-from reports.exports.plain import csv_bytes, row_schema
-from reports.render import figure_files, render_html, render_markdown
-from reports.rows.match_maps import Explain
-from reports.rows.reading import Describe, read_report_data
-from reports.rows.report_data import ReportData
-from reports.rows.shareable import OF_THE_MACHINE, shareable
-from reports.rows.snapshot import SCHEMA
-from reports.sections.sentence import answer
-from store import EmbeddingStore, schema
-from store.exchange.row_files import json_value
+from capim.reports import format as show
+from capim.reports.build import report_of
+from capim.reports.destination import write_files
+from capim.reports.exports.plain import csv_bytes, row_schema
+from capim.reports.render import figure_files, render_html, render_markdown
+from capim.reports.rows.match_maps import Explain
+from capim.reports.rows.reading import Describe, read_report_data
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.shareable import OF_THE_MACHINE, shareable
+from capim.reports.rows.snapshot import SCHEMA
+from capim.reports.sections.sentence import answer
+from capim.store import EmbeddingStore, schema
+from capim.store.exchange.row_files import json_value
 
 STORED = {  # table to the schema of its rows
     "results": schema.RESULTS,

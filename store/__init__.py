@@ -2,23 +2,28 @@
 
 A notebook needs two lines::
 
-    from store import EmbeddingStore
+    from capim.store import EmbeddingStore
     store = EmbeddingStore.open("workspace/store")
 
 A name is imported when it is first used, so that a module such as ``store.errors`` does not import Arrow.
 """
 
+if __name__ != "capim.store":
+    raise ImportError(
+        f"{__name__!r} is imported as capim.store; a package of your own with this name needs an __init__.py"
+    )
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from store.embedding_store import EmbeddingStore
-    from store.errors import RequestError, WorkError
-    from store.ragged import Ragged
-    from store.sets.checks import Block
-    from store.sets.reading import Vectors
-    from store.sets.seal import SealedSet
-    from store.types import Corpus, Embeddings, EncoderSpec, EvalProtocol, IndexedImage, Modality, SetKey
+    from capim.store.embedding_store import EmbeddingStore
+    from capim.store.errors import RequestError, WorkError
+    from capim.store.ragged import Ragged
+    from capim.store.sets.checks import Block
+    from capim.store.sets.reading import Vectors
+    from capim.store.sets.seal import SealedSet
+    from capim.store.types import Corpus, Embeddings, EncoderSpec, EvalProtocol, IndexedImage, Modality, SetKey
 
 __all__ = [
     "Block",
@@ -49,5 +54,5 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'store' has no attribute {name!r}")
-    return getattr(import_module(f"store.{_ELSEWHERE.get(name, 'types')}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"capim.store.{_ELSEWHERE.get(name, 'types')}"), name)

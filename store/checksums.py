@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.schema import texts
+from capim.store.schema import texts
 
 _MIX = np.uint32(2654435761)  # Knuth's multiplicative constant: spreads small integers over 32 bits
 

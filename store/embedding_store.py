@@ -9,20 +9,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.errors import RequestError, without_credentials
-from store.keys import set_key, table_of
-from store.ragged import Ragged
-from store.sets import reading, seal
-from store.sets.checks import Block
-from store.sets.decoding import StoredRows
-from store.sets.reading import Vectors
-from store.sets.seal import SealedSet
-from store.sets.writing import SetWriter
-from store.tables import analysis_rows, corpora, metadata
-from store.tables.connection import Connection
-from store.tables.corpora import ItemIndex
-from store.tables.formats import open_format
-from store.types import Corpus, EncoderSpec, IndexedImage, Modality, SetKey
+from capim.store.errors import RequestError, without_credentials
+from capim.store.keys import set_key, table_of
+from capim.store.ragged import Ragged
+from capim.store.sets import reading, seal
+from capim.store.sets.checks import Block
+from capim.store.sets.decoding import StoredRows
+from capim.store.sets.reading import Vectors
+from capim.store.sets.seal import SealedSet
+from capim.store.sets.writing import SetWriter
+from capim.store.tables import analysis_rows, corpora, metadata
+from capim.store.tables.connection import Connection
+from capim.store.tables.corpora import ItemIndex
+from capim.store.tables.formats import open_format
+from capim.store.types import Corpus, EncoderSpec, IndexedImage, Modality, SetKey
 
 
 class EmbeddingStore:
@@ -287,7 +287,7 @@ class EmbeddingStore:
 
     def sql(self, statement: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.query``."""
-        from store.query.sql import select
+        from capim.store.query.sql import select
 
         return select(self.connection, statement, parameters)
 

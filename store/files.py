@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from store.errors import RequestError, WorkError
+from capim.store.errors import RequestError, WorkError
 
 NOT_ITS_FORMAT = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
 """What libraries and our own code raise for a file that holds something else than its suffix says."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from store.types import EncoderSpec, Modality, SetKey, canonical_json
+from capim.store.types import EncoderSpec, Modality, SetKey, canonical_json
 
 SET_PREFIXES = ("single-", "multi-")  # tables that hold an embedding set
 CORPUS_PREFIX = "corpus-"  # tables that hold a part of a corpus

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.types import canonical_json
+from capim.store.types import canonical_json
 
 UNKNOWN = ""
 

@@ -9,8 +9,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from store.errors import RequestError
-from store.types import digest16
+from capim.store.errors import RequestError
+from capim.store.types import digest16
 
 
 def loaded_module(where: str | Path, what: str) -> ModuleType:

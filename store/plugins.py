@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, TypeVar
 
-from store.errors import RequestError
+from capim.store.errors import RequestError
 
 log = logging.getLogger(__name__)
 OWN = "capim"

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.schema import required
-from store.tables.faults import retrying, storage_faults
+from capim.store.schema import required
+from capim.store.tables.faults import retrying, storage_faults
 
 if TYPE_CHECKING:
-    from store.embedding_store import EmbeddingStore
+    from capim.store.embedding_store import EmbeddingStore
 
 PREFIX = "parts-"
 _COLUMNS = pa.schema(

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.schema import CORPUS_PARTS, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
+from capim.store.schema import CORPUS_PARTS, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 
 Modality: TypeAlias = Literal["image", "caption"]
 Direction: TypeAlias = Literal["t2i", "i2t", "pairs", "quadruples"]

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.diagnosis.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
-from tasks.diagnosis.compression.frontier import frontier, measured
-from tasks.diagnosis.compression.methods import METHODS, methods_of
-from tasks.metrics.headline import headline_of
-from tasks.runtime.combining import text_to_image
-from tasks.runtime.progress import track
-from tasks.runtime.references import EvaluationRef
-from tasks.runtime.shell import shell
-from tasks.runtime.stored import WITHOUT_VECTORS, has_vectors
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.threads import n_threads
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.resampling import Resampling
+from capim.tasks.diagnosis.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
+from capim.tasks.diagnosis.compression.frontier import frontier, measured
+from capim.tasks.diagnosis.compression.methods import METHODS, methods_of
+from capim.tasks.metrics.headline import headline_of
+from capim.tasks.runtime.combining import text_to_image
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.runtime.shell import shell
+from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.threads import n_threads
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("approximate", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")

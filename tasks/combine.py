@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.runtime.combining import combined_spec, result_slices, text_to_image
-from tasks.runtime.progress import track
-from tasks.runtime.references import EvaluationRef
-from tasks.runtime.shell import shell
-from tasks.scoring.fusion import reciprocal_rank_fusion, weighted_sum
-from tasks.scoring.two_stage import two_stage
-from tasks.statistics.resampling import Resampling
+from capim.tasks.runtime.combining import combined_spec, result_slices, text_to_image
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.runtime.shell import shell
+from capim.tasks.scoring.fusion import reciprocal_rank_fusion, weighted_sum
+from capim.tasks.scoring.two_stage import two_stage
+from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("fuse", run_name="fuse-{members[0].sets.corpus}")

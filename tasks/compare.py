@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from store import EmbeddingStore
-from tasks.metrics.headline import planned_figures
-from tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
-from tasks.runtime.figures.combined import combined_rows
-from tasks.runtime.figures.families import family_of, write_family
-from tasks.runtime.figures.headlines import suite_rows
-from tasks.runtime.progress import track
-from tasks.runtime.references import CompareRef, EvaluationRef, RankingRef
-from tasks.runtime.shell import shell
-from tasks.runtime.stored import read_outcomes
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import protocols_of, select_protocols
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.tasks.metrics.headline import planned_figures
+from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
+from capim.tasks.runtime.figures.combined import combined_rows
+from capim.tasks.runtime.figures.families import family_of, write_family
+from capim.tasks.runtime.figures.headlines import suite_rows
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef
+from capim.tasks.runtime.shell import shell
+from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import protocols_of, select_protocols
+from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("compare", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")

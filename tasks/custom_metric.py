@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.schema import texts
-from tasks.diagnose import is_diagnosed
-from tasks.diagnosis.table import BY_PART
-from tasks.encoders.device import choose_device
-from tasks.metrics.custom import CustomMetric, load_metric
-from tasks.runtime.figures.own_metric import OwnMetric
-from tasks.runtime.progress import track
-from tasks.runtime.references import EvaluationRef, MetricRef
-from tasks.runtime.shell import shell
-from tasks.scoring.protocols.selection import select_protocols
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.schema import texts
+from capim.tasks.diagnose import is_diagnosed
+from capim.tasks.diagnosis.table import BY_PART
+from capim.tasks.encoders.device import choose_device
+from capim.tasks.metrics.custom import CustomMetric, load_metric
+from capim.tasks.runtime.figures.own_metric import OwnMetric
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EvaluationRef, MetricRef
+from capim.tasks.runtime.shell import shell
+from capim.tasks.scoring.protocols.selection import select_protocols
+from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("custom-metric", run_name="{metric}-{evaluations[0].sets.corpus}")

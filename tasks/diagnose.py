@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store import EmbeddingStore
-from store.schema import JUDGED
-from store.types import EvalProtocol
-from tasks.diagnosis.ablations.devices import device_rows
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slices import slice_rows
-from tasks.diagnosis.table import diagnose
-from tasks.metrics.headline import DIRECTIONS
-from tasks.reference.gate import gate_rows, judge_results
-from tasks.reference.published import published
-from tasks.runtime.progress import track
-from tasks.runtime.references import EvaluationRef
-from tasks.runtime.shell import shell
-from tasks.runtime.stored import read_outcomes, read_truncated, vector_reader
-from tasks.scoring.protocols.selection import select_protocols
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.schema import JUDGED
+from capim.store.types import EvalProtocol
+from capim.tasks.diagnosis.ablations.devices import device_rows
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slices import slice_rows
+from capim.tasks.diagnosis.table import diagnose
+from capim.tasks.metrics.headline import DIRECTIONS
+from capim.tasks.reference.gate import gate_rows, judge_results
+from capim.tasks.reference.published import published
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.runtime.shell import shell
+from capim.tasks.runtime.stored import read_outcomes, read_truncated, vector_reader
+from capim.tasks.scoring.protocols.selection import select_protocols
+from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("diagnose", run_name="diagnose-{evaluations[0].sets.corpus}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.query.names import names_with_rows
-from store.schema import texts
-from tasks.corpora.naming import stored_corpora
-from tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef, encoder_name
-from tasks.runtime.scoring import missing_sets
-from tasks.runtime.shell import shell
-from tasks.runtime.stored import outcome_encoders
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.query.names import names_with_rows
+from capim.store.schema import texts
+from capim.tasks.corpora.naming import stored_corpora
+from capim.tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef, encoder_name
+from capim.tasks.runtime.scoring import missing_sets
+from capim.tasks.runtime.shell import shell
+from capim.tasks.runtime.stored import outcome_encoders
 
 Named = str | dict[str, Any]
 

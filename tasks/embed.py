@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from store import EmbeddingStore
-from store.keys import set_key
-from store.rounding import Rounding
-from store.types import MODALITIES, EncoderSpec, Modality
-from tasks.corpora.encodable import import_advice
-from tasks.encoders import identity_gap
-from tasks.runtime.encoding import EncodedSet, tokens_spent
-from tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
-from tasks.runtime.shards import Encoded, EncodeWork, encode_in_processes, encode_work, modalities_of
-from tasks.runtime.shell import shell
+from capim.store import EmbeddingStore
+from capim.store.keys import set_key
+from capim.store.rounding import Rounding
+from capim.store.types import MODALITIES, EncoderSpec, Modality
+from capim.tasks.corpora.encodable import import_advice
+from capim.tasks.encoders import identity_gap
+from capim.tasks.runtime.encoding import EncodedSet, tokens_spent
+from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
+from capim.tasks.runtime.shards import Encoded, EncodeWork, encode_in_processes, encode_work, modalities_of
+from capim.tasks.runtime.shell import shell
 
 
 @shell("embed", encodes=True, run_name="embed-{work.spec.name}")

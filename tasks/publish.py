@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from reports.format import percent, percent_range
-from reports.rows.report_data import goodness
-from reports.rows.snapshot import answer_lines, first_screen
-from reports.write import write_report
-from store import EmbeddingStore
-from store.schema import texts
-from tasks.diagnosis.content.caption_features import caption_features
-from tasks.metrics.headline import RSUM, planned_figures
-from tasks.runtime.artifacts import artifact_key, in_a_run, show_table, show_text
-from tasks.runtime.explanation import explain_pairs
-from tasks.runtime.shell import shell
-from tasks.scoring.protocols.selection import protocols_of
+from capim.reports.format import percent, percent_range
+from capim.reports.rows.report_data import goodness
+from capim.reports.rows.snapshot import answer_lines, first_screen
+from capim.reports.write import write_report
+from capim.store import EmbeddingStore
+from capim.store.schema import texts
+from capim.tasks.diagnosis.content.caption_features import caption_features
+from capim.tasks.metrics.headline import RSUM, planned_figures
+from capim.tasks.runtime.artifacts import artifact_key, in_a_run, show_table, show_text
+from capim.tasks.runtime.explanation import explain_pairs
+from capim.tasks.runtime.shell import shell
+from capim.tasks.scoring.protocols.selection import protocols_of
 
 
 @shell("publish", run_name="publish-{run}")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from store import EmbeddingStore
-from store.errors import RequestError, unknown
-from store.types import MODALITIES, Corpus, Modality
-from tasks.corpora.change import describe_change
-from tasks.corpora.encodable import encodable, encoding_fault
-from tasks.corpora.naming import Row, reading_of
-from tasks.runtime.open_corpora import OpenCorpora, register_at
-from tasks.runtime.references import CorpusRef
-from tasks.runtime.retries import may_pass
-from tasks.runtime.shell import shell
-from tasks.scoring.protocols.selection import select_protocols
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, unknown
+from capim.store.types import MODALITIES, Corpus, Modality
+from capim.tasks.corpora.change import describe_change
+from capim.tasks.corpora.encodable import encodable, encoding_fault
+from capim.tasks.corpora.naming import Row, reading_of
+from capim.tasks.runtime.open_corpora import OpenCorpora, register_at
+from capim.tasks.runtime.references import CorpusRef
+from capim.tasks.runtime.retries import may_pass
+from capim.tasks.runtime.shell import shell
+from capim.tasks.scoring.protocols.selection import select_protocols
 
 SHOWN = 5  # images that were skipped
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from store.types import EncoderSpec
-from tasks.encoders import resolve
-from tasks.runtime.shell import shell
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders import resolve
+from capim.tasks.runtime.shell import shell
 
 
 @shell("resolve", run_name="resolve-{spec.name}", timeout_hours=1)

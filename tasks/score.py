@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store import EmbeddingStore
-from store.maintenance.removal import drop_superseded
-from tasks.metrics.headline import DIRECTIONS, RSUM
-from tasks.results.languages import Part
-from tasks.runtime.figures.result_writer import ResultWriter, all_languages
-from tasks.runtime.progress import track
-from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.scoring import open_sets, outcomes_of
-from tasks.runtime.shell import shell
-from tasks.scoring.protocols.selection import select_protocols
-from tasks.scoring.resources import Resources
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.maintenance.removal import drop_superseded
+from capim.tasks.metrics.headline import DIRECTIONS, RSUM
+from capim.tasks.results.languages import Part
+from capim.tasks.runtime.figures.result_writer import ResultWriter, all_languages
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.scoring import open_sets, outcomes_of
+from capim.tasks.runtime.shell import shell
+from capim.tasks.scoring.protocols.selection import select_protocols
+from capim.tasks.scoring.resources import Resources
+from capim.tasks.statistics.resampling import Resampling
 
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.types import digest16
-from tasks.diagnosis.slices import Slice
-from tasks.encoders.device import choose_device
-from tasks.runtime.combining import TEXT_TO_IMAGE, result_slices, text_to_image
-from tasks.runtime.references import SetsRef
-from tasks.runtime.scoring import missing_sets, open_sets, unscorable, vectors_of, write_score_part
-from tasks.runtime.shell import shell
-from tasks.scoring.distractors import Side, by_gallery_size
-from tasks.scoring.protocols.selection import protocols_of
-from tasks.scoring.resources import Resources
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.types import digest16
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.encoders.device import choose_device
+from capim.tasks.runtime.combining import TEXT_TO_IMAGE, result_slices, text_to_image
+from capim.tasks.runtime.references import SetsRef
+from capim.tasks.runtime.scoring import missing_sets, open_sets, unscorable, vectors_of, write_score_part
+from capim.tasks.runtime.shell import shell
+from capim.tasks.scoring.distractors import Side, by_gallery_size
+from capim.tasks.scoring.protocols.selection import protocols_of
+from capim.tasks.scoring.resources import Resources
+from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("score-part", run_name="score-{sets.encoder}-{sets.corpus}-part-{part}-of-{n_parts}")

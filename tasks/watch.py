@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import cast
 
-from store import EmbeddingStore
-from store.types import MODALITIES, EncoderSpec
-from tasks.encoders import load_encoder
-from tasks.encoders.device import device_identity
-from tasks.reference.changes import setting_changes
-from tasks.reference.regression import WatchFinding, WatchRule, cosines, judge_settings, judge_vectors
-from tasks.runtime.device_lock import held
-from tasks.runtime.encoding import device_for, hardware_of
-from tasks.runtime.open_corpora import OpenCorpora
-from tasks.runtime.references import EmbedRef, EvaluationRef
-from tasks.runtime.shell import shell
-from tasks.runtime.stored import chosen
-from tasks.runtime.versions import library_versions
-from tasks.runtime.watching.baseline import run_fault
-from tasks.runtime.watching.figures import WatchedFigures, watch_figures
-from tasks.runtime.watching.vectors import changed_canaries, fresh_vectors, stored_vectors
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.types import MODALITIES, EncoderSpec
+from capim.tasks.encoders import load_encoder
+from capim.tasks.encoders.device import device_identity
+from capim.tasks.reference.changes import setting_changes
+from capim.tasks.reference.regression import WatchFinding, WatchRule, cosines, judge_settings, judge_vectors
+from capim.tasks.runtime.device_lock import held
+from capim.tasks.runtime.encoding import device_for, hardware_of
+from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.references import EmbedRef, EvaluationRef
+from capim.tasks.runtime.shell import shell
+from capim.tasks.runtime.stored import chosen
+from capim.tasks.runtime.versions import library_versions
+from capim.tasks.runtime.watching.baseline import run_fault
+from capim.tasks.runtime.watching.figures import WatchedFigures, watch_figures
+from capim.tasks.runtime.watching.vectors import changed_canaries, fresh_vectors, stored_vectors
+from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("check-baseline")

@@ -29,7 +29,7 @@ from unittest.mock import patch
 
 from PIL import Image
 
-from flows.cli import main
+from capim.flows.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = (".jpg", ".jpeg", ".png")
@@ -133,7 +133,7 @@ def _run_line(line: str, printed: io.StringIO) -> int:
         if to_file:
             Path(to_file[2]).write_text(out.getvalue(), encoding="utf-8")
         return code
-    command = f'capim() {{ "{sys.executable}" -m flows.cli "$@"; }}\n{line}'
+    command = f'capim() {{ "{sys.executable}" -m capim.flows.cli "$@"; }}\n{line}'
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
     printed.write(done.stdout + done.stderr)

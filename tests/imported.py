@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from store import Corpus, EmbeddingStore
-from store.exchange.importing import ImportedSet, import_sets
-from store.exchange.manifest import ImportRow
-from store.sets.seal import SealedSet
-from store.types import Storage
+from capim.store import Corpus, EmbeddingStore
+from capim.store.exchange.importing import ImportedSet, import_sets
+from capim.store.exchange.manifest import ImportRow
+from capim.store.sets.seal import SealedSet
+from capim.store.types import Storage
 
 
 def import_of(corpus: Corpus, encoder: str, **fields: Path | str | None) -> tuple[ImportRow, Corpus]:

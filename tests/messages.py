@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from flows.cli import build_parser
+from capim.flows.cli import build_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("flows", "tasks", "store", "reports", "deployments")

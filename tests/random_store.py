@@ -8,8 +8,8 @@ from typing import cast
 
 import numpy as np
 
-from store import Block, Embeddings, EmbeddingStore
-from store.types import Corpus, EncoderSpec, Modality
+from capim.store import Block, Embeddings, EmbeddingStore
+from capim.store.types import Corpus, EncoderSpec, Modality
 
 SPECS = (
     EncoderSpec(name="one", adapter="hf_dual", checkpoint="me/one", revision="a1", dim=8),

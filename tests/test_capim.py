@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import re
 import subprocess
@@ -16,12 +15,12 @@ import pandas as pd
 import pytest
 
 import capim
-from flows.commands.declare import STEP_FIELDS
-from flows.steps import Comparison, Embedding, Evaluation, Run
-from store.types import EncoderSpec
-from tasks.corpora.readers.shapes import read_shapes
-from tasks.metrics.custom import load_metric
-from tasks.runtime.progress import Progress, listening
+from capim.flows.commands.declare import STEP_FIELDS
+from capim.flows.steps import Comparison, Embedding, Evaluation, Run
+from capim.store.types import EncoderSpec
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.metrics.custom import load_metric
+from capim.tasks.runtime.progress import Progress, listening
 from tests.random_store import OTHER, SPECS, random_store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -222,7 +221,7 @@ def test_a_comparison_says_what_it_compared(workspace: capim.Workspace, capsys: 
 
 
 def test_the_progress_of_scoring_moves_within_a_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.scoring.late_interaction.products._PATCHES_AT_ONCE", 30)
+    monkeypatch.setattr("capim.tasks.scoring.late_interaction.products._PATCHES_AT_ONCE", 30)
     for spec in SPECS:
         random_store(tmp_path / spec.name / "store", read_shapes(n_scenes=N_SCENES), (spec,))
         seen: list[Progress] = []
@@ -234,52 +233,33 @@ def test_the_progress_of_scoring_moves_within_a_protocol(tmp_path: Path, monkeyp
         assert {*counts} - {0, 1, 2}, counts
 
 
-# --- a user's own modules with the names of our packages --------------------------------------------------------------
-HOSTILE = {"store.py": "store", "tasks.py": "tasks", "flows/__init__.py": "flows", "reports/__init__.py": "reports"}
+# --- a user's own modules with the names of our rooms ------------------------------------------------------------------
+ROOMS = ("store", "tasks", "flows", "reports", "deployments")
 
 
-def test_the_command_line_works_in_a_folder_with_modules_that_are_called_like_ours(tmp_path: Path) -> None:
-    for name in (*HOSTILE, "tasks/other.py"):
+def test_a_folder_with_modules_that_are_called_like_our_rooms_changes_nothing(tmp_path: Path) -> None:
+    for name in ("store.py", "tasks.py", "tasks/other.py", "flows/__init__.py", "reports/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("raise SystemExit('theirs was imported')\n")
-    script = tmp_path / "bin" / "capim"
-    script.parent.mkdir()
-    script.write_text("import sys\nfrom capim import main\nsys.exit(main())\n")
-    done = _console(script, str(ROOT))
+    program = "import sys; from capim.flows.cli import main; sys.exit(main(['list', 'metrics']))"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "R@1" in done.stdout
-    shadowed = _console(script, f"{tmp_path}{os.pathsep}{ROOT}")
-    assert (shadowed.returncode, shadowed.stdout) == (2, "")
-    first = tmp_path / "flows" / "__init__.py"
-    assert shadowed.stderr.startswith(f"capim: Python finds {first} as 'flows', the name of a package of capim")
-    assert len(shadowed.stderr.splitlines()) == 1
 
 
-def _console(script: Path, path: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, str(script), "list", "metrics"]
-    environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.run(words, env=environment, cwd=script.parents[1], capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_importing_capim_names_the_file_that_stands_in_the_place_of_a_package(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hostile = tmp_path / name
-    hostile.parent.mkdir(exist_ok=True)
-    hostile.write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, HOSTILE[name], raising=False)
-    importlib.invalidate_caches()
-    with pytest.raises(ImportError, match=f"finds {re.escape(str(hostile))} as '{HOSTILE[name]}'.*; rename it"):
-        capim._refuse_shadows()
-
-
-def test_a_folder_without_init_shadows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tasks").mkdir()
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "tasks")
-    capim._refuse_shadows()
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_is_imported_under_one_name(room: str) -> None:
+    """A second copy of a module has classes of its own: nothing would be an instance of anything."""
+    words = [sys.executable, "-c", f"import {room}"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert (
+        last
+        == f"ImportError: '{room}' is imported as capim.{room}; a package of your own with this name needs an __init__.py"
+    )
 
 
 METRIC = "def hit(outcomes):\n    return outcomes.rank_worst == 1\n"
@@ -290,7 +270,6 @@ METRIC = "def hit(outcomes):\n    return outcomes.rank_worst == 1\n"
     [
         ("store:hit", "store:hit"),
         ("tasks.py:hit", "tasks:hit"),
-        ("reports.scores:hit", "reports.scores:hit"),
         ("reports/scores.py:hit", "scores:hit"),
     ],
 )
@@ -304,15 +283,14 @@ def test_a_metric_in_a_module_that_is_called_like_ours_is_theirs(tmp_path: Path,
 
 
 @pytest.mark.parametrize("line", ["import store", "from tasks.words import count", "import reports.scores as scores"])
-def test_a_metric_that_imports_a_module_that_is_called_like_ours_is_refused(tmp_path: Path, line: str) -> None:
-    for file in ("store.py", "tasks/words.py", "reports/scores.py"):
+def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp_path: Path, line: str) -> None:
+    for file in ("store.py", "tasks/__init__.py", "tasks/words.py", "reports/__init__.py", "reports/scores.py"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text("count = 1\n")
-    (tmp_path / "own.py").write_text(f"import os\n{line}\n{METRIC}")
-    with pytest.raises(
-        capim.RequestError, match=r"own.py line 2 imports '\w+', and gets the package of capim, not the"
-    ):
-        load_metric("own.py:hit", folder=tmp_path)
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "own.py").write_text(f"from store.errors import RequestError\n{METRIC}")
-    assert load_metric("sub/own.py:hit", folder=tmp_path).name == "own:hit"
+    (tmp_path / "own.py").write_text(f"{line}\n{METRIC}")
+    program = "from capim.tasks.metrics.custom import load_metric; from pathlib import Path; "
+    program += "print(load_metric('own.py:hit', folder=Path()).name)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "own:hit\n"), done.stderr

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from flows.cli import build_parser, main
+from capim.flows.cli import build_parser, main
 from tests.documents import run_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -129,8 +129,8 @@ def test_the_demo_installs_what_a_user_needs_with_the_build_of_pytorch_that_is_n
 
 
 def test_every_encoder_and_corpus_that_the_readme_names_is_known() -> None:
-    from tasks.corpora import CORPORA
-    from tasks.encoders import catalog
+    from capim.tasks.corpora import CORPORA
+    from capim.tasks.encoders import catalog
 
     for option, known in (("encoders", catalog()), ("corpora", CORPORA)):
         for names in re.findall(rf"--{option} ([a-z0-9,-]+)(?= |$|`)", README):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from store import EmbeddingStore
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
 
 RUN = [
     "run",

@@ -17,10 +17,10 @@ import pyarrow as pa
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from flows.cli import build_parser
-from store import schema
-from store.query import sql
-from store.tables import schemas
+from capim.flows.cli import build_parser
+from capim.store import schema
+from capim.store.query import sql
+from capim.store.tables import schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = """# Python
@@ -29,18 +29,18 @@ PYTHON = """# Python
     options:
       filters: ["!^_"]
       group_by_category: false
-      preload_modules: [store, tasks]
+      preload_modules: [capim.store, capim.tasks]
       show_if_no_docstring: true
 
 ## Options
 
-::: flows.steps
+::: capim.flows.steps
     options:
       members: [Statistics, Comparison, Encoding, Embedding, Evaluation, Run]
 
-::: flows.frames.Frame
+::: capim.flows.frames.Frame
 
-::: store.EmbeddingStore
+::: capim.store.EmbeddingStore
 """
 TABLES = """# Tables of the store
 

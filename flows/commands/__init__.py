@@ -6,12 +6,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flows.commands.declare import Commands
+    from capim.flows.commands.declare import Commands
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add every command to the parser."""
-    from flows.commands import combine, completion, exchange, exports, maintenance, models, rows, runs, serving
+    from capim.flows.commands import combine, completion, exchange, exports, maintenance, models, rows, runs, serving
 
     for module in (runs, rows, serving, exchange, exports, combine, models, maintenance, completion):
         module.add_commands(commands, common)

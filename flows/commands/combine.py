@@ -6,12 +6,12 @@ import argparse
 import json
 import sys
 
-from flows.commands.declare import STATISTICS, Commands, config_options, declare, given_options
-from flows.config import run_config
-from flows.terminal.output import show_rows
-from flows.terminal.parser import names
-from flows.terminal.progress import bars
-from store.errors import RequestError, unknown
+from capim.flows.commands.declare import STATISTICS, Commands, config_options, declare, given_options
+from capim.flows.config import run_config
+from capim.flows.terminal.output import show_rows
+from capim.flows.terminal.parser import names
+from capim.flows.terminal.progress import bars
+from capim.store.errors import RequestError, unknown
 
 DEPTHS = (1, 5, 10, 20, 50, 100)
 ANN_COLUMNS = (
@@ -61,8 +61,8 @@ def rerank(args: argparse.Namespace) -> None:
         raise RequestError(
             f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(map(str, depths))}"
         )
-    from flows.combine import rerank_flow
-    from flows.execution import start
+    from capim.flows.combine import rerank_flow
+    from capim.flows.execution import start
 
     with bars(quiet=args.quiet):
         done = start(rerank_flow, run_config(given_options(args)), args.first, args.second, depths)
@@ -81,8 +81,8 @@ def fuse(args: argparse.Namespace) -> None:
             f"--encoders must name at least two encoders to fuse, got {', '.join(args.encoders) or 'none'}"
         )
     weights = _weights(args.weights, args.encoders)
-    from flows.combine import fuse_flow
-    from flows.execution import start
+    from capim.flows.combine import fuse_flow
+    from capim.flows.execution import start
 
     with bars(quiet=args.quiet):
         done = start(fuse_flow, run_config(given_options(args)), args.encoders, weights)
@@ -115,10 +115,10 @@ def ann(args: argparse.Namespace) -> int:
 
     Example: capim ann --encoders tiny-colpali --corpora shapes --methods pooling,muvera
     """
-    from flows.combine import approximate_flow
-    from flows.execution import start
-    from store import EmbeddingStore
-    from tasks.diagnosis.compression.methods import METHODS
+    from capim.flows.combine import approximate_flow
+    from capim.flows.execution import start
+    from capim.store import EmbeddingStore
+    from capim.tasks.diagnosis.compression.methods import METHODS
 
     faults = [unknown("method", name, METHODS) for name in args.methods if name not in METHODS]
     columns = ("encoder", "corpus", "protocol", "method", "setting", "metric", *STORED, *DETAILS)

@@ -7,11 +7,11 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import Commands, declare
-from store.errors import RequestError, WorkError
+from capim.flows.commands.declare import Commands, declare
+from capim.store.errors import RequestError, WorkError
 
 if TYPE_CHECKING:
-    from flows.terminal.parser import Kind
+    from capim.flows.terminal.parser import Kind
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -44,25 +44,25 @@ def complete_names(kind: Kind, typed: str, workspace: str | None) -> list[str]:
 
 def _known(kind: Kind) -> list[str]:
     if kind == "encoders":
-        from tasks.encoders.catalog import catalog
+        from capim.tasks.encoders.catalog import catalog
 
         return list(catalog())
     if kind == "corpora":
-        from tasks.corpora import CORPORA
+        from capim.tasks.corpora import CORPORA
 
         return list(CORPORA)
     if kind == "protocols":
-        from tasks.scoring.protocols.table import PROTOCOLS
+        from capim.tasks.scoring.protocols.table import PROTOCOLS
 
         return list(PROTOCOLS)
-    from tasks.metrics import METRICS
+    from capim.tasks.metrics import METRICS
 
     return list(METRICS)
 
 
 def _stored(kind: Kind, workspace: str | None) -> list[str]:
     """The names of a workspace's store; none where there is no store."""
-    from flows.commands.workspace import open_store
+    from capim.flows.commands.workspace import open_store
 
     with suppress(RequestError, WorkError):
         store = open_store(workspace)

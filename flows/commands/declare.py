@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias, get_args
 
-from flows.config import FIELDS
-from flows.terminal.output import FORMATS
-from flows.terminal.parser import DocstringFormatter, names
-from store.errors import RequestError
-from store.types import Precision, Storage
-from tasks.statistics.resampling import ADJUSTMENTS, METHODS
+from capim.flows.config import FIELDS
+from capim.flows.terminal.output import FORMATS
+from capim.flows.terminal.parser import DocstringFormatter, names
+from capim.store.errors import RequestError
+from capim.store.types import Precision, Storage
+from capim.tasks.statistics.resampling import ADJUSTMENTS, METHODS
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
 Command: TypeAlias = Callable[[argparse.Namespace], int | None]

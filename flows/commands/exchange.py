@@ -10,15 +10,15 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import Commands, config_options, declare, refuse_unused
-from flows.commands.workspace import corpus_in, open_store, unknown_texts
-from flows.terminal.output import link, show_rows
-from flows.terminal.parser import names
-from store.errors import RequestError
-from store.safe_text import plain
+from capim.flows.commands.declare import Commands, config_options, declare, refuse_unused
+from capim.flows.commands.workspace import corpus_in, open_store, unknown_texts
+from capim.flows.terminal.output import link, show_rows
+from capim.flows.terminal.parser import names
+from capim.store.errors import RequestError
+from capim.store.safe_text import plain
 
 if TYPE_CHECKING:
-    from store.exchange.manifest import ImportRow
+    from capim.store.exchange.manifest import ImportRow
 
 _OF_OUTCOMES = ("protocol", "revision", "note", "replace", "replicates")
 IMPORTS = {
@@ -121,11 +121,11 @@ def import_(args: argparse.Namespace) -> None:
 
     Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
     """
-    from flows.config import run_config
-    from flows.exchange import import_ as flow
-    from flows.exchange import import_outcomes
-    from flows.execution import start
-    from tasks.results.imported.sources import Kind, Source
+    from capim.flows.config import run_config
+    from capim.flows.exchange import import_ as flow
+    from capim.flows.exchange import import_outcomes
+    from capim.flows.execution import start
+    from capim.tasks.results.imported.sources import Kind, Source
 
     what = _kind_of_import(args)
     kinds: dict[str, tuple[Kind, str | None]] = {
@@ -168,7 +168,7 @@ def _kind_of_import(args: argparse.Namespace) -> str:
 
 
 def _import_rows(kind: str, args: argparse.Namespace) -> list[ImportRow]:
-    from store.exchange.manifest import ImportRow, read_manifest, rows_of_folder
+    from capim.store.exchange.manifest import ImportRow, read_manifest, rows_of_folder
 
     if kind == "a manifest":
         return read_manifest(Path(args.manifest))
@@ -199,8 +199,8 @@ def search(args: argparse.Namespace) -> int:
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
     """
-    from flows.commands.searching import FOUND_COLUMNS, find
-    from reports.search import write_search
+    from capim.flows.commands.searching import FOUND_COLUMNS, find
+    from capim.reports.search import write_search
 
     if args.html:
         refuse_unused(args, "with --html", format="--format", columns="--columns", wide="--wide")
@@ -237,8 +237,8 @@ def explain(args: argparse.Namespace) -> int:
 
     Example: capim explain --encoder tiny-colpali --corpus shapes --query scene-00000-0 --item scene-00000
     """
-    from reports.explanation import token_words, write_explanation
-    from tasks.runtime.explanation import explain_pair
+    from capim.reports.explanation import token_words, write_explanation
+    from capim.tasks.runtime.explanation import explain_pair
 
     if args.to:
         refuse_unused(args, "with --to", format="--format", columns="--columns", wide="--wide")

@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.declare import Command, Commands, declare, refuse_unused
-from flows.commands.workspace import corpus_in, open_store, wanted_rows
-from flows.terminal.parser import names
-from store.errors import RequestError
-from store.safe_text import plain
+from capim.flows.commands.declare import Command, Commands, declare, refuse_unused
+from capim.flows.commands.workspace import corpus_in, open_store, wanted_rows
+from capim.flows.terminal.parser import names
+from capim.store.errors import RequestError
+from capim.store.safe_text import plain
 
 if TYPE_CHECKING:
-    from store import EmbeddingStore
+    from capim.store import EmbeddingStore
 
 OPTIONS = {"kind": "--as"} | {name: f"--{name}" for name in ("encoder", "corpus", "protocol", "modality", "projection")}
 FORMATS = ("csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark", "model-index")
@@ -56,8 +56,8 @@ def export(args: argparse.Namespace) -> None:
 
 
 def _results(args: argparse.Namespace) -> None:
-    from reports.exports import export_results
-    from tasks.runtime.exports.ndcg import ndcg_rows
+    from capim.reports.exports import export_results
+    from capim.tasks.runtime.exports.ndcg import ndcg_rows
 
     store = open_store(args.workspace)
     more = partial(ndcg_rows, store) if args.kind == "mteb" else None
@@ -75,7 +75,7 @@ def _names(store: EmbeddingStore, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _outcomes(args: argparse.Namespace) -> None:
-    from store.exchange.row_files import write_row_file
+    from capim.store.exchange.row_files import write_row_file
 
     store = open_store(args.workspace)
     wanted = wanted_rows(store, "outcomes", encoder=args.encoder, corpus=args.corpus, protocol=args.protocol)
@@ -85,7 +85,7 @@ def _outcomes(args: argparse.Namespace) -> None:
 
 
 def _trec(args: argparse.Namespace) -> None:
-    from tasks.runtime.exports.trec import export_trec
+    from capim.tasks.runtime.exports.trec import export_trec
 
     store = open_store(args.workspace)
     wanted = wanted_rows(store, "outcomes", encoder=args.encoder, corpus=args.corpus, protocol=args.protocol)
@@ -94,7 +94,7 @@ def _trec(args: argparse.Namespace) -> None:
 
 
 def _embeddings(args: argparse.Namespace) -> None:
-    from store.exchange.exporting import export_embeddings
+    from capim.store.exchange.exporting import export_embeddings
 
     store = open_store(args.workspace)
     _require(args, one=("encoder", "corpus"))
@@ -104,7 +104,7 @@ def _embeddings(args: argparse.Namespace) -> None:
 
 
 def _atlas(args: argparse.Namespace) -> None:
-    from tasks.runtime.exports.atlas import export_atlas
+    from capim.tasks.runtime.exports.atlas import export_atlas
 
     store = open_store(args.workspace)
     _require(args, one=("corpus",))
@@ -130,9 +130,9 @@ def _require(args: argparse.Namespace, *, one: tuple[str, ...]) -> None:
 
 
 def _tracked(args: argparse.Namespace) -> None:
-    from flows.config import run_config
-    from reports.exports.tracking import TRACKERS
-    from reports.rows.reading import read_report_data
+    from capim.flows.config import run_config
+    from capim.reports.exports.tracking import TRACKERS
+    from capim.reports.rows.reading import read_report_data
 
     store = open_store(args.workspace)
     data = read_report_data(store, **_names(store, args))

@@ -6,10 +6,10 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from flows.commands.declare import Commands, declare, declare_group
-from flows.commands.workspace import corpus_in, open_store
-from flows.terminal.output import show_rows
-from store.errors import RequestError, without_credentials
+from capim.flows.commands.declare import Commands, declare, declare_group
+from capim.flows.commands.workspace import corpus_in, open_store
+from capim.flows.terminal.output import show_rows
+from capim.store.errors import RequestError, without_credentials
 
 SET_COLUMNS = (
     *("set_name", "encoder", "corpus", "modality", "storage", "state"),
@@ -61,7 +61,7 @@ def info(args: argparse.Namespace) -> None:
 
     Example: capim store info --format json
     """
-    from store.maintenance import inventory
+    from capim.store.maintenance import inventory
 
     contents = inventory.info(open_store(args.workspace))
     if args.format == "table":
@@ -81,7 +81,7 @@ def verify(args: argparse.Namespace) -> int:
 
     Example: capim store verify
     """
-    from store.maintenance import health
+    from capim.store.maintenance import health
 
     checks = [asdict(check) for check in health.verify(open_store(args.workspace))]
     show_rows(args, checks)
@@ -96,7 +96,7 @@ def compact(args: argparse.Namespace) -> None:
 
     Example: capim store compact
     """
-    from store.maintenance.cleaning import compact_store
+    from capim.store.maintenance.cleaning import compact_store
 
     freed = compact_store(open_store(args.workspace))
     show_rows(args, ({"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())))
@@ -111,9 +111,9 @@ def prune(args: argparse.Namespace) -> None:
 
     Example: capim store prune --keep 30
     """
-    from flows.config import run_config
-    from flows.execution import start
-    from flows.runs import prune as flow
+    from capim.flows.config import run_config
+    from capim.flows.execution import start
+    from capim.flows.runs import prune as flow
 
     open_store(args.workspace)
     done = start(flow, run_config({"name": "prune", "workspace": args.workspace}), keep=args.keep, done=args.yes)
@@ -134,8 +134,8 @@ def diff(args: argparse.Namespace) -> None:
 
     Example: capim store diff single-shapes-image-0a1b single-shapes-image-2c3d
     """
-    from store.maintenance import difference
-    from store.maintenance.inventory import find_set
+    from capim.store.maintenance import difference
+    from capim.store.maintenance.inventory import find_set
 
     store = open_store(args.workspace)
     other = open_store(args.other) if args.other else store
@@ -152,7 +152,7 @@ def repair(args: argparse.Namespace) -> int:
 
     Example: capim store repair --all
     """
-    from store.maintenance import repair as repairs
+    from capim.store.maintenance import repair as repairs
 
     if bool(args.name) == args.all:
         raise RequestError("give one table (capim store verify names those that are damaged), or --all")
@@ -174,7 +174,7 @@ def drop(args: argparse.Namespace) -> None:
 
     Example: capim store drop --encoder tiny-clip-plain --yes
     """
-    from store.maintenance import removal
+    from capim.store.maintenance import removal
 
     store = open_store(args.workspace)
     corpus = str(corpus_in(store, args.corpus)["fingerprint"]) if args.corpus else None

@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.declare import Commands, config_options, declare, declare_group
-from flows.commands.workspace import open_store
-from flows.terminal.output import show_rows
-from flows.terminal.parser import spelt
-from store.errors import RequestError
-from store.safe_text import plain
+from capim.flows.commands.declare import Commands, config_options, declare, declare_group
+from capim.flows.commands.workspace import open_store
+from capim.flows.terminal.output import show_rows
+from capim.flows.terminal.parser import spelt
+from capim.store.errors import RequestError
+from capim.store.safe_text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from store.types import Corpus
+    from capim.store.types import Corpus
 
 
 KINDS = ("image", "caption", "pair", "quadruple")
@@ -46,7 +46,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _encoders() -> Iterator[dict[str, Any]]:
-    from tasks.encoders import ADAPTERS, catalog
+    from capim.tasks.encoders import ADAPTERS, catalog
 
     for name, entry in catalog().items():
         spec = entry.spec
@@ -70,7 +70,7 @@ def _encoders() -> Iterator[dict[str, Any]]:
 
 
 def _adapters() -> Iterator[dict[str, Any]]:
-    from tasks.encoders import ADAPTERS
+    from capim.tasks.encoders import ADAPTERS
 
     for name, adapter in ADAPTERS.items():
         missing = adapter.missing
@@ -86,20 +86,20 @@ def _adapters() -> Iterator[dict[str, Any]]:
 
 
 def _corpora() -> Iterator[dict[str, Any]]:
-    from tasks.corpora.listing import list_corpora
+    from capim.tasks.corpora.listing import list_corpora
 
     return iter(list_corpora())
 
 
 def _protocols() -> Iterator[dict[str, Any]]:
-    from tasks.scoring.protocols.table import PROTOCOLS
+    from capim.tasks.scoring.protocols.table import PROTOCOLS
 
     for rule in PROTOCOLS.values():
         yield {"id": rule.protocol.id, "direction": rule.protocol.direction, "title": rule.protocol.title}
 
 
 def _metrics() -> Iterator[dict[str, Any]]:
-    from tasks.metrics import METRICS
+    from capim.tasks.metrics import METRICS
 
     for metric in METRICS.values():
         yield {
@@ -143,7 +143,7 @@ def list_known(args: argparse.Namespace) -> None:
 def _pin(args: argparse.Namespace) -> None:
     if args.what != "encoders":
         raise RequestError("--pin works with encoders only: `capim list encoders --pin FILE`")
-    from tasks.encoders.checkpoints.pinning import pin, pinned_toml
+    from capim.tasks.encoders.checkpoints.pinning import pin, pinned_toml
 
     pins = list(pin())
     Path(args.pin).write_text(pinned_toml(pins), encoding="utf-8")
@@ -161,10 +161,10 @@ def check(args: argparse.Namespace) -> int:
 
     Example: capim check tiny-clip
     """
-    from flows.config import run_config
-    from flows.request import entry_named
-    from tasks.encoders.conformance.suite import check_encoder
-    from tasks.encoders.device import choose_device
+    from capim.flows.config import run_config
+    from capim.flows.request import entry_named
+    from capim.tasks.encoders.conformance.suite import check_encoder
+    from capim.tasks.encoders.device import choose_device
 
     config = run_config({"trust_remote_code": args.trust_remote_code}, args.suite)
     spec = entry_named(args.encoder, config.encoders).spec
@@ -200,7 +200,7 @@ def check_corpora(args: argparse.Namespace) -> int:
 
     Example: capim corpora check ./photos
     """
-    from tasks.corpora.check import check_corpus
+    from capim.tasks.corpora.check import check_corpus
 
     checked = check_corpus(args.what)
     sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
@@ -216,9 +216,9 @@ def ids_of_corpus(args: argparse.Namespace) -> int:
 
     Example: capim corpora ids shapes --modality caption --format csv
     """
-    from tasks.corpora import open_corpus
-    from tasks.corpora.images.image_index import index_images
-    from tasks.corpora.listing import corpus_items
+    from capim.tasks.corpora import open_corpus
+    from capim.tasks.corpora.images.image_index import index_images
+    from capim.tasks.corpora.listing import corpus_items
 
     stored = _stored_corpus(args.what, args.workspace)
     corpus = stored or index_images(open_corpus(args.what), known={}, sink=lambda _: None)

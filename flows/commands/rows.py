@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.declare import Commands, declare
-from flows.commands.workspace import found_results, open_store
-from flows.terminal.output import RESULT_COLUMNS, Row, folded, show_rows
-from flows.terminal.parser import PLURALS, names
-from store.safe_text import plain
+from capim.flows.commands.declare import Commands, declare
+from capim.flows.commands.workspace import found_results, open_store
+from capim.flows.terminal.output import RESULT_COLUMNS, Row, folded, show_rows
+from capim.flows.terminal.parser import PLURALS, names
+from capim.store.safe_text import plain
 
 if TYPE_CHECKING:
-    from tasks.runtime.references import RankingRef
+    from capim.tasks.runtime.references import RankingRef
 
 LIKE_THESE = "corpora like these"
 
@@ -50,7 +50,7 @@ def print_ranking(args: argparse.Namespace, store_uri: str, reference: RankingRe
 
     What the headlines are and which encoders are left out follows on standard error; also why there is no ranking.
     """
-    from store import EmbeddingStore
+    from capim.store import EmbeddingStore
 
     rows: list[dict[str, Any]] = []
     if reference.ranking:
@@ -65,7 +65,7 @@ def print_ranking(args: argparse.Namespace, store_uri: str, reference: RankingRe
 
 def _words(rows: Sequence[Row]) -> list[str]:
     """What the columns are, and what is not in the table."""
-    from reports.rows.families import same_photographs
+    from capim.reports.rows.families import same_photographs
 
     first, level = rows[0], f"{100 * rows[0]['level']:g} %"
     described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first["corpora"]))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from flows.commands.declare import STEP_FIELDS, Commands, config_options, declare, given_options, refuse_unused
-from flows.commands.rows import print_ranking
-from flows.config import RunConfig
-from flows.steps import demo_configs, run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
-from flows.terminal.output import RESULT_COLUMNS, link, print_own_report, print_report, show_rows
-from flows.terminal.progress import bars
-from store.errors import RequestError, WorkError
-from store.safe_text import plain
+from capim.flows.commands.declare import STEP_FIELDS, Commands, config_options, declare, given_options, refuse_unused
+from capim.flows.commands.rows import print_ranking
+from capim.flows.config import RunConfig
+from capim.flows.steps import demo_configs, run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
+from capim.flows.terminal.output import RESULT_COLUMNS, link, print_own_report, print_report, show_rows
+from capim.flows.terminal.progress import bars
+from capim.store.errors import RequestError, WorkError
+from capim.store.safe_text import plain
 
 FINDING_COLUMNS = ("verdict", "subject", "message")
 
@@ -96,7 +96,7 @@ def embed(args: argparse.Namespace) -> None:
     """
     config = _config(args)
     if args.submit:
-        from flows.embed import submit_shards
+        from capim.flows.embed import submit_shards
 
         refuse_unused(args, "with --submit, which starts every shard", shard="--shard")
         sys.stdout.writelines(f"{line}\n" for line in submit_shards(config, args.only))
@@ -119,8 +119,8 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.metric is not None and args.judgements:
         raise RequestError("--metric and --judgements are two metrics; give one at a time")
     if args.metric is not None or args.judgements:
-        from reports.rows.pairs import AGAINST_BEST
-        from tasks.metrics.own_judgements import with_judgements
+        from capim.reports.rows.pairs import AGAINST_BEST
+        from capim.tasks.metrics.own_judgements import with_judgements
 
         metric = with_judgements(args.judgements) if args.metric is None else args.metric
         rows = run_metric(config, metric, quiet=args.quiet, results=True)
@@ -158,9 +158,9 @@ def watch(args: argparse.Namespace) -> int:
     Example: capim watch --corpora shapes --encoders tiny-clip
     """
     config = _config(args)
-    from flows.execution import start
-    from flows.watch import RegressionError
-    from flows.watch import watch as flow
+    from capim.flows.execution import start
+    from capim.flows.watch import RegressionError
+    from capim.flows.watch import watch as flow
 
     try:
         with bars(quiet=args.quiet, flow="watch", corpora=len(config.corpora)):
@@ -188,14 +188,14 @@ def report(args: argparse.Namespace) -> int:
     if args.compare:
         filters = {"corpora": "--corpora", "encoders": "--encoders", "protocols": "--protocols"}
         refuse_unused(args, "with --compare", **filters)
-        from reports.compare import write_comparison
+        from capim.reports.compare import write_comparison
 
         old, new = args.compare
         page = write_comparison(old, new, f"{config.reports_uri}/compared")
         sys.stdout.write(f"{link(str(page), sys.stdout)}\n")
         return 0
-    from flows.execution import start
-    from flows.publish import publish
+    from capim.flows.execution import start
+    from capim.flows.publish import publish
 
     print_report(start(publish, config))
     return 0

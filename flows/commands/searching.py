@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image as Picture
 
-from flows.commands.workspace import corpus_in
-from reports.search import Search
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.files import existing_file
-from store.query.search import build_index, search
-from store.rounding import unit_vectors
-from store.schema import texts
-from store.types import Embeddings, EncoderSpec, Modality
-from tasks.corpora.images.decode import FORMATS, UndecodableImage, decode_image, thumbnail
-from tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
-from tasks.encoders.device import choose_device
+from capim.flows.commands.workspace import corpus_in
+from capim.reports.search import Search
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.files import existing_file
+from capim.store.query.search import build_index, search
+from capim.store.rounding import unit_vectors
+from capim.store.schema import texts
+from capim.store.types import Embeddings, EncoderSpec, Modality
+from capim.tasks.corpora.images.decode import FORMATS, UndecodableImage, decode_image, thumbnail
+from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
+from capim.tasks.encoders.device import choose_device
 
 Load: TypeAlias = Callable[[EncoderSpec, str], Encoder]  # a model, and the device that it is on
 FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "width", "height")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.layout import Explanation
-from store.planes import Map, Method
-from store.types import EncoderSpec, Modality
+from capim.store import EmbeddingStore
+from capim.store.layout import Explanation
+from capim.store.planes import Map, Method
+from capim.store.types import EncoderSpec, Modality
 
 if TYPE_CHECKING:
-    from reports.search import Search
-    from tasks.encoders import Encoder
+    from capim.reports.search import Search
+    from capim.tasks.encoders import Encoder
 
 MODELS = 3  # in memory; of more, the one that was used longest ago is dropped
 
@@ -51,7 +51,7 @@ class StoreServices:
         k: int = 10,
     ) -> Search:
         """The nearest items, as ``capim search`` finds them; ``like``: to a stored item, by its position."""
-        from flows.commands.searching import find
+        from capim.flows.commands.searching import find
 
         vector = None if like is None else self._stored(encoder, corpus, *like)
         with self._encoding:
@@ -75,14 +75,14 @@ class StoreServices:
 
     def thumbnail(self, image: bytes) -> bytes:
         """A small JPEG of an encoded image."""
-        from flows.commands.searching import read_picture
-        from tasks.corpora.images.decode import thumbnail
+        from capim.flows.commands.searching import read_picture
+        from capim.tasks.corpora.images.decode import thumbnail
 
         return thumbnail(read_picture(image))
 
     def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Map:
         """The items of an embedding set as points of a plane."""
-        from tasks.results.maps import map_of
+        from capim.tasks.results.maps import map_of
 
         with self._mapping:  # two pages that ask for the same map compute it once
             return map_of(
@@ -91,12 +91,12 @@ class StoreServices:
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """Of every pair (position of a caption and of an image), where they match."""
-        from tasks.runtime.explanation import explain_pairs
+        from capim.tasks.runtime.explanation import explain_pairs
 
         return explain_pairs(self.store, encoder=encoder, corpus=corpus, pairs=pairs)
 
     def _model(self, spec: EncoderSpec, device: str) -> Encoder:
-        from flows.commands.searching import load_encoder_on
+        from capim.flows.commands.searching import load_encoder_on
 
         model = self._models.pop(spec.fingerprint, None) or load_encoder_on(spec, device)
         while len(self._models) >= MODELS:

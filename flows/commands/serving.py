@@ -10,10 +10,10 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
-from flows.commands.declare import Commands, declare
-from flows.commands.workspace import open_store
-from flows.terminal.output import link
-from store.errors import RequestError
+from capim.flows.commands.declare import Commands, declare
+from capim.flows.commands.workspace import open_store
+from capim.flows.terminal.output import link
+from capim.store.errors import RequestError
 
 HOST = "127.0.0.1"
 
@@ -35,8 +35,8 @@ def serve(args: argparse.Namespace) -> None:
     """
     import uvicorn
 
-    from flows.commands.services import StoreServices
-    from reports.app.application import create_app
+    from capim.flows.commands.services import StoreServices
+    from capim.reports.app.application import create_app
 
     store = open_store(args.workspace)
     token = secrets.token_urlsafe(24)

@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from flows.config import run_config
-from store.errors import RequestError, did_you_mean, without_credentials
-from store.keys import is_fingerprint
-from store.schema import texts
+from capim.flows.config import run_config
+from capim.store.errors import RequestError, did_you_mean, without_credentials
+from capim.store.keys import is_fingerprint
+from capim.store.schema import texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from store import EmbeddingStore
-    from tasks.corpora.naming import Row
+    from capim.store import EmbeddingStore
+    from capim.tasks.corpora.naming import Row
 
 _SHOWN = 12  # names in one line
 
@@ -27,7 +27,7 @@ def open_store(workspace: str | None) -> EmbeddingStore:
     Raises:
         RequestError: There is no store; says how to make one.
     """
-    from store import EmbeddingStore
+    from capim.store import EmbeddingStore
 
     return EmbeddingStore.open(run_config({"workspace": workspace}).store_uri)
 
@@ -38,7 +38,7 @@ def corpus_in(store: EmbeddingStore, what: str) -> Row:
     Raises:
         RequestError: There is none, with the nearest name.
     """
-    from tasks.corpora.naming import stored_corpus
+    from capim.tasks.corpora.naming import stored_corpus
 
     return stored_corpus(what, store.corpora().to_pylist(), uri=store.uri)
 
@@ -57,7 +57,7 @@ def wanted_rows(
     Raises:
         RequestError: A name that no row has, with the nearest one that some row has.
     """
-    from store.query.names import names_with_rows
+    from capim.store.query.names import names_with_rows
 
     given = {"encoder": encoder, "corpus": corpus, "protocol": protocol, "metric": metric}
     wanted = {column: list(names) for column, names in given.items() if names}

@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from store.errors import RequestError, unknown, without_credentials
-from store.exchange.row_files import write_csv, write_json
-from store.safe_text import plain, shortened
+from capim.store.errors import RequestError, unknown, without_credentials
+from capim.store.exchange.row_files import write_csv, write_json
+from capim.store.safe_text import plain, shortened
 
 if TYPE_CHECKING:
-    from tasks.runtime.references import EmbedRef
+    from capim.tasks.runtime.references import EmbedRef
 
 Row = Mapping[str, Any]
 
@@ -77,7 +77,7 @@ def print_embedded(references: tuple[EmbedRef, ...]) -> None:
 
 def print_answer(page: str) -> None:
     """What the report recommends, on standard error."""
-    from reports.rows.snapshot import answer_lines
+    from capim.reports.rows.snapshot import answer_lines
 
     for line in answer_lines(page):
         sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
@@ -92,7 +92,7 @@ def print_report(page: str) -> None:
 
 def print_own_report(page: str, corpora: Collection[str], words: Sequence[str]) -> None:
     """The command that reports these corpora of a run alone, on standard error, where its report has more of them."""
-    from reports.rows.snapshot import corpora_of
+    from capim.reports.rows.snapshot import corpora_of
 
     n_corpora = len(corpora_of(page))
     if n_corpora > len(corpora):
@@ -193,7 +193,7 @@ def print_rows(
 def _print_table(
     rows: Sequence[Row], names: Sequence[str], width: int | None, keep: Sequence[str], out: TextIO
 ) -> None:
-    from flows.terminal.tables import Column, lay_out
+    from capim.flows.terminal.tables import Column, lay_out
 
     columns = [
         Column(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NoReturn
 
-from store.errors import RequestError, did_you_mean, unknown
+from capim.store.errors import RequestError, did_you_mean, unknown
 
 WRONG_REQUEST = 2
 Kind = Literal["encoders", "corpora", "protocols", "metrics"]
@@ -25,7 +25,7 @@ _SPELLINGS = {
 
 def _completed(kind: Kind, prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """The completions of a word, as argcomplete asks for them."""
-    from flows.commands.completion import complete_names
+    from capim.flows.commands.completion import complete_names
 
     return complete_names(kind, prefix, getattr(parsed_args, "workspace", None))
 

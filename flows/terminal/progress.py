@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tasks.runtime.progress import QUIET_SECONDS, Overall, Progress, clock, listening
+from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, Progress, clock, listening
 
 
 @contextmanager

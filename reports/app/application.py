@@ -12,13 +12,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from reports.app.pages import compare, grid, match, plane, queries, query, runs, search
-from reports.app.rendering import STATIC, View, media_type, rendered, style
-from reports.app.safety import MOST_BYTES, OnlyThisBrowser
-from reports.app.services import Services
-from reports.app.state import State, Statement, state_of
-from store import EmbeddingStore
-from store.errors import RequestError, WorkError, without_credentials
+from capim.reports.app.pages import compare, grid, match, plane, queries, query, runs, search
+from capim.reports.app.rendering import STATIC, View, media_type, rendered, style
+from capim.reports.app.safety import MOST_BYTES, OnlyThisBrowser
+from capim.reports.app.services import Services
+from capim.reports.app.state import State, Statement, state_of
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError, without_credentials
 
 
 def create_app(store: EmbeddingStore, *, token: str, services: Services, judgements: Path | None = None) -> Starlette:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reports.app.state import Evaluated
-from reports.rows.languages import judged_language
-from store.errors import RequestError
+from capim.reports.app.state import Evaluated
+from capim.reports.rows.languages import judged_language
+from capim.store.errors import RequestError
 
 MOST_ITEMS = 1_000_000  # of a selection
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}

@@ -14,9 +14,9 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from reports.app.conditions import SLICES, Clauses, among, in_slice
-from reports.app.state import Evaluated, Snapshot, Statement, names_in
-from store.errors import RequestError, unknown
+from capim.reports.app.conditions import SLICES, Clauses, among, in_slice
+from capim.reports.app.state import Evaluated, Snapshot, Statement, names_in
+from capim.store.errors import RequestError, unknown
 
 PAGE = 50  # queries that are shown at a time
 SORTS = {

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from reports.app.application import create_app
-from reports.app.services import Services
-from store import EmbeddingStore
-from store.errors import RequestError, unknown
+from capim.reports.app.application import create_app
+from capim.reports.app.services import Services
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, unknown
 
 HEIGHT = 640  # of a frame in a notebook, in pixels
 

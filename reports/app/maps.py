@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.datastructures import QueryParams
 
-from reports.app.filters import QueryFilter, all_of
-from reports.app.state import Evaluated, State, Statement, names_in
-from store.errors import RequestError, unknown
-from store.planes import Method
-from store.schema import texts
-from store.types import Modality
+from capim.reports.app.filters import QueryFilter, all_of
+from capim.reports.app.state import Evaluated, State, Statement, names_in
+from capim.store.errors import RequestError, unknown
+from capim.store.planes import Method
+from capim.store.schema import texts
+from capim.store.types import Modality
 
 METHODS = {"pca": "PCA", "umap": "UMAP"}
 MODALITIES = {"image": "images", "caption": "captions"}

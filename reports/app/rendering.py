@@ -16,11 +16,11 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from reports.app.state import Statement, state_of
-from reports.render import TEMPLATES, html_templates
-from store.errors import RequestError
-from store.exchange.row_files import write_csv
-from store.types import digest16
+from capim.reports.app.state import Statement, state_of
+from capim.reports.render import TEMPLATES, html_templates
+from capim.store.errors import RequestError
+from capim.store.exchange.row_files import write_csv
+from capim.store.types import digest16
 
 STATIC = Path(__file__).parent / "static"
 PAGES = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from reports.search import Search
-from store.layout import Explanation
-from store.planes import Map, Method
-from store.types import Modality
+from capim.reports.search import Search
+from capim.store.layout import Explanation
+from capim.store.planes import Map, Method
+from capim.store.types import Modality
 
 
 class Services(Protocol):

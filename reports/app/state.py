@@ -15,16 +15,16 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from reports.app.services import Services
-from reports.rows.conclusion import Conclusion, conclusions
-from reports.rows.languages import JUDGED, cross_lingual, judged_language
-from reports.rows.reading import read_report_data
-from reports.rows.report_data import ReportData
-from store import EmbeddingStore
-from store.errors import RequestError, unknown
-from store.exchange.judgements import read_judgements
-from store.query.held import HeldTables, version_of
-from store.types import Direction
+from capim.reports.app.services import Services
+from capim.reports.rows.conclusion import Conclusion, conclusions
+from capim.reports.rows.languages import JUDGED, cross_lingual, judged_language
+from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.report_data import ReportData
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, unknown
+from capim.store.exchange.judgements import read_judgements
+from capim.store.query.held import HeldTables, version_of
+from capim.store.types import Direction
 
 T = TypeVar("T")
 PICTURES = 8  # of those that were searched for, in memory

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reports import format as show
-from reports.elements.page import Bar, Cell, Mark
-from reports.elements.tables import ColumnOf, absent, numbers, value
-from reports.rows.report_data import ReportData, Row, is_own
+from capim.reports import format as show
+from capim.reports.elements.page import Bar, Cell, Mark
+from capim.reports.elements.tables import ColumnOf, absent, numbers, value
+from capim.reports.rows.report_data import ReportData, Row, is_own
 
 NOT_FRACTIONS = frozenset({"median_rank", "mean_rank", "RSUM"})  # ranks, and points 0..600
 UNITS = frozenset(  # metrics of analyses in units of their own

@@ -17,9 +17,9 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from reports import format as show
-from reports.elements.page import Chart, Table
-from store.exchange.row_files import json_value
+from capim.reports import format as show
+from capim.reports.elements.page import Chart, Table
+from capim.store.exchange.row_files import json_value
 
 # Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
 # and with four more hues that stay apart from it under deuteranopia and protanopia.

@@ -7,8 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from reports.elements.charts import PALETTE, intervals
-from store.errors import RequestError
+from capim.reports.elements.charts import PALETTE, intervals
+from capim.store.errors import RequestError
 
 _NAMES = ("encoder", "encoder_a", "encoder_b", "corpus", "protocol", "metric")
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import ClassVar, Literal, TypeAlias
 
-from reports.elements.gallery import Cases, Gallery, Grid
+from capim.reports.elements.gallery import Cases, Gallery, Grid
 
 Mark: TypeAlias = Literal["", "best", "good", "warn", "bad", "muted"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
-from reports import format as show
-from reports.elements.page import Cell, Column, Mark, Table
+from capim.reports import format as show
+from capim.reports.elements.page import Cell, Column, Mark, Table
 
 T = TypeVar("T")
 ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]

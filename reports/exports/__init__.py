@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reports.destination import write_files
-from reports.exports.clip_benchmark_table import clip_benchmark_files
-from reports.exports.coco_sm import coco_sm_files
-from reports.exports.latex import latex_files
-from reports.exports.model_index import model_index_files
-from reports.exports.mteb_results import mteb_files
-from reports.exports.plain import csv_files, json_files, parquet_files
-from reports.exports.v28 import v28_files
-from reports.rows.reading import read_report_data
-from reports.rows.report_data import ReportData, Row
-from store import EmbeddingStore
-from store.errors import RequestError, unknown
+from capim.reports.destination import write_files
+from capim.reports.exports.clip_benchmark_table import clip_benchmark_files
+from capim.reports.exports.coco_sm import coco_sm_files
+from capim.reports.exports.latex import latex_files
+from capim.reports.exports.model_index import model_index_files
+from capim.reports.exports.mteb_results import mteb_files
+from capim.reports.exports.plain import csv_files, json_files, parquet_files
+from capim.reports.exports.v28 import v28_files
+from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.report_data import ReportData, Row
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, unknown
 
 
 @dataclass(frozen=True, kw_only=True)

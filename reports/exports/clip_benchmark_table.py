@@ -6,9 +6,9 @@ and hard negatives. The checkpoint of an encoder is its ``model`` and the revisi
 
 from __future__ import annotations
 
-from reports.exports.plain import csv_bytes
-from reports.rows.report_data import ReportData
-from reports.sections.compositional import PAIRS, pair_protocols
+from capim.reports.exports.plain import csv_bytes
+from capim.reports.rows.report_data import ReportData
+from capim.reports.sections.compositional import PAIRS, pair_protocols
 
 DATASETS = {"coco-karpathy": "mscoco_captions", "flickr30k-karpathy": "flickr30k"}
 RETRIEVAL = {

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from reports import format as show
-from reports.exports.plain import csv_bytes
-from reports.rows.languages import (
+from capim.reports import format as show
+from capim.reports.exports.plain import csv_bytes
+from capim.reports.rows.languages import (
     MEASURES,
     NDCG,
     RBO,
@@ -21,7 +21,7 @@ from reports.rows.languages import (
     over_languages,
     translators,
 )
-from reports.rows.report_data import ReportData
+from capim.reports.rows.report_data import ReportData
 
 _NAMES = {**{f"R@{k}": f"recall@{k}" for k in (1, 5, 10)}, NDCG: "ndcg@20", RBO: "rbo"}
 SUMMARY_COLUMNS = tuple((f"{direction}.{_NAMES[metric]}", direction, metric) for direction, metric in MEASURES)

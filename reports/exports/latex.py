@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from reports.elements.page import Cell, Table
-from reports.rows.report_data import ReportData
-from reports.sections import compositional, leaderboard
+from capim.reports.elements.page import Cell, Table
+from capim.reports.rows.report_data import ReportData
+from capim.reports.sections import compositional, leaderboard
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",

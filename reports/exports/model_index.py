@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from reports.rows.report_data import ReportData
-from reports.rows.standing import Task, headline_tasks
-from store.errors import RequestError
-from store.types import EncoderSpec
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.standing import Task, headline_tasks
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
 
 HUB = "https://huggingface.co/datasets/"
 TYPES = {"t2i": "text-to-image-retrieval", "i2t": "image-to-text-retrieval"}  # of a task; others: "caption-pairing"

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from reports.exports.plain import json_bytes
-from reports.rows.languages import cross_lingual, judged_language, mteb_language
-from reports.rows.report_data import ReportData, Row
-from store.types import Corpus, EncoderSpec
-from tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
+from capim.reports.exports.plain import json_bytes
+from capim.reports.rows.languages import cross_lingual, judged_language, mteb_language
+from capim.reports.rows.report_data import ReportData, Row
+from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
 
 FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
 NAMES: dict[str, str] = {

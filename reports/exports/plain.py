@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet
 
-from reports.rows.report_data import ReportData
-from store.exchange.row_files import json_value, write_csv
-from store.schema import RESULTS
+from capim.reports.rows.report_data import ReportData
+from capim.store.exchange.row_files import json_value, write_csv
+from capim.store.schema import RESULTS
 
 SCHEMA_ID = "capim-results/1"
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reports.rows.report_data import ReportData
-from reports.rows.shareable import without_paths
-from store.errors import RequestError
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.shareable import without_paths
+from capim.store.errors import RequestError
 
 EXPERIMENT = "capim"
 _BATCH = 1000  # metrics that MLflow's servers take at once

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reports.exports.plain import csv_bytes
-from reports.rows.report_data import ReportData
-from reports.rows.speed import qps_v28
+from capim.reports.exports.plain import csv_bytes
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.speed import qps_v28
 
 PROTOCOLS = {"T2I": ("t2i/first", "t2i/all"), "I2T": ("i2t/any5", "i2t/any")}
 

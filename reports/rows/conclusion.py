@@ -6,9 +6,19 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Literal, TypeAlias
 
-from reports.rows.languages import cross_lingual, languages
-from reports.rows.report_data import ReportData
-from reports.rows.standing import SUM, Overall, Task, chance_of, headline_tasks, language_cells, overall, reads, values
+from capim.reports.rows.languages import cross_lingual, languages
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.standing import (
+    SUM,
+    Overall,
+    Task,
+    chance_of,
+    headline_tasks,
+    language_cells,
+    overall,
+    reads,
+    values,
+)
 
 Outcome: TypeAlias = Literal["one", "equivalent", "undecided", "untested", "alone", "chance"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from operator import itemgetter
 from typing import Any
 
-from reports.format import count, listing
-from reports.rows.report_data import Row, grouped
+from capim.reports.format import count, listing
+from capim.reports.rows.report_data import Row, grouped
 
 Figure = tuple[str, str, str]  # corpus, protocol, metric
 

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reports.rows.languages import JUDGED, cross_lingual
-from reports.rows.report_data import Row, grouped
-from reports.rows.selected_queries import COLUMNS, LONGEST_LIST, Task
-from store import EmbeddingStore
-from store.types import Corpus
+from capim.reports.rows.languages import JUDGED, cross_lingual
+from capim.reports.rows.report_data import Row, grouped
+from capim.reports.rows.selected_queries import COLUMNS, LONGEST_LIST, Task
+from capim.store import EmbeddingStore
+from capim.store.types import Corpus
 
 EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
 _LISTS = ("top_ords", "top_scores")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from langcodes import Language
 
-from reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData, Row
 
 DIRECTIONS = ("t2i", "i2t")
 JUDGED = "t2i/judged"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from reports.elements.match_maps import draw_map, encoded, opened, patch_map
-from reports.rows.selected_queries import SelectedQuery
-from store import EmbeddingStore
-from store.layout import Explanation
-from store.types import Corpus, EncoderSpec
+from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
+from capim.reports.rows.selected_queries import SelectedQuery
+from capim.store import EmbeddingStore
+from capim.store.layout import Explanation
+from capim.store.types import Corpus, EncoderSpec
 
 MOST_CASES = 60  # that have maps: each map is a picture of the page
 

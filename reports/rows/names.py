@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.rows.languages import JUDGED, cross_lingual, judged_language, language_name
+from capim.reports.rows.languages import JUDGED, cross_lingual, judged_language, language_name
 
 DIRECTION_TITLES = {"t2i": "text to image", "i2t": "image to text"}
 VARIANTS = {  # protocol of retrieval without its orientation to its plain name and what it measures, in reading order

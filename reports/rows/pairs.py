@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reports.rows.report_data import Row, goodness, reversed_comparison
-from reports.rows.standing import decision_of
+from capim.reports.rows.report_data import Row, goodness, reversed_comparison
+from capim.reports.rows.standing import decision_of
 
 PAIR_COLUMNS = (
     "corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state",

@@ -12,17 +12,17 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.rows.families import one_family, shown_ranking
-from reports.rows.gallery_tasks import gallery_tasks
-from reports.rows.match_maps import Explain, match_maps
-from reports.rows.report_data import TABLES, ReportData, Row, grouped
-from reports.rows.selected_queries import SelectedQuery, select_queries
-from reports.rows.shareable import shareable, without_paths
-from store import EmbeddingStore
-from store.errors import RequestError, did_you_mean
-from store.query.names import matching
-from store.schema import texts
-from store.types import Corpus
+from capim.reports.rows.families import one_family, shown_ranking
+from capim.reports.rows.gallery_tasks import gallery_tasks
+from capim.reports.rows.match_maps import Explain, match_maps
+from capim.reports.rows.report_data import TABLES, ReportData, Row, grouped
+from capim.reports.rows.selected_queries import SelectedQuery, select_queries
+from capim.reports.rows.shareable import shareable, without_paths
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.query.names import matching
+from capim.store.schema import texts
+from capim.store.types import Corpus
 
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
 

@@ -11,11 +11,11 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
-from reports.rows.selected_queries import SelectedQuery
-from store import SealedSet
-from store.exchange.row_files import json_value
-from store.types import Corpus, EncoderSpec, canonical_json
-from tasks.statistics.ranking.ranks import EncoderRank, PairTest, rank_encoders
+from capim.reports.rows.selected_queries import SelectedQuery
+from capim.store import SealedSet
+from capim.store.exchange.row_files import json_value
+from capim.store.types import Corpus, EncoderSpec, canonical_json
+from capim.tasks.statistics.ranking.ranks import EncoderRank, PairTest, rank_encoders
 
 Row: TypeAlias = Mapping[str, Any]
 K = TypeVar("K")

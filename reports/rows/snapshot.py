@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow.fs
 
-from reports.rows.shareable import shareable
-from store import EmbeddingStore
-from store.errors import RequestError, unknown
-from tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
+from capim.reports.rows.shareable import shareable
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, unknown
+from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
 
 SCHEMA = "capim-report/3"  # of results.json
 STATISTICS = ("interval_method", "replicates", "seed")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reports.rows.report_data import ReportData, Row, grouped
+from capim.reports.rows.report_data import ReportData, Row, grouped
 
 STAGES = ("decode", "preprocess", "forward", "write")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
-from reports.rows.languages import cross_lingual
-from reports.rows.names import plain_title
-from reports.rows.report_data import ReportData, Row, goodness
-from store.types import Direction, EvalProtocol
-from tasks.metrics.headline import RSUM, headline_of
-from tasks.statistics.decisions import Decision, decide
+from capim.reports.rows.languages import cross_lingual
+from capim.reports.rows.names import plain_title
+from capim.reports.rows.report_data import ReportData, Row, goodness
+from capim.store.types import Direction, EvalProtocol
+from capim.tasks.metrics.headline import RSUM, headline_of
+from capim.tasks.statistics.decisions import Decision, decide
 
 SUM = RSUM  # both directions together
 Chance: TypeAlias = Literal["", "at chance", "below chance"]

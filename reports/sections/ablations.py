@@ -13,18 +13,18 @@ from typing import Any
 
 import altair as alt
 
-from reports import format as show
-from reports.elements import charts
-from reports.elements.cells import is_fraction, metric_title
-from reports.elements.page import Block, Cell, Chart, Section, Table
-from reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
-from reports.rows.names import named
-from reports.rows.report_data import ReportData, Row, detail_of, grouped
-from reports.sections.frontier import cost_of_compression
-from reports.sections.gate import ANALYSIS as REFERENCE
-from reports.sections.leaderboard import headlines, retrieval_corpora
-from reports.sections.parts import TITLES as SLICES
-from reports.sections.parts import order, part_label, slice_cell
+from capim.reports import format as show
+from capim.reports.elements import charts
+from capim.reports.elements.cells import is_fraction, metric_title
+from capim.reports.elements.page import Block, Cell, Chart, Section, Table
+from capim.reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
+from capim.reports.rows.names import named
+from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped
+from capim.reports.sections.frontier import cost_of_compression
+from capim.reports.sections.gate import ANALYSIS as REFERENCE
+from capim.reports.sections.leaderboard import headlines, retrieval_corpora
+from capim.reports.sections.parts import TITLES as SLICES
+from capim.reports.sections.parts import order, part_label, slice_cell
 
 TITLES = {
     "precision": "Precision of the stored vectors",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
-from reports import format as show
-from reports.elements.cells import metric_title
-from reports.elements.gallery import Case, Cases
-from reports.elements.page import Cell, Notice, Section, Table
-from reports.elements.tables import absent, numbers, pivot, texts
-from reports.rows.conclusion import conclusions, in_order
-from reports.rows.languages import cross_lingual, language_name
-from reports.rows.names import DIRECTION_TITLES, plain_title
-from reports.rows.report_data import ReportData, Row, goodness
-from reports.rows.selected_queries import SelectedQuery
-from reports.rows.standing import chance_of, headline_tasks
-from reports.sections.cases import case_of
-from reports.sections.parts import TITLES, part_label, slice_cell
+from capim.reports import format as show
+from capim.reports.elements.cells import metric_title
+from capim.reports.elements.gallery import Case, Cases
+from capim.reports.elements.page import Cell, Notice, Section, Table
+from capim.reports.elements.tables import absent, numbers, pivot, texts
+from capim.reports.rows.conclusion import conclusions, in_order
+from capim.reports.rows.languages import cross_lingual, language_name
+from capim.reports.rows.names import DIRECTION_TITLES, plain_title
+from capim.reports.rows.report_data import ReportData, Row, goodness
+from capim.reports.rows.selected_queries import SelectedQuery
+from capim.reports.rows.standing import chance_of, headline_tasks
+from capim.reports.sections.cases import case_of
+from capim.reports.sections.parts import TITLES, part_label, slice_cell
 
 WORST = 3
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")

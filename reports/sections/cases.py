@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reports import format as show
-from reports.elements.gallery import Answer, Case, Hit
-from reports.rows.match_maps import map_key
-from reports.rows.names import DIRECTION_TITLES
-from reports.rows.report_data import ReportData
-from reports.rows.selected_queries import LONGEST_LIST, RankedList, SelectedQuery
-from store.types import Corpus
+from capim.reports import format as show
+from capim.reports.elements.gallery import Answer, Case, Hit
+from capim.reports.rows.match_maps import map_key
+from capim.reports.rows.names import DIRECTION_TITLES
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.selected_queries import LONGEST_LIST, RankedList, SelectedQuery
+from capim.store.types import Corpus
 
 DIRECTIONS = {**DIRECTION_TITLES, "quadruples": "two images, two captions", "pairs": "caption or hard negative"}
 CAUSES = {"annotation": "another annotation", "agreement": "agreement of encoders (a suspicion)"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reports import format as show
-from reports.elements.cells import result_column
-from reports.elements.page import Block, Cell, Section, Table
-from reports.elements.tables import absent, measures, pivot, texts, value
-from reports.rows.names import named
-from reports.rows.report_data import ReportData
+from capim.reports import format as show
+from capim.reports.elements.cells import result_column
+from capim.reports.elements.page import Block, Cell, Section, Table
+from capim.reports.elements.tables import absent, measures, pivot, texts, value
+from capim.reports.rows.names import named
+from capim.reports.rows.report_data import ReportData
 
 PAIRS = "pair_accuracy"
 WINOGROUND = ("winoground_text", "winoground_image", "winoground_group")

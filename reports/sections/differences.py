@@ -6,16 +6,16 @@ from typing import Any
 
 import altair as alt
 
-from reports import format as show
-from reports.elements import charts
-from reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text, value_text
-from reports.elements.page import Block, Cell, Chart, Mark, Section, Table
-from reports.elements.tables import ColumnOf, anchor, numbers, pivot, texts, value
-from reports.rows.names import named, plain_title
-from reports.rows.report_data import ReportData, Row, is_own
-from reports.rows.standing import SUM, claimed, decision_of, headline_tasks
-from reports.sections.leaderboard import HEADLINES
-from reports.sections.sentence import margin_words, row_words
+from capim.reports import format as show
+from capim.reports.elements import charts
+from capim.reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text, value_text
+from capim.reports.elements.page import Block, Cell, Chart, Mark, Section, Table
+from capim.reports.elements.tables import ColumnOf, anchor, numbers, pivot, texts, value
+from capim.reports.rows.names import named, plain_title
+from capim.reports.rows.report_data import ReportData, Row, is_own
+from capim.reports.rows.standing import SUM, claimed, decision_of, headline_tasks
+from capim.reports.sections.leaderboard import HEADLINES
+from capim.reports.sections.sentence import margin_words, row_words
 
 LEADING = (*((protocol, "R@1") for protocol in HEADLINES), ("winoground", "winoground_group"))
 COLOURS = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reports.elements.cells import result_column
-from reports.elements.page import Block, Section, Table
-from reports.elements.tables import pivot, texts
-from reports.rows.names import DIRECTION_TITLES, VARIANTS, named
-from reports.rows.report_data import ReportData
-from reports.sections.leaderboard import HEADLINES
+from capim.reports.elements.cells import result_column
+from capim.reports.elements.page import Block, Section, Table
+from capim.reports.elements.tables import pivot, texts
+from capim.reports.rows.names import DIRECTION_TITLES, VARIANTS, named
+from capim.reports.rows.report_data import ReportData
+from capim.reports.sections.leaderboard import HEADLINES
 
 EXTRA_METRICS = ("MRR", "median_rank", "mean_rank", "mAP@R", "R-Precision", "nDCG@10", "RSUM")
 

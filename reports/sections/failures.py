@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from reports import format as show
-from reports.elements.gallery import Case, Filter, Gallery
-from reports.elements.page import Block, Cell, Section, Table
-from reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
-from reports.rows.names import named
-from reports.rows.report_data import CAUSES, LEADING, SHARE, WITHOUT, ReportData, Row, detail_of
-from reports.sections.cases import DIRECTIONS, case_of
-from reports.sections.leaderboard import retrieval_corpora
-from reports.sections.parts import order, slice_cell
+from capim.reports import format as show
+from capim.reports.elements.gallery import Case, Filter, Gallery
+from capim.reports.elements.page import Block, Cell, Section, Table
+from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
+from capim.reports.rows.names import named
+from capim.reports.rows.report_data import CAUSES, LEADING, SHARE, WITHOUT, ReportData, Row, detail_of
+from capim.reports.sections.cases import DIRECTIONS, case_of
+from capim.reports.sections.leaderboard import retrieval_corpora
+from capim.reports.sections.parts import order, slice_cell
 
 FILTERS = {
     "corpus": "Corpus",

@@ -9,14 +9,14 @@ from typing import Any
 
 import altair as alt
 
-from reports import format as show
-from reports.elements import charts
-from reports.elements.cells import result_column
-from reports.elements.page import Cell, Chart, Table
-from reports.elements.tables import absent, numbers, pivot, texts, value
-from reports.rows.names import named, plain_title
-from reports.rows.report_data import ReportData, Row, detail_of, goodness
-from reports.rows.speed import Rate, Speed, image_rate
+from capim.reports import format as show
+from capim.reports.elements import charts
+from capim.reports.elements.cells import result_column
+from capim.reports.elements.page import Cell, Chart, Table
+from capim.reports.elements.tables import absent, numbers, pivot, texts, value
+from capim.reports.rows.names import named, plain_title
+from capim.reports.rows.report_data import ReportData, Row, detail_of, goodness
+from capim.reports.rows.speed import Rate, Speed, image_rate
 
 
 def pareto(points: list[tuple[float, float]]) -> list[bool]:

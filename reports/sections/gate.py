@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reports import format as show
-from reports.elements.cells import metric_title
-from reports.elements.page import Block, Cell, Mark, Notice, Section, Table
-from reports.elements.tables import measures, numbers, pivot, texts, value
-from reports.rows.names import named
-from reports.rows.report_data import ReportData, Row, detail_of
+from capim.reports import format as show
+from capim.reports.elements.cells import metric_title
+from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table
+from capim.reports.elements.tables import measures, numbers, pivot, texts, value
+from capim.reports.rows.names import named
+from capim.reports.rows.report_data import ReportData, Row, detail_of
 
 ANALYSIS = "reference"
 VERDICTS: dict[str, Mark] = {"suspect": "bad", "other protocol": "warn", "reproduced": "good"}  # in this order

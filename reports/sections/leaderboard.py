@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reports import format as show
-from reports.elements.cells import described, result_column, tie_cell
-from reports.elements.page import Block, Cell, Section, Table
-from reports.elements.tables import ColumnOf, absent, anchor, measures, numbers, pivot, texts, value
-from reports.rows.languages import judged_language
-from reports.rows.names import named
-from reports.rows.report_data import ReportData, is_own
-from reports.rows.shareable import without_paths
-from reports.rows.speed import bytes_per_image, image_rate
-from reports.sections.frontier import accuracy_over_speed, rate_cell
-from reports.sections.sentence import row_words
-from store.exchange.imported_encoder import ADAPTER as IMPORTED
-from tasks.statistics.ranking.ranks import EncoderRank
+from capim.reports import format as show
+from capim.reports.elements.cells import described, result_column, tie_cell
+from capim.reports.elements.page import Block, Cell, Section, Table
+from capim.reports.elements.tables import ColumnOf, absent, anchor, measures, numbers, pivot, texts, value
+from capim.reports.rows.languages import judged_language
+from capim.reports.rows.names import named
+from capim.reports.rows.report_data import ReportData, is_own
+from capim.reports.rows.shareable import without_paths
+from capim.reports.rows.speed import bytes_per_image, image_rate
+from capim.reports.sections.frontier import accuracy_over_speed, rate_cell
+from capim.reports.sections.sentence import row_words
+from capim.store.exchange.imported_encoder import ADAPTER as IMPORTED
+from capim.tasks.statistics.ranking.ranks import EncoderRank
 
 HEADLINES = ("t2i/all", "i2t/any")
 METRICS: tuple[str, ...] = ("R@1", "R@5", "R@10")

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import altair as alt
 
-from reports import format as show
-from reports.elements import charts
-from reports.elements.cells import metric_title, result_cell
-from reports.elements.page import Block, Cell, Chart, Section, Table
-from reports.elements.tables import ColumnOf, T, numbers, pivot, texts
-from reports.rows.languages import (
+from capim.reports import format as show
+from capim.reports.elements import charts
+from capim.reports.elements.cells import metric_title, result_cell
+from capim.reports.elements.page import Block, Cell, Chart, Section, Table
+from capim.reports.elements.tables import ColumnOf, T, numbers, pivot, texts
+from capim.reports.rows.languages import (
     MEASURES,
     cross_lingual,
     language_name,
@@ -21,8 +21,8 @@ from reports.rows.languages import (
     over_languages,
     translators,
 )
-from reports.rows.names import DIRECTION_TITLES
-from reports.rows.report_data import ReportData
+from capim.reports.rows.names import DIRECTION_TITLES
+from capim.reports.rows.report_data import ReportData
 
 LANGUAGE: ColumnOf[str] = texts("Language", lambda code: Cell(text=language_name(code), title=code))
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from reports import format as show
-from reports.elements.cells import described, difference_text, is_fraction, range_text, value_text
-from reports.elements.page import Cell, Mark, Table
-from reports.elements.tables import ColumnOf, absent, anchor, counted, numbers, pivot, texts, value
-from reports.rows.names import named
-from reports.rows.report_data import ReportData, Row, detail_of, grouped
-from reports.sections.leaderboard import headlines
-from tasks.statistics.multiplicity import ALPHA
+from capim.reports import format as show
+from capim.reports.elements.cells import described, difference_text, is_fraction, range_text, value_text
+from capim.reports.elements.page import Cell, Mark, Table
+from capim.reports.elements.tables import ColumnOf, absent, anchor, counted, numbers, pivot, texts, value
+from capim.reports.rows.names import named
+from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped
+from capim.reports.sections.leaderboard import headlines
+from capim.tasks.statistics.multiplicity import ALPHA
 
 CONTRAST = ("with", "without", "difference")
 TITLES = {

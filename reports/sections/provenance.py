@@ -7,15 +7,15 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from reports import format as show
-from reports.elements.page import Block, Cell, Section, Table, Text
-from reports.elements.tables import measures, numbers, pivot, texts
-from reports.rows.names import named
-from reports.rows.report_data import ReportData, Row
-from reports.rows.shareable import without_paths
-from reports.sections.ablations import rounding_cost
-from store.exchange.imported_encoder import ADAPTER as IMPORTED
-from store.types import EncoderSpec
+from capim.reports import format as show
+from capim.reports.elements.page import Block, Cell, Section, Table, Text
+from capim.reports.elements.tables import measures, numbers, pivot, texts
+from capim.reports.rows.names import named
+from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.shareable import without_paths
+from capim.reports.sections.ablations import rounding_cost
+from capim.store.exchange.imported_encoder import ADAPTER as IMPORTED
+from capim.store.types import EncoderSpec
 
 MOST_SKIPPED = 200  # images listed by name
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from reports import format as show
-from reports.elements.cells import metric_title
-from reports.elements.page import Cell, Section, Table
-from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
-from reports.format import PERCENT
-from reports.rows.families import same_photographs
-from reports.rows.report_data import ReportData, Row
-from reports.rows.standing import headline_tasks
+from capim.reports import format as show
+from capim.reports.elements.cells import metric_title
+from capim.reports.elements.page import Cell, Section, Table
+from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
+from capim.reports.format import PERCENT
+from capim.reports.rows.families import same_photographs
+from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.standing import headline_tasks
 
 THESE, LIKE_THESE = "these corpora", "corpora like these"
 MACRO, BORDA = "macro mean", "borda"

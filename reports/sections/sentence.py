@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from reports import format as show
-from reports.elements.cells import difference_text, figure_text, is_fraction, metric_title, range_text
-from reports.rows.conclusion import Conclusion, conclusions, leading, unread
-from reports.rows.languages import language_name
-from reports.rows.report_data import ReportData, Row
-from reports.rows.speed import image_rate
-from reports.rows.standing import Task, chance_of, claimed, decision, decision_of, values
+from capim.reports import format as show
+from capim.reports.elements.cells import difference_text, figure_text, is_fraction, metric_title, range_text
+from capim.reports.rows.conclusion import Conclusion, conclusions, leading, unread
+from capim.reports.rows.languages import language_name
+from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.speed import image_rate
+from capim.reports.rows.standing import Task, chance_of, claimed, decision, decision_of, values
 
 SHOWN = 3  # outcomes on different corpora in the sentence
 NO_RESULT = "No headline figure was evaluated: nothing to choose by."

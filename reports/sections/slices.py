@@ -11,17 +11,17 @@ from operator import itemgetter
 
 import altair as alt
 
-from reports import format as show
-from reports.elements import charts
-from reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text
-from reports.elements.page import Block, Cell, Chart, Section, Table
-from reports.elements.tables import anchor, numbers, pivot, texts
-from reports.rows.names import named, plain_title
-from reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, grouped, is_own
-from reports.sections import parts
-from reports.sections.compositional import pair_protocols
-from reports.sections.leaderboard import headlines
-from reports.sections.parts import CONTRAST, TITLES, order, slice_cell
+from capim.reports import format as show
+from capim.reports.elements import charts
+from capim.reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text
+from capim.reports.elements.page import Block, Cell, Chart, Section, Table
+from capim.reports.elements.tables import anchor, numbers, pivot, texts
+from capim.reports.rows.names import named, plain_title
+from capim.reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, grouped, is_own
+from capim.reports.sections import parts
+from capim.reports.sections.compositional import pair_protocols
+from capim.reports.sections.leaderboard import headlines
+from capim.reports.sections.parts import CONTRAST, TITLES, order, slice_cell
 
 
 def section(data: ReportData) -> Section:

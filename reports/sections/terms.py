@@ -6,11 +6,11 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 
-from reports import format as show
-from reports.elements.gallery import Cases, Gallery
-from reports.elements.page import Block, Chart, Evidence, Notice, Section, Table, Text
-from reports.rows.report_data import ReportData
-from reports.sections.sentence import margin_words
+from capim.reports import format as show
+from capim.reports.elements.gallery import Cases, Gallery
+from capim.reports.elements.page import Block, Chart, Evidence, Notice, Section, Table, Text
+from capim.reports.rows.report_data import ReportData
+from capim.reports.sections.sentence import margin_words
 
 TERMS = (  # as displayed, the pattern of its occurrences, its explanation
     ("Point", r"\bpoints?\b", "a percentage point"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reports import format as show
-from reports.elements.page import Block, Cell, Section, Table
-from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
-from reports.rows.report_data import ReportData
-from reports.rows.speed import STAGES, Speed, Spent, bytes_per_image, image_rate, qps_v28, speeds, spent
-from reports.sections.frontier import interquartile
+from capim.reports import format as show
+from capim.reports.elements.page import Block, Cell, Section, Table
+from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.speed import STAGES, Speed, Spent, bytes_per_image, image_rate, qps_v28, speeds, spent
+from capim.reports.sections.frontier import interquartile
 
 MILLION = 1_000_000
 

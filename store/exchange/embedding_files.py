@@ -27,11 +27,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.errors import RequestError, unknown
-from store.exchange.npz import read_npz
-from store.files import NOT_ITS_FORMAT, existing_file
-from store.ragged import offsets_of
-from store.safe_text import text_of_csv
+from capim.store.errors import RequestError, unknown
+from capim.store.exchange.npz import read_npz
+from capim.store.files import NOT_ITS_FORMAT, existing_file
+from capim.store.ragged import offsets_of
+from capim.store.safe_text import text_of_csv
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 COLUMN_TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "truncated": np.bool_}

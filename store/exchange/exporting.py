@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError, unknown
-from store.exchange.embedding_files import COLUMN_TYPES, SUFFIXES, EmbeddingFile, ids_beside
-from store.files import replacing
-from store.safe_text import csv_text
-from store.schema import texts
-from store.sets.decoding import StoredRows, joined
-from store.types import Modality
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError, unknown
+from capim.store.exchange.embedding_files import COLUMN_TYPES, SUFFIXES, EmbeddingFile, ids_beside
+from capim.store.files import replacing
+from capim.store.safe_text import csv_text
+from capim.store.schema import texts
+from capim.store.sets.decoding import StoredRows, joined
+from capim.store.types import Modality
 
 _WINDOW = {"single": 8192, "multi": 256}
 

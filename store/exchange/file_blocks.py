@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.exchange.embedding_files import EmbeddingFile, EmbeddingParts
-from store.schema import texts
-from store.sets.checks import UNIT_TOLERANCE, Block
-from store.types import Embeddings, EncoderSpec
+from capim.store.errors import RequestError
+from capim.store.exchange.embedding_files import EmbeddingFile, EmbeddingParts
+from capim.store.schema import texts
+from capim.store.sets.checks import UNIT_TOLERANCE, Block
+from capim.store.types import Embeddings, EncoderSpec
 
 _ROWS = {"single": 8192, "multi": 64}
 

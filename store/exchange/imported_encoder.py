@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError
-from store.keys import is_fingerprint, spec_from_json
-from store.types import Corpus, EncoderSpec, Modality, Storage, VectorKind
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.keys import is_fingerprint, spec_from_json
+from capim.store.types import Corpus, EncoderSpec, Modality, Storage, VectorKind
 
 ADAPTER = "imported"
 UNVERSIONED = "unversioned"

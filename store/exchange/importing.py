@@ -15,22 +15,22 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from store.checksums import digest
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError, WorkError
-from store.exchange.embedding_files import EmbeddingParts, open_embedding_file
-from store.exchange.file_blocks import blocks_of, positions_of
-from store.exchange.imported_encoder import ImportFile, imported_spec, stored_revision
-from store.exchange.manifest import ImportRow
-from store.keys import set_key, table_of
-from store.maintenance.disk_space import check_disk_space
-from store.maintenance.removal import drop_set, drop_superseded
-from store.rounding import Rounding, rounding_of
-from store.sets.checks import check_block
-from store.sets.seal import SealedSet
-from store.sets.writing import block_checksums
-from store.tables.corpora import ItemIndex, index_of
-from store.types import Corpus, EncoderSpec, Modality, SetKey, Storage
+from capim.store.checksums import digest
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.store.exchange.embedding_files import EmbeddingParts, open_embedding_file
+from capim.store.exchange.file_blocks import blocks_of, positions_of
+from capim.store.exchange.imported_encoder import ImportFile, imported_spec, stored_revision
+from capim.store.exchange.manifest import ImportRow
+from capim.store.keys import set_key, table_of
+from capim.store.maintenance.disk_space import check_disk_space
+from capim.store.maintenance.removal import drop_set, drop_superseded
+from capim.store.rounding import Rounding, rounding_of
+from capim.store.sets.checks import check_block
+from capim.store.sets.seal import SealedSet
+from capim.store.sets.writing import block_checksums
+from capim.store.tables.corpora import ItemIndex, index_of
+from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, Storage
 
 State: TypeAlias = Literal["new", "unchanged", "replaced"]
 Read: TypeAlias = Callable[[Path], EmbeddingParts]

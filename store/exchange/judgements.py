@@ -10,8 +10,8 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
-from store.errors import RequestError, WorkError
-from store.safe_text import csv_text, text_of_csv
+from capim.store.errors import RequestError, WorkError
+from capim.store.safe_text import csv_text, text_of_csv
 
 
 class Judgement(NamedTuple):

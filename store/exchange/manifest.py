@@ -6,8 +6,8 @@ import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from store.errors import RequestError, unknown
-from store.exchange.embedding_files import SUFFIXES
+from capim.store.errors import RequestError, unknown
+from capim.store.exchange.embedding_files import SUFFIXES
 
 FILES = ("images", "captions")
 

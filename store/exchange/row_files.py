@@ -14,9 +14,9 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from store.errors import RequestError, unknown
-from store.files import NOT_ITS_FORMAT, existing_file, replacing
-from store.safe_text import csv_text, text_of_csv
+from capim.store.errors import RequestError, unknown
+from capim.store.files import NOT_ITS_FORMAT, existing_file, replacing
+from capim.store.safe_text import csv_text, text_of_csv
 
 SUFFIXES = (".parquet", ".csv", ".json")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".jsonl")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from store.embedding_store import EmbeddingStore
-from store.keys import CORPUS_PREFIX, SET_PREFIXES
-from store.maintenance.inventory import disk_bytes
-from store.schema import texts
-from store.sets.seal import drop_repeats
-from store.tables.compaction import (
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.keys import CORPUS_PREFIX, SET_PREFIXES
+from capim.store.maintenance.inventory import disk_bytes
+from capim.store.schema import texts
+from capim.store.sets.seal import drop_repeats
+from capim.store.tables.compaction import (
     HISTORY_AGE,
     TEMPORARY_AGE,
     compact,
@@ -18,10 +18,10 @@ from store.tables.compaction import (
     drop_old_versions,
     remove_temporary_files,
 )
-from store.tables.connection import Connection
-from store.tables.faults import retrying
-from store.tables.metadata import read
-from store.tables.schemas import ANALYSES, METADATA_TABLES
+from capim.store.tables.connection import Connection
+from capim.store.tables.faults import retrying
+from capim.store.tables.metadata import read
+from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
 
 
 def compact_store(

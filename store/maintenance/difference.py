@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError
-from store.keys import table_of
-from store.schema import texts
-from store.sets.reading import open_set, read_blocks
-from store.tables.schemas import vector_type
-from store.types import SetKey
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.keys import table_of
+from capim.store.schema import texts
+from capim.store.sets.reading import open_set, read_blocks
+from capim.store.tables.schemas import vector_type
+from capim.store.types import SetKey
 
 _WINDOW = {"single": 4096, "multi": 64}
 _WORST = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from store.embedding_store import EmbeddingStore
-from store.errors import WorkError
-from store.types import EncoderSpec
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import WorkError
+from capim.store.types import EncoderSpec
 
 _ROW_BYTES = 120  # id, hashes and figures beside the vectors
 _MARGIN = 1.3  # new files beside the old ones while a set is compacted, and what else is written

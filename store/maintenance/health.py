@@ -12,20 +12,20 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pyarrow.compute as pc
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError, WorkError
-from store.keys import CORPUS_PREFIX, SET_PREFIXES, corpus_table, table_of
-from store.maintenance.inventory import stored_key
-from store.schema import CORPUS_PARTS
-from store.score_parts import PREFIX as PARTS_PREFIX
-from store.sets.decoding import refuse_damage, scan
-from store.sets.reading import open_set
-from store.sets.seal import SealedSet, drop_remedy, examine, missing_table
-from store.tables.compaction import temporary_files
-from store.tables.corpora import ItemIndex
-from store.tables.faults import storage_faults
-from store.tables.schemas import ANALYSES, METADATA_TABLES
-from store.types import SetKey
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.store.keys import CORPUS_PREFIX, SET_PREFIXES, corpus_table, table_of
+from capim.store.maintenance.inventory import stored_key
+from capim.store.schema import CORPUS_PARTS
+from capim.store.score_parts import PREFIX as PARTS_PREFIX
+from capim.store.sets.decoding import refuse_damage, scan
+from capim.store.sets.reading import open_set
+from capim.store.sets.seal import SealedSet, drop_remedy, examine, missing_table
+from capim.store.tables.compaction import temporary_files
+from capim.store.tables.corpora import ItemIndex
+from capim.store.tables.faults import storage_faults
+from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
+from capim.store.types import SetKey
 
 State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
 HISTORY = ("runs", "batches", "watched", "canaries")

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError, WorkError
-from store.keys import SET_PREFIXES, key_columns, table_of
-from store.schema import FORMAT, TIME, optional
-from store.sets.seal import SealedSet, storage_of
-from store.tables.compaction import data_bytes
-from store.tables.connection import Connection
-from store.tables.faults import storage_faults
-from store.tables.schemas import vector_type
-from store.types import SetKey
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.store.keys import SET_PREFIXES, key_columns, table_of
+from capim.store.schema import FORMAT, TIME, optional
+from capim.store.sets.seal import SealedSet, storage_of
+from capim.store.tables.compaction import data_bytes
+from capim.store.tables.connection import Connection
+from capim.store.tables.faults import storage_faults
+from capim.store.tables.schemas import vector_type
+from capim.store.types import SetKey
 
 _SIZES = ("n_rows", "n_bytes")  # of the data files of the current version
 SETS_INFO = pa.schema(

@@ -8,16 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError, WorkError
-from store.keys import corpus_table, spec_from_json, table_of
-from store.maintenance.inventory import stored_sets
-from store.schema import CORPUS_PARTS, texts
-from store.tables.compaction import data_bytes
-from store.tables.corpora import corpus_row
-from store.tables.rows import delete
-from store.tables.table_files import RECORDS
-from store.types import Modality, SetKey
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.store.keys import corpus_table, spec_from_json, table_of
+from capim.store.maintenance.inventory import stored_sets
+from capim.store.schema import CORPUS_PARTS, texts
+from capim.store.tables.compaction import data_bytes
+from capim.store.tables.corpora import corpus_row
+from capim.store.tables.rows import delete
+from capim.store.tables.table_files import RECORDS
+from capim.store.types import Modality, SetKey
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,24 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError, WorkError
-from store.keys import CORPUS_PREFIX, SET_PREFIXES, corpus_table, table_of
-from store.maintenance.health import HISTORY, verify
-from store.maintenance.inventory import find_set
-from store.maintenance.removal import drop_set
-from store.schema import CORPUS_PARTS
-from store.score_parts import PREFIX as PARTS_PREFIX
-from store.sets.decoding import columns_of, unpack
-from store.sets.seal import delete_rows, missing_table
-from store.tables.connection import load_lance
-from store.tables.corpora import ItemIndex
-from store.tables.digests import FileFault
-from store.tables.faults import retrying, storage_faults
-from store.tables.metadata import is_spec_of
-from store.tables.rows import delete, one_of
-from store.tables.schemas import ANALYSES, METADATA_TABLES
-from store.types import SetKey
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.store.keys import CORPUS_PREFIX, SET_PREFIXES, corpus_table, table_of
+from capim.store.maintenance.health import HISTORY, verify
+from capim.store.maintenance.inventory import find_set
+from capim.store.maintenance.removal import drop_set
+from capim.store.schema import CORPUS_PARTS
+from capim.store.score_parts import PREFIX as PARTS_PREFIX
+from capim.store.sets.decoding import columns_of, unpack
+from capim.store.sets.seal import delete_rows, missing_table
+from capim.store.tables.connection import load_lance
+from capim.store.tables.corpora import ItemIndex
+from capim.store.tables.digests import FileFault
+from capim.store.tables.faults import retrying, storage_faults
+from capim.store.tables.metadata import is_spec_of
+from capim.store.tables.rows import delete, one_of
+from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
+from capim.store.types import SetKey
 
 if TYPE_CHECKING:
     import lance

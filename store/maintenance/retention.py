@@ -20,12 +20,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError
-from store.keys import SET_PREFIXES, corpus_table
-from store.maintenance.inventory import stored_sets
-from store.schema import CORPUS_PARTS, OUTCOMES
-from store.tables.rows import delete, now, read
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.keys import SET_PREFIXES, corpus_table
+from capim.store.maintenance.inventory import stored_sets
+from capim.store.schema import CORPUS_PARTS, OUTCOMES
+from capim.store.tables.rows import delete, now, read
 
 Row: TypeAlias = Mapping[str, Any]
 _EVALUATED = ("outcomes", "replicates")

@@ -9,11 +9,11 @@ from threading import RLock
 
 import pyarrow as pa
 
-from store.embedding_store import EmbeddingStore
-from store.query.sql import batches_of, select
-from store.schema import CORPUS_PARTS
-from store.tables.rows import one_of, read
-from store.types import digest16
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.query.sql import batches_of, select
+from capim.store.schema import CORPUS_PARTS
+from capim.store.tables.rows import one_of, read
+from capim.store.types import digest16
 
 _TABLES = ("corpora", "encoders", "sets", "outcomes", "results", "comparisons", "rankings", "slices", "metrics", "runs")
 MOST_BYTES = 400 * 2**20  # of columns in memory

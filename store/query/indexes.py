@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.errors import RequestError, unknown
-from store.ragged import Ragged
-from store.schema import TOP
+from capim.store.errors import RequestError, unknown
+from capim.store.ragged import Ragged
+from capim.store.schema import TOP
 
 KINDS = ("IVF_PQ", "IVF_HNSW_SQ", "IVF_RQ")
 SMALLEST = 256  # vectors needed to train a product quantiser

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError, did_you_mean
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError, did_you_mean
 
 _SHOWN = 30
 

@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.embedding_store import EmbeddingStore
-from store.errors import RequestError
-from store.keys import table_of
-from store.ragged import Ragged
-from store.rounding import unit_vectors
-from store.schema import required
-from store.sets.decoding import StoredRows
-from store.sets.reading import subset_condition
-from store.tables.faults import storage_faults
-from store.tables.schemas import vector_column
-from store.types import Embeddings, Modality, SetKey
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.keys import table_of
+from capim.store.ragged import Ragged
+from capim.store.rounding import unit_vectors
+from capim.store.schema import required
+from capim.store.sets.decoding import StoredRows
+from capim.store.sets.reading import subset_condition
+from capim.store.tables.faults import storage_faults
+from capim.store.tables.schemas import vector_column
+from capim.store.types import Embeddings, Modality, SetKey
 
 if TYPE_CHECKING:
     import lancedb

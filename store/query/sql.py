@@ -25,16 +25,16 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from store.errors import RequestError, WorkError, unknown
-from store.keys import key_columns
-from store.schema import CORPUS_PARTS, optional
-from store.sets.reading import open_set
-from store.sets.seal import sealed_sets
-from store.tables.connection import Connection
-from store.tables.corpora import corpus_part
-from store.tables.faults import storage_faults
-from store.tables.metadata import read
-from store.tables.schemas import ANALYSES, METADATA_TABLES
+from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.keys import key_columns
+from capim.store.schema import CORPUS_PARTS, optional
+from capim.store.sets.reading import open_set
+from capim.store.sets.seal import sealed_sets
+from capim.store.tables.connection import Connection
+from capim.store.tables.corpora import corpus_part
+from capim.store.tables.faults import storage_faults
+from capim.store.tables.metadata import read
+from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
 
 _CORPUS = ("corpus", "corpus_fingerprint")
 _HEAVY = frozenset({"vector", "vectors", "thumbnail"})

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.layout import layout_fault
-from store.tables.corpora import ItemIndex
-from store.types import Embeddings, EncoderSpec, SetKey
+from capim.store.errors import RequestError
+from capim.store.layout import layout_fault
+from capim.store.tables.corpora import ItemIndex
+from capim.store.types import Embeddings, EncoderSpec, SetKey
 
 UNIT_TOLERANCE = 1e-3  # of a float32 norm: encoders normalise in float32, whatever the precision of the model
 _SHOWN = 5  # faults of one kind that a message lists

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.checksums import row_checksums, row_seeds
-from store.errors import WorkError
-from store.ragged import Ragged
-from store.tables.schemas import vector_column, vector_type
-from store.types import SetKey
+from capim.store.checksums import row_checksums, row_seeds
+from capim.store.errors import WorkError
+from capim.store.ragged import Ragged
+from capim.store.tables.schemas import vector_column, vector_type
+from capim.store.types import SetKey
 
 if TYPE_CHECKING:
     import lance

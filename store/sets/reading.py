@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.checksums import digest
-from store.errors import RequestError, WorkError
-from store.keys import table_of
-from store.rounding import unit_vectors
-from store.schema import texts
-from store.sets.decoding import StoredRows, columns_of, joined, refuse_damage, scan, unpack
-from store.sets.seal import SealedSet, missing_table
-from store.tables.compaction import row_bytes
-from store.tables.connection import Connection
-from store.tables.corpora import ItemIndex
-from store.tables.faults import storage_faults
-from store.tables.rows import quoted
-from store.tables.schemas import vector_type
-from store.types import SetKey
+from capim.store.checksums import digest
+from capim.store.errors import RequestError, WorkError
+from capim.store.keys import table_of
+from capim.store.rounding import unit_vectors
+from capim.store.schema import texts
+from capim.store.sets.decoding import StoredRows, columns_of, joined, refuse_damage, scan, unpack
+from capim.store.sets.seal import SealedSet, missing_table
+from capim.store.tables.compaction import row_bytes
+from capim.store.tables.connection import Connection
+from capim.store.tables.corpora import ItemIndex
+from capim.store.tables.faults import storage_faults
+from capim.store.tables.rows import quoted
+from capim.store.tables.schemas import vector_type
+from capim.store.types import SetKey
 
 if TYPE_CHECKING:
     import lance

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from store.checksums import digest
-from store.errors import RequestError, WorkError
-from store.keys import table_of
-from store.rounding import unit_vectors
-from store.sets.reading import open_set, row_offsets, rows_at_once, taken
-from store.tables.faults import storage_faults
-from store.tables.schemas import vector_type
-from store.types import Modality
+from capim.store.checksums import digest
+from capim.store.errors import RequestError, WorkError
+from capim.store.keys import table_of
+from capim.store.rounding import unit_vectors
+from capim.store.sets.reading import open_set, row_offsets, rows_at_once, taken
+from capim.store.tables.faults import storage_faults
+from capim.store.tables.schemas import vector_type
+from capim.store.types import Modality
 
 if TYPE_CHECKING:
-    from store.embedding_store import EmbeddingStore
+    from capim.store.embedding_store import EmbeddingStore
 
 
 class VectorWindows:

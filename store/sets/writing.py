@@ -19,17 +19,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.checksums import row_checksums, row_seeds
-from store.errors import WorkError
-from store.keys import table_of
-from store.layout import UNKNOWN
-from store.ragged import Ragged, offsets_of
-from store.sets.checks import Block, check_block, check_key
-from store.tables.connection import Connection
-from store.tables.corpora import ItemIndex
-from store.tables.faults import retrying, storage_faults
-from store.tables.schemas import set_schema, vector_type
-from store.types import EncoderSpec, SetKey
+from capim.store.checksums import row_checksums, row_seeds
+from capim.store.errors import WorkError
+from capim.store.keys import table_of
+from capim.store.layout import UNKNOWN
+from capim.store.ragged import Ragged, offsets_of
+from capim.store.sets.checks import Block, check_block, check_key
+from capim.store.tables.connection import Connection
+from capim.store.tables.corpora import ItemIndex
+from capim.store.tables.faults import retrying, storage_faults
+from capim.store.tables.schemas import set_schema, vector_type
+from capim.store.types import EncoderSpec, SetKey
 
 if TYPE_CHECKING:
     import lance

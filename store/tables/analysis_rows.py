@@ -12,13 +12,13 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.errors import RequestError
-from store.schema import texts
-from store.tables.compaction import compact
-from store.tables.connection import Connection
-from store.tables.renewal import is_stored
-from store.tables.rows import merge, one_of, read
-from store.tables.schemas import ANALYSES, primary_key
+from capim.store.errors import RequestError
+from capim.store.schema import texts
+from capim.store.tables.compaction import compact
+from capim.store.tables.connection import Connection
+from capim.store.tables.renewal import is_stored
+from capim.store.tables.rows import merge, one_of, read
+from capim.store.tables.schemas import ANALYSES, primary_key
 
 _MOST_FILES = 64  # what a compaction replaces stays on disk until `capim store prune`: fewer files leave more of it
 _ORDER = {

@@ -17,10 +17,10 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from store.errors import WorkError
-from store.tables.connection import FILE_BYTES, Connection
-from store.tables.faults import retrying, storage_faults
-from store.tables.table_files import RECORDS
+from capim.store.errors import WorkError
+from capim.store.tables.connection import FILE_BYTES, Connection
+from capim.store.tables.faults import retrying, storage_faults
+from capim.store.tables.table_files import RECORDS
 
 if TYPE_CHECKING:
     import lance

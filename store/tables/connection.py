@@ -20,8 +20,8 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from store.tables.digests import Digests
-from store.tables.faults import LANCE_FAULTS, attempts_at, explained, panics_as_errors, retrying, storage_faults
+from capim.store.tables.digests import Digests
+from capim.store.tables.faults import LANCE_FAULTS, attempts_at, explained, panics_as_errors, retrying, storage_faults
 
 if TYPE_CHECKING:
     import lance

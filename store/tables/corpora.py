@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store.errors import RequestError, WorkError
-from store.keys import corpus_table, is_fingerprint
-from store.schema import CORPUS_PARTS, texts
-from store.tables.connection import Connection
-from store.tables.faults import storage_faults
-from store.tables.metadata import read, write
-from store.tables.rows import now, quoted
-from store.types import Corpus, Modality, name_fault
+from capim.store.errors import RequestError, WorkError
+from capim.store.keys import corpus_table, is_fingerprint
+from capim.store.schema import CORPUS_PARTS, texts
+from capim.store.tables.connection import Connection
+from capim.store.tables.faults import storage_faults
+from capim.store.tables.metadata import read, write
+from capim.store.tables.rows import now, quoted
+from capim.store.types import Corpus, Modality, name_fault
 
 _COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts whose number of rows is kept
 

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
-from store.errors import WorkError
-from store.files import sync
-from store.keys import SET_PREFIXES
-from store.tables.table_files import RECORDS, TableFiles, manifest
+from capim.store.errors import WorkError
+from capim.store.files import sync
+from capim.store.keys import SET_PREFIXES
+from capim.store.tables.table_files import RECORDS, TableFiles, manifest
 
 if TYPE_CHECKING:
     import lance

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from store.errors import RequestError, WorkError
+from capim.store.errors import RequestError, WorkError
 
 T = TypeVar("T")
 

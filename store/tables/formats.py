@@ -7,11 +7,11 @@ import unicodedata
 from contextlib import suppress
 from pathlib import Path
 
-from store.errors import RequestError, WorkError, without_credentials
-from store.schema import FORMAT
-from store.tables.connection import Connection
-from store.tables.metadata import read, write
-from store.tables.rows import now
+from capim.store.errors import RequestError, WorkError, without_credentials
+from capim.store.schema import FORMAT
+from capim.store.tables.connection import Connection
+from capim.store.tables.metadata import read, write
+from capim.store.tables.rows import now
 
 log = logging.getLogger(__name__)
 

@@ -12,15 +12,15 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.errors import RequestError, WorkError, did_you_mean
-from store.keys import is_fingerprint, spec_from_json, spec_to_json
-from store.schema import texts
-from store.tables import rows as table_rows
-from store.tables.connection import Connection
-from store.tables.faults import storage_faults
-from store.tables.rows import now, one_of, quoted
-from store.tables.schemas import METADATA_TABLES
-from store.types import EncoderSpec, IndexedImage
+from capim.store.errors import RequestError, WorkError, did_you_mean
+from capim.store.keys import is_fingerprint, spec_from_json, spec_to_json
+from capim.store.schema import texts
+from capim.store.tables import rows as table_rows
+from capim.store.tables.connection import Connection
+from capim.store.tables.faults import storage_faults
+from capim.store.tables.rows import now, one_of, quoted
+from capim.store.tables.schemas import METADATA_TABLES
+from capim.store.types import EncoderSpec, IndexedImage
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.schema import texts
-from store.tables.connection import Connection
-from store.tables.rows import one_of, read
-from store.tables.schemas import ANALYSES, primary_key
+from capim.store.schema import texts
+from capim.store.tables.connection import Connection
+from capim.store.tables.rows import one_of, read
+from capim.store.tables.schemas import ANALYSES, primary_key
 
 _SHOWN_FOR: dict[str, tuple[str, ...]] = {
     "results": ("corpus", "protocol", "metric", "encoder"),

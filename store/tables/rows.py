@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from store.errors import WorkError
-from store.tables.connection import Connection
-from store.tables.faults import retrying, storage_faults
-from store.tables.schemas import primary_key
+from capim.store.errors import WorkError
+from capim.store.tables.connection import Connection
+from capim.store.tables.faults import retrying, storage_faults
+from capim.store.tables.schemas import primary_key
 
 
 def read(connection: Connection, name: str, schema: pa.Schema, condition: str | None = None) -> pa.Table:

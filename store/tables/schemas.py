@@ -7,8 +7,8 @@ from typing import cast
 
 import pyarrow as pa
 
-from store.keys import spec_to_json
-from store.schema import (
+from capim.store.keys import spec_to_json
+from capim.store.schema import (
     BATCHES,
     CANARIES,
     COMPARISONS,
@@ -25,7 +25,7 @@ from store.schema import (
     optional,
     required,
 )
-from store.types import EncoderSpec, SetKey, VectorKind, canonical_json
+from capim.store.types import EncoderSpec, SetKey, VectorKind, canonical_json
 
 
 def _keyed(declared: str, *columns: str, schema: pa.Schema) -> pa.Schema:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.plugins import Plugin, Table
-from tasks.corpora.judged_tasks import JUDGED_TASKS, JudgedTask
+from capim.store.plugins import Plugin, Table
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, JudgedTask
 
 if TYPE_CHECKING:
-    from store.types import Corpus
+    from capim.store.types import Corpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ _OWN = {name: CorpusEntry(**{**row, "languages": tuple(row.get("languages", ("en
 
 def _of_package(plugin: Plugin, found: object) -> CorpusEntry:
     if not isinstance(found, CorpusEntry):
-        raise TypeError(f"expected a tasks.corpora.CorpusEntry, got {type(found).__name__}")
+        raise TypeError(f"expected a capim.tasks.corpora.CorpusEntry, got {type(found).__name__}")
     return replace(found, module=found.module or plugin.point.module)
 
 
@@ -91,8 +91,8 @@ def open_corpus(
     Raises:
         RequestError: The corpus is unknown, incomplete or faulty; lists every fault found.
     """
-    from tasks.corpora.description import reader_call
-    from tasks.corpora.subset import sample_corpus
+    from capim.tasks.corpora.description import reader_call
+    from capim.tasks.corpora.subset import sample_corpus
 
     corpus = reader_call(what, base=base).read()
     return corpus if sample is None else sample_corpus(corpus, sample, seed=seed)

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
-from store.types import Corpus, ImageSource
-from tasks.corpora.images.decode import image_facts
-from tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, RelevanceRow, SkippedRow
+from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
+from capim.store.types import Corpus, ImageSource
+from capim.tasks.corpora.images.decode import image_facts
+from capim.tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, RelevanceRow, SkippedRow
 
 __all__ = ["CaptionRow", "ImageRow", "PairRow", "QuadrupleRow", "RelevanceRow", "SkippedRow", "build_corpus"]
 
@@ -70,7 +70,7 @@ def build_corpus(
         [0, 1, 0]
         >>> build_corpus("bad", [ImageRow("a")], [CaptionRow("a0", "z", "red")], source=None)
         Traceback (most recent call last):
-        store.errors.RequestError: corpus 'bad': captions of images that are not in the corpus: 'a0' of 'z'
+        capim.store.errors.RequestError: corpus 'bad': captions of images that are not in the corpus: 'a0' of 'z'
     """
     faults = Faults(f"corpus {name!r}")
     if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):

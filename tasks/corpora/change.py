@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from store.types import Corpus
+from capim.store.types import Corpus
 
 _SHOWN = 3
 _Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -21,7 +21,7 @@ def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
         opened: The corpus as it has just been read; images that the store lists as skipped do not count as new.
 
     Examples:
-        >>> from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+        >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
         >>> def corpus(text): return build_corpus("c", [ImageRow("a")], [CaptionRow("a#0", "a", text)], source=None)
         >>> describe_change(corpus("red"), corpus("blue"))
         ["captions with another text: 'a#0'"]

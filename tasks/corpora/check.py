@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.description import reader_call
-from tasks.corpora.facts import CorpusFacts, corpus_facts
-from tasks.corpora.images.file_names import is_image_name
-from tasks.corpora.images.image_index import index_images
-from tasks.corpora.layouts import Recognised, toml_lines
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.description import reader_call
+from capim.tasks.corpora.facts import CorpusFacts, corpus_facts
+from capim.tasks.corpora.images.file_names import is_image_name
+from capim.tasks.corpora.images.image_index import index_images
+from capim.tasks.corpora.layouts import Recognised, toml_lines
 
 _SHOWN = 20
 

@@ -43,15 +43,15 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from store.errors import RequestError, did_you_mean
-from store.plugins import OWN
-from store.types import Corpus, name_fault
-from tasks.corpora import CORPORA
-from tasks.corpora.files import corpus_name
-from tasks.corpora.judged_tasks import JUDGED_TASKS
-from tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
-from tasks.corpora.readers.table import SUFFIXES
-from tasks.corpora.subset import sample_corpus, sample_suffix
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.plugins import OWN
+from capim.store.types import Corpus, name_fault
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.files import corpus_name
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
+from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
+from capim.tasks.corpora.readers.table import SUFFIXES
+from capim.tasks.corpora.subset import sample_corpus, sample_suffix
 
 # pydantic's error type -> what was expected, where its own message is not in the words of a TOML file
 _EXPECTED = {
@@ -142,7 +142,7 @@ def load_reader(name: str) -> Callable[..., Corpus]:
     module, function = CORPORA[name].module or name.replace("-", "_"), f"read_{name.replace('-', '_')}"
     package = CORPORA.package(name)
     try:
-        where = importlib.import_module(f"tasks.corpora.readers.{module}" if package == OWN else module)
+        where = importlib.import_module(f"capim.tasks.corpora.readers.{module}" if package == OWN else module)
         reader: Callable[..., Corpus] = getattr(where, function)
     except (ImportError, AttributeError) as error:
         if package == OWN:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from store.types import MODALITIES, Corpus, Modality
+from capim.store.types import MODALITIES, Corpus, Modality
 
 _LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
 

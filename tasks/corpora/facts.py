@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.schema import JUDGED
-from store.types import Corpus
+from capim.store.schema import JUDGED
+from capim.store.types import Corpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ def corpus_facts(corpus: Corpus) -> CorpusFacts:
     """The facts of a corpus.
 
     Examples:
-        >>> from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+        >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
         >>> facts = corpus_facts(build_corpus("c", [ImageRow("a"), ImageRow("b")], [CaptionRow("1", "a", "red"),
         ...     CaptionRow("2", "a", "blue"), CaptionRow("3", "b", "red")], source=None))
         >>> facts.captions_per_image, facts.duplicate_captions, facts.n_without_bytes

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TextIO
 
-from store.errors import RequestError
-from store.files import existing_file
+from capim.store.errors import RequestError
+from capim.store.files import existing_file
 
 _SUFFIXES = {".toml", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".token", ".parquet", ".tar"}
 

@@ -15,14 +15,14 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.errors import RequestError
-from tasks.corpora.files import corpus_name
-from tasks.corpora.images.file_names import files_below, is_image_name, without_image_suffix
-from tasks.corpora.readers.columns import columns_of_roles
-from tasks.corpora.readers.hub import is_saved
-from tasks.corpora.readers.image_texts import text_files
-from tasks.corpora.readers.judged_files import is_judged_folder
-from tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, named_table, table_columns, tables_in
+from capim.store.errors import RequestError
+from capim.tasks.corpora.files import corpus_name
+from capim.tasks.corpora.images.file_names import files_below, is_image_name, without_image_suffix
+from capim.tasks.corpora.readers.columns import columns_of_roles
+from capim.tasks.corpora.readers.hub import is_saved
+from capim.tasks.corpora.readers.image_texts import text_files
+from capim.tasks.corpora.readers.judged_files import is_judged_folder
+from capim.tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, named_table, table_columns, tables_in
 
 Content: TypeAlias = dict[str, object]
 

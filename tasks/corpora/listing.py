@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora import CORPORA, CorpusEntry
-from tasks.corpora.description import load_reader
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA, CorpusEntry
+from capim.tasks.corpora.description import load_reader
 
 # Columns that identify an item and say what it is.
 _ITEM_COLUMNS = {
@@ -26,7 +26,7 @@ def corpus_items(corpus: Corpus, kind: str) -> list[dict[str, Any]]:
     """The items of one kind (``image``, ``caption``, ``pair``, ``quadruple``) in the order of the corpus.
 
     Examples:
-        >>> from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+        >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
         >>> corpus = build_corpus("c", [ImageRow("a", "a.jpg")], [CaptionRow("a0", "a", "red")], source=None)
         >>> corpus_items(corpus, "image")
         [{'id': 'a', 'file': 'a.jpg'}]

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from store.errors import RequestError, did_you_mean
-from store.keys import is_fingerprint
-from store.types import Corpus, canonical_json
-from tasks.corpora import CORPORA
-from tasks.corpora.description import reader_call
-from tasks.corpora.files import corpus_name
-from tasks.corpora.subset import sample_suffix
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.keys import is_fingerprint
+from capim.store.types import Corpus, canonical_json
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.description import reader_call
+from capim.tasks.corpora.files import corpus_name
+from capim.tasks.corpora.subset import sample_suffix
 
 What: TypeAlias = str | Mapping[str, Any]
 Row: TypeAlias = Mapping[str, Any]
@@ -137,7 +137,7 @@ def named_apart(corpus: Corpus, reading: Reading, register: Sequence[Row]) -> Co
     corpora and corpora with a name in their description.
 
     Examples:
-        >>> from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+        >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
         >>> def corpus(text): return build_corpus("p", [ImageRow("a")], [CaptionRow("a#0", "a", text)], source=None)
         >>> row = {"name": "p", "fingerprint": corpus("red").fingerprint, "locations": ["/a/p"], "sample": None,
         ...     "seed": None, "n_images": 1, "n_captions": 1, "written": 0}

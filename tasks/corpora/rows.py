@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from store.errors import RequestError
-from store.types import Modality
+from capim.store.errors import RequestError
+from capim.store.types import Modality
 
 _SHOWN = 5
 

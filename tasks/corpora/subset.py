@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from store.errors import RequestError
-from store.schema import SKIPPED
-from store.types import Corpus
-from tasks.corpora.rows import SkippedRow
+from capim.store.errors import RequestError
+from capim.store.schema import SKIPPED
+from capim.store.types import Corpus
+from capim.tasks.corpora.rows import SkippedRow
 
 
 def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:

@@ -18,10 +18,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
-from tasks.diagnosis.content.also_right import first_is_right
-from tasks.diagnosis.slice_means import QueryValues, mean_slices
-from tasks.diagnosis.slices import Slice
+from capim.tasks.diagnosis.analysis_input import METRIC, AnalysisInput
+from capim.tasks.diagnosis.content.also_right import first_is_right
+from capim.tasks.diagnosis.slice_means import QueryValues, mean_slices
+from capim.tasks.diagnosis.slices import Slice
 
 ANALYSIS = "ambiguous"
 WITHOUT = "R@1 without ambiguous misses"

@@ -10,18 +10,18 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.types import Corpus, EncoderSpec, EvalProtocol
-from tasks.diagnosis.slices import Slice
-from tasks.diagnosis.vectors import StoredVectors
-from tasks.metrics import METRICS
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import build_task
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.statistics.bootstrap import Interval
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.resampling import Resampling
+from capim.store.errors import RequestError
+from capim.store.types import Corpus, EncoderSpec, EvalProtocol
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.diagnosis.vectors import StoredVectors
+from capim.tasks.metrics import METRICS
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import build_task
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.statistics.bootstrap import Interval
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.resampling import Resampling
 
 METRIC = "R@1"
 

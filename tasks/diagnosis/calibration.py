@@ -15,15 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diagnosis.ablations.cross_fit import FITTED_ON
-from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
-from tasks.diagnosis.slice_means import QueryValues, mean_slices, part_slices
-from tasks.diagnosis.slices import Slice
-from tasks.diagnosis.vectors import Matrix, SingleVectors
-from tasks.metrics import METRICS
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.score_blocks import score_blocks
-from tasks.statistics.bootstrap import Interval
+from capim.tasks.diagnosis.ablations.cross_fit import FITTED_ON
+from capim.tasks.diagnosis.analysis_input import METRIC, AnalysisInput
+from capim.tasks.diagnosis.slice_means import QueryValues, mean_slices, part_slices
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.diagnosis.vectors import Matrix, SingleVectors
+from capim.tasks.metrics import METRICS
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.score_blocks import score_blocks
+from capim.tasks.statistics.bootstrap import Interval
 
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 ANSWERED = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)  # shares of the queries

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slice_means import QueryValues, mean_slices
-from tasks.diagnosis.slices import Slice
-from tasks.scoring.protocols.layout import layout_of
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slice_means import QueryValues, mean_slices
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.scoring.protocols.layout import layout_of
 
 N_LISTED = 20  # pairs and groups per encoder
 

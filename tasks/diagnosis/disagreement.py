@@ -8,10 +8,10 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.error_kinds import clearest
-from tasks.diagnosis.slice_means import QueryValues, mean_slices
-from tasks.diagnosis.slices import Slice
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.error_kinds import clearest
+from capim.tasks.diagnosis.slice_means import QueryValues, mean_slices
+from capim.tasks.diagnosis.slices import Slice
 
 
 def disagreement(data: AnalysisInput) -> Iterator[Slice]:

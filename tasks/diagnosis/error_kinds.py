@@ -17,13 +17,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.content.also_right import first_is_right
-from tasks.diagnosis.hubs import K, is_hub, k_occurrence
-from tasks.diagnosis.slice_means import QueryValues, mean_slices
-from tasks.diagnosis.slices import Slice
-from tasks.scoring.outcomes import Outcomes
+from capim.store.types import Corpus
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.content.also_right import first_is_right
+from capim.tasks.diagnosis.hubs import K, is_hub, k_occurrence
+from capim.tasks.diagnosis.slice_means import QueryValues, mean_slices
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.scoring.outcomes import Outcomes
 
 NEAR = 10
 N_EXAMPLES = 5

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slices import Slice
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
 
 K = 10
 N_LISTED = 10  # hubs in the detail

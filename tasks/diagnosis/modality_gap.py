@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slices import Slice
-from tasks.diagnosis.vectors import SingleVectors
-from tasks.statistics.bootstrap import Interval
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.diagnosis.vectors import SingleVectors
+from capim.tasks.statistics.bootstrap import Interval
 
 NOT_SAMPLED = "no interval: computed from all stored vectors, nothing was sampled"
 

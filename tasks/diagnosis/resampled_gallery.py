@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slices import Slice
-from tasks.metrics.retrieval import expected_hit
-from tasks.scoring.protocols.layout import layout_of
-from tasks.statistics.bootstrap import Interval, interval_of
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.draws import count_blocks
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.metrics.retrieval import expected_hit
+from capim.tasks.scoring.protocols.layout import layout_of
+from capim.tasks.statistics.bootstrap import Interval, interval_of
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import count_blocks
 
 MAX_REPLICATES = 1000  # as in V29
 CUTOFFS = (1, 5, 10)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import positions_within
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slice_means import part_slices
-from tasks.diagnosis.slices import Slice
-from tasks.scoring.outcomes import Outcomes
+from capim.store.ragged import positions_within
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slice_means import part_slices
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.scoring.outcomes import Outcomes
 
 
 def score_margins(data: AnalysisInput) -> Iterator[Slice]:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slices import Slice
-from tasks.statistics.bootstrap import Interval, in_agreement, paired_intervals
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.label_tests import label_tests
-from tasks.statistics.multiplicity import adjusted
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.slices import part_means
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.statistics.bootstrap import Interval, in_agreement, paired_intervals
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.label_tests import label_tests
+from capim.tasks.statistics.multiplicity import adjusted
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.slices import part_means
 
 
 class QueryValues(NamedTuple):

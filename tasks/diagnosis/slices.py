@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from store.schema import SLICES
-from store.types import Corpus, canonical_json, digest16
-from tasks.statistics.bootstrap import Interval
+from capim.store.schema import SLICES
+from capim.store.types import Corpus, canonical_json, digest16
+from capim.tasks.statistics.bootstrap import Interval
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from store.errors import RequestError, unknown
-from store.types import Direction
-from tasks.diagnosis.ablations.forms import vector_forms
-from tasks.diagnosis.ablations.forward_precision import forward_precision
-from tasks.diagnosis.ambiguous import ambiguous, without_ambiguous
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.calibration import temperatures, thresholds
-from tasks.diagnosis.compositional import caption_baselines, tags
-from tasks.diagnosis.confusable_images import confusable_images
-from tasks.diagnosis.content.caption_features import complexity
-from tasks.diagnosis.content.categories import categories
-from tasks.diagnosis.content.judged_queries import judged_queries
-from tasks.diagnosis.content.truncated_captions import truncated_captions
-from tasks.diagnosis.disagreement import disagreement
-from tasks.diagnosis.error_kinds import error_kinds
-from tasks.diagnosis.hubs import hubs
-from tasks.diagnosis.modality_gap import modality_gap
-from tasks.diagnosis.resampled_gallery import resampled_gallery
-from tasks.diagnosis.score_margins import score_margins
-from tasks.diagnosis.slices import Slice
-from tasks.scoring.protocols.layout import is_judged
+from capim.store.errors import RequestError, unknown
+from capim.store.types import Direction
+from capim.tasks.diagnosis.ablations.forms import vector_forms
+from capim.tasks.diagnosis.ablations.forward_precision import forward_precision
+from capim.tasks.diagnosis.ambiguous import ambiguous, without_ambiguous
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.calibration import temperatures, thresholds
+from capim.tasks.diagnosis.compositional import caption_baselines, tags
+from capim.tasks.diagnosis.confusable_images import confusable_images
+from capim.tasks.diagnosis.content.caption_features import complexity
+from capim.tasks.diagnosis.content.categories import categories
+from capim.tasks.diagnosis.content.judged_queries import judged_queries
+from capim.tasks.diagnosis.content.truncated_captions import truncated_captions
+from capim.tasks.diagnosis.disagreement import disagreement
+from capim.tasks.diagnosis.error_kinds import error_kinds
+from capim.tasks.diagnosis.hubs import hubs
+from capim.tasks.diagnosis.modality_gap import modality_gap
+from capim.tasks.diagnosis.resampled_gallery import resampled_gallery
+from capim.tasks.diagnosis.score_margins import score_margins
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.scoring.protocols.layout import is_judged
 
 _RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})
 _TEXT_TO_IMAGE: frozenset[Direction] = frozenset({"t2i"})

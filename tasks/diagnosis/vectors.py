@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import Ragged
+from capim.store.ragged import Ragged
 
 Matrix: TypeAlias = NDArray[np.float32]
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.types import EncoderSpec
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
 
 _PLACEHOLDER = "{caption}"
 

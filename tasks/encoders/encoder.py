@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import Ragged
-from store.types import Embeddings, EncoderSpec, Modality
+from capim.store.ragged import Ragged
+from capim.store.types import Embeddings, EncoderSpec, Modality
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor, nn
 
-    from tasks.encoders.endpoints.client import EndpointClient
+    from capim.tasks.encoders.endpoints.client import EndpointClient
 
 Inputs: TypeAlias = "Mapping[str, Tensor | list[Any] | str | int | None]"
 

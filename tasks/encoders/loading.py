@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from store.errors import RequestError, WorkError
-from store.types import EncoderSpec, Modality
-from tasks.encoders.adapters.table import adapter_of, load_function
-from tasks.encoders.checkpoints.checkpoint import local_path
-from tasks.encoders.checkpoints.resolving import resolve
-from tasks.encoders.encoder import Encoder
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import EncoderSpec, Modality
+from capim.tasks.encoders.adapters.table import adapter_of, load_function
+from capim.tasks.encoders.checkpoints.checkpoint import local_path
+from capim.tasks.encoders.checkpoints.resolving import resolve
+from capim.tasks.encoders.encoder import Encoder
 
 # transformers imports its modules lazily; two threads that load models at once can see a half-imported module
 _LOADING = threading.Lock()
@@ -35,14 +35,14 @@ def load_encoder(
         MissingWeightsError: The checkpoint lacks weights that the architecture needs.
         WorkError: The hub cannot be reached, access is restricted, or the files cannot be loaded.
     """
-    from tasks.encoders.checkpoints.loaded_weights import (
+    from capim.tasks.encoders.checkpoints.loaded_weights import (
         LoadReports,
         check_weights_loaded,
         loads_reported,
         missing_weights,
     )
-    from tasks.encoders.memory import is_out_of_memory
-    from tasks.encoders.tensors import check_device
+    from capim.tasks.encoders.memory import is_out_of_memory
+    from capim.tasks.encoders.tensors import check_device
 
     adapter = adapter_of(spec)
     if repr(trust_remote_code) not in ("True", "False"):  # a caller without types may pass the text "false"
@@ -89,7 +89,7 @@ def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
     """What an adapter returned: an encoder, or an object with two functions, which becomes one."""
     if hasattr(loaded, "embed"):
         return loaded  # type: ignore[no-any-return]
-    from tasks.encoders.adapters.functions import NAMES, functions_of
+    from capim.tasks.encoders.adapters.functions import NAMES, functions_of
 
     if missing := [name for name in NAMES.values() if not callable(getattr(loaded, name, None))]:
         raise RequestError(

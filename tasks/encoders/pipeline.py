@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError, WorkError
-from store.types import Embeddings
-from tasks.encoders.batching import Batch, caption_batches, group_equal, image_batches
-from tasks.encoders.encoder import Encoder, Prepared, concatenate, service_of, take
-from tasks.encoders.memory import is_out_of_memory, peak_bytes, release, usable_cores
-from tasks.encoders.tensors import Uploads, join
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import Embeddings
+from capim.tasks.encoders.batching import Batch, caption_batches, group_equal, image_batches
+from capim.tasks.encoders.encoder import Encoder, Prepared, concatenate, service_of, take
+from capim.tasks.encoders.memory import is_out_of_memory, peak_bytes, release, usable_cores
+from capim.tasks.encoders.tensors import Uploads, join
 
 if TYPE_CHECKING:
     from PIL.Image import Image

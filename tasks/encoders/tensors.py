@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from store.errors import RequestError, WorkError
-from store.ragged import Ragged
-from store.types import Embeddings, EncoderSpec, Precision
-from tasks.encoders.encoder import Inputs, Prepared, joined_layouts
+from capim.store.errors import RequestError, WorkError
+from capim.store.ragged import Ragged
+from capim.store.types import Embeddings, EncoderSpec, Precision
+from capim.tasks.encoders.encoder import Inputs, Prepared, joined_layouts
 
 DTYPES: dict[Precision, torch.dtype] = {
     "float32": torch.float32,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from store.errors import WorkError
-from store.types import Modality
-from tasks.encoders.batching import NOMINAL_TOKENS
-from tasks.encoders.conformance.inputs import noise_image
-from tasks.encoders.encoder import Encoder, Prepared
-from tasks.encoders.memory import is_out_of_memory, release
-from tasks.encoders.tensors import join
+from capim.store.errors import WorkError
+from capim.store.types import Modality
+from capim.tasks.encoders.batching import NOMINAL_TOKENS
+from capim.tasks.encoders.conformance.inputs import noise_image
+from capim.tasks.encoders.encoder import Encoder, Prepared
+from capim.tasks.encoders.memory import is_out_of_memory, release
+from capim.tasks.encoders.tensors import join
 
 LARGEST = 1024
 LARGEST_ON_CPU: dict[Modality, int] = {"image": 64, "caption": 256}  # out of memory kills the process there

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.metrics.metric import Metric, Ties
-from tasks.scoring.outcomes import Outcomes
+from capim.tasks.metrics.metric import Metric, Ties
+from capim.tasks.scoring.outcomes import Outcomes
 
 Score: TypeAlias = Literal["text", "image", "group"]
 

@@ -9,10 +9,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.types import EvalProtocol
-from tasks.metrics.metric import RETRIEVAL, Metric, Ties
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import is_judged
+from capim.store.types import EvalProtocol
+from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import is_judged
 
 Figures: TypeAlias = Mapping[tuple[str, str], float]  # (language, translator) -> one metric's value
 

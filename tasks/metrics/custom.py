@@ -35,13 +35,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.own_code import what_failed
-from store.types import Corpus, Direction
-from tasks.metrics.custom_source import find, found_object, source_digest
-from tasks.metrics.custom_views import QueryOutcomes
-from tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
-from tasks.scoring.outcomes import Outcomes
+from capim.store.errors import RequestError
+from capim.store.own_code import what_failed
+from capim.store.types import Corpus, Direction
+from capim.tasks.metrics.custom_source import find, found_object, source_digest
+from capim.tasks.metrics.custom_views import QueryOutcomes
+from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
+from capim.tasks.scoring.outcomes import Outcomes
 
 ARGUMENTS = ("outcomes", "block", "corpus")
 _ALL_DIRECTIONS: frozenset[Direction] = RETRIEVAL | {"pairs", "quadruples"}

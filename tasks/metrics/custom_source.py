@@ -13,12 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from store.errors import RequestError
-from store.own_code import loaded_module, shown_path
-from store.types import digest16
+from capim.store.errors import RequestError
+from capim.store.own_code import loaded_module, shown_path
+from capim.store.types import digest16
 
-OURS = ("capim", "flows", "tasks", "store", "reports")
-_ROOT = Path(__file__).resolve().parents[2]  # the folder that holds them
 FORM = "module:function or path.py:function, options in parentheses, e.g. my_metrics.py:margin, my_metrics.py:at_k(k=3)"
 
 
@@ -44,12 +42,11 @@ def find(requested: str, folder: Path) -> Found:
             literals.
     """
     where, name, options = _parsed(requested)
-    by_file = where.endswith(".py") or _is_theirs(folder, where.partition(".")[0])
     file = folder / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
     beside = str(file.parent.resolve() if where.endswith(".py") else folder.resolve())
-    sys.path.append(beside)  # at the end: a file beside the metric never stands for a module of ours
+    sys.path.append(beside)  # at the end: a file beside the metric never stands for a library
     try:
-        if by_file or ("." not in where and file.is_file()):
+        if where.endswith(".py") or ("." not in where and file.is_file()):
             module = _executed(requested, file.resolve())
             where = file.stem if where.endswith(".py") else where
         else:
@@ -144,35 +141,7 @@ def _parsed(requested: str) -> tuple[str, str, dict[str, object]]:
 def _executed(requested: str, file: Path) -> ModuleType:
     if not file.is_file():
         raise RequestError(f"metric {requested!r}: there is no file {shown_path(str(file))}")
-    _refuse_ours(requested, file)
     return loaded_module(file, f"metric {requested!r}")
-
-
-def _is_theirs(folder: Path, name: str) -> bool:
-    """Whether a folder has a module of the user's that is called like a package of capim."""
-    beside = [folder / f"{name}.py", folder / name]
-    return name in OURS and any(path.exists() and path.resolve() != _ROOT / name for path in beside)
-
-
-def _refuse_ours(requested: str, file: Path) -> None:
-    """Refuse a file that imports a module beside it for which Python would give it a package of capim."""
-    try:
-        tree = ast.parse(file.read_bytes(), str(file))
-    except (SyntaxError, ValueError):  # the loader reports it
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
-        else:
-            continue
-        for name in {each.partition(".")[0] for each in names}:
-            if _is_theirs(file.parent, name):
-                raise RequestError(
-                    f"metric {requested!r}: {shown_path(str(file))} line {node.lineno} imports {name!r}, and gets the "
-                    f"package of capim, not the one in {shown_path(str(file.parent))}; rename that one"
-                )
 
 
 def _callables(module: ModuleType) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.ragged import positions_within
-from store.types import Corpus, EvalProtocol
-from tasks.metrics.crosslingual import language_part
-from tasks.scoring.outcomes import Outcomes, stored_attributes
+from capim.store.errors import RequestError
+from capim.store.ragged import positions_within
+from capim.store.types import Corpus, EvalProtocol
+from capim.tasks.metrics.crosslingual import language_part
+from capim.tasks.scoring.outcomes import Outcomes, stored_attributes
 
 _ATTRIBUTES = {column: name for name, column in stored_attributes()}
 COLUMNS = tuple(_ATTRIBUTES)
@@ -44,7 +44,7 @@ class QueryOutcomes:
     that the protocol does not have are None.
 
     Examples:
-        >>> from tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.metrics.examples import outcomes_of
         >>> outcomes = QueryOutcomes(outcomes_of([[1], [3]]))
         >>> (outcomes.rank_worst <= 2).tolist(), outcomes["rank_worst"].to_numpy().tolist()
         ([True, False], [1, 3])

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from store.types import Direction, EvalProtocol
-from tasks.scoring.outcomes import Outcomes
+from capim.store.types import Direction, EvalProtocol
+from capim.tasks.scoring.outcomes import Outcomes
 
 
 def outcomes_of(

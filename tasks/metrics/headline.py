@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from store.types import Direction, EvalProtocol
-from tasks.metrics.crosslingual import language_part
-from tasks.scoring.protocols.layout import is_judged
+from capim.store.types import Direction, EvalProtocol
+from capim.tasks.metrics.crosslingual import language_part
+from capim.tasks.scoring.protocols.layout import is_judged
 
 DIRECTIONS = ("t2i/all", "i2t/any")
 """The two protocols of the literature, whose recalls add up to RSUM."""

@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import positions_within
-from store.types import Direction
-from tasks.scoring.outcomes import Outcomes
+from capim.store.ragged import positions_within
+from capim.store.types import Direction
+from capim.tasks.scoring.outcomes import Outcomes
 
 Ties: TypeAlias = Literal["lost", "expected", "won"]
 Reduce: TypeAlias = Literal["mean", "median"] | Callable[[NDArray[np.float64]], float]

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError, did_you_mean
-from store.exchange.judgements import read_judgements
-from store.schema import texts
-from store.types import Corpus
-from tasks.metrics.custom import CustomMetric
-from tasks.metrics.custom_views import QueryOutcomes
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.exchange.judgements import read_judgements
+from capim.store.schema import texts
+from capim.store.types import Corpus
+from capim.tasks.metrics.custom import CustomMetric
+from capim.tasks.metrics.custom_views import QueryOutcomes
 
 
 def with_judgements(file: str | Path) -> CustomMetric:

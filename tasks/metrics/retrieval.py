@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.metrics.metric import RETRIEVAL, Metric, Ties
-from tasks.scoring.outcomes import Outcomes
+from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties
+from capim.tasks.scoring.outcomes import Outcomes
 
 
 def expected_hit(

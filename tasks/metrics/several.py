@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import positions_within
-from tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties
-from tasks.scoring.outcomes import Outcomes
+from capim.store.ragged import positions_within
+from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties
+from capim.tasks.scoring.outcomes import Outcomes
 
 
 class TieGroups(NamedTuple):
@@ -65,7 +65,7 @@ def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.fl
     Examples:
         Relevant items at ranks 1 and 3, R = 2: only the first is within the top 2, precision 1; 1 / 2.
 
-        >>> from tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.metrics.examples import outcomes_of
         >>> average_precision(outcomes_of([[1, 3]]), np.array([2])).tolist()
         [0.5]
     """
@@ -91,7 +91,7 @@ def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
     Examples:
         One relevant item at rank 3: 1 / log2(4), ideal 1.
 
-        >>> from tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.metrics.examples import outcomes_of
         >>> ndcg(outcomes_of([[3]]), 10).tolist()
         [0.5]
     """

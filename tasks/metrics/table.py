@@ -10,15 +10,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import WorkError
-from store.plugins import Plugin, Table
-from tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
-from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from tasks.metrics.headline import RSUM
-from tasks.metrics.metric import Metric, Ties
-from tasks.metrics.retrieval import MEAN_RANK, MEDIAN_RANK, MRR, RECALLS, hit_at
-from tasks.metrics.several import AVERAGE_PRECISION, MAP_AT_R, R_PRECISION, UNJUDGED, ndcg_at, recall_all_at
-from tasks.scoring.outcomes import Outcomes
+from capim.store.errors import WorkError
+from capim.store.plugins import Plugin, Table
+from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
+from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
+from capim.tasks.metrics.headline import RSUM
+from capim.tasks.metrics.metric import Metric, Ties
+from capim.tasks.metrics.retrieval import MEAN_RANK, MEDIAN_RANK, MRR, RECALLS, hit_at
+from capim.tasks.metrics.several import AVERAGE_PRECISION, MAP_AT_R, R_PRECISION, UNJUDGED, ndcg_at, recall_all_at
+from capim.tasks.scoring.outcomes import Outcomes
 
 _OWN = {
     metric.name: metric
@@ -49,7 +49,7 @@ _OWN = {
 def _of_package(plugin: Plugin, found: object) -> Metric:
     """The metric, whose errors name the package."""
     if not isinstance(found, Metric):
-        raise TypeError(f"expected a tasks.metrics.Metric, got {type(found).__name__}")
+        raise TypeError(f"expected a capim.tasks.metrics.Metric, got {type(found).__name__}")
     if found.name != plugin.point.name:
         raise ValueError(f"the metric has another name, {found.name!r}")
 

@@ -16,10 +16,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.statistics.draws import narrowed, on_grid, weighted_sums
-from tasks.statistics.multiplicity import ALPHA
-from tasks.statistics.permutation import FlipTest, shared_flips, tests_of_flips
-from tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.permutation import FlipTest, shared_flips, tests_of_flips
+from capim.tasks.statistics.resampling import Resampling
 
 FEW_FLIPS = 199  # examined first; they settle whatever is far from significant
 _PER_LEVEL = 10  # flips that are expected beyond a result exactly at the level

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from store.schema import SLICES
-from store.types import EncoderSpec, canonical_json, digest16
-from tasks.reference.published import N_IMAGES, SAMPLE, Published, ReferenceCheck, judge_figure, published_name
+from capim.store.schema import SLICES
+from capim.store.types import EncoderSpec, canonical_json, digest16
+from capim.tasks.reference.published import N_IMAGES, SAMPLE, Published, ReferenceCheck, judge_figure, published_name
 
 ANALYSIS = "reference"
 _HEADLINES = ("R@1", "winoground_text", "winoground_image", "winoground_group")

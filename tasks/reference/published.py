@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from store.errors import RequestError
+from capim.store.errors import RequestError
 
 Verdict: TypeAlias = Literal["reproduced", "other protocol", "suspect", "not compared", "no reference"]
 
@@ -64,7 +64,7 @@ def published(table: str | Path | None = None) -> list[Published]:
     Raises:
         RequestError: The file is missing, lacks a column, or has a value that is not a number; all faults together.
     """
-    source = files("tasks.reference").joinpath("published.csv") if table is None else Path(table)
+    source = files("capim.tasks.reference").joinpath("published.csv") if table is None else Path(table)
     try:
         text = source.read_text(encoding="utf-8")
     except OSError as error:

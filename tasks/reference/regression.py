@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.reference.changes import FigureChange, SettingChange
-from tasks.reference.decline import decline_tests
-from tasks.statistics.resampling import Resampling
+from capim.tasks.reference.changes import FigureChange, SettingChange
+from capim.tasks.reference.decline import decline_tests
+from capim.tasks.statistics.resampling import Resampling
 
 DAYS_PER_YEAR = 365.0
 MOST_DAYS = 31.0  # that one watch can account for

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.metrics import metrics_of, version_of
-from tasks.metrics.headline import DIRECTIONS, RSUM, Figure
-from tasks.metrics.retrieval import RECALLS
-from tasks.results.comparison import ComparedFigure
-from tasks.results.languages import SUMMARISED, Part, language_means
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.clusters import Clusters, Drawn
-from tasks.statistics.pairwise import Scale
+from capim.tasks.metrics import metrics_of, version_of
+from capim.tasks.metrics.headline import DIRECTIONS, RSUM, Figure
+from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.results.comparison import ComparedFigure
+from capim.tasks.results.languages import SUMMARISED, Part, language_means
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics.clusters import Clusters, Drawn
+from capim.tasks.statistics.pairwise import Scale
 
 Values = Mapping[Figure, NDArray[np.float64]]
 """Figure -> the part of every image, whose mean is the figure, and its weight: shape ``(2, n_images)``."""

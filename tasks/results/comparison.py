@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.schema import COMPARISONS
-from store.types import digest16
-from tasks.metrics import METRICS, Metric, metrics_of
-from tasks.metrics.headline import Figure
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics import VERSION
-from tasks.statistics.clusters import Clusters, Drawn, known_queries
-from tasks.statistics.pairwise import Scale, compare_encoders
-from tasks.statistics.resampling import Resampling
+from capim.store.errors import RequestError
+from capim.store.schema import COMPARISONS
+from capim.store.types import digest16
+from capim.tasks.metrics import METRICS, Metric, metrics_of
+from capim.tasks.metrics.headline import Figure
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics import VERSION
+from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
+from capim.tasks.statistics.pairwise import Scale, compare_encoders
+from capim.tasks.statistics.resampling import Resampling
 
 
 def encoder_key(name: str, fingerprint: str) -> str:

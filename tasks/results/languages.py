@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.metrics import metrics_of
-from tasks.metrics.crosslingual import eta_squared, language_part, language_weights, noise_eta_squared
-from tasks.results.summary import Provenance, result_row, results_table
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.bootstrap import Interval, bootstrap_statistic
-from tasks.statistics.clusters import Clusters, Drawn
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues, stacked_statistic
+from capim.tasks.metrics import metrics_of
+from capim.tasks.metrics.crosslingual import eta_squared, language_part, language_weights, noise_eta_squared
+from capim.tasks.results.summary import Provenance, result_row, results_table
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics.bootstrap import Interval, bootstrap_statistic
+from capim.tasks.statistics.clusters import Clusters, Drawn
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues, stacked_statistic
 
 RowOf: TypeAlias = Callable[..., dict[str, Any]]
 SUMMARISED = ("R@1", "R@5", "R@10", "consistency_nDCG@20", "consistency_RBO")

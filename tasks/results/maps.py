@@ -11,12 +11,12 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.errors import WorkError
-from store.files import replacing
-from store.planes import Kept, Map, Method, Plane
-from store.types import Modality, SetKey
-from tasks.results.projection import project
+from capim.store import EmbeddingStore
+from capim.store.errors import WorkError
+from capim.store.files import replacing
+from capim.store.planes import Kept, Map, Method, Plane
+from capim.store.types import Modality, SetKey
+from capim.tasks.results.projection import project
 
 NEAREST = 10  # neighbours of an item that the plane should keep
 SAMPLE = 500  # items whose neighbours are compared

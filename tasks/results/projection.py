@@ -7,8 +7,8 @@ import importlib
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.planes import Method, Plane
+from capim.store.errors import RequestError
+from capim.store.planes import Method, Plane
 
 _ROWS = 4096  # at a time
 

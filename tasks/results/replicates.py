@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from store.schema import REPLICATES
-from tasks.results.summary import Evaluated, result_key
-from tasks.statistics.bootstrap import bootstrap_replicates
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import statistic_of
+from capim.store.schema import REPLICATES
+from capim.tasks.results.summary import Evaluated, result_key
+from capim.tasks.statistics.bootstrap import bootstrap_replicates
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import statistic_of
 
 
 def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from tasks.metrics.metric import Ties
-from tasks.metrics.retrieval import RECALLS
-from tasks.results.summary import Evaluated, Provenance, result_row, results_table, tie_share
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.bootstrap import bootstrap_statistic
-from tasks.statistics.clusters import Drawn
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import stacked_statistic
+from capim.store.errors import RequestError
+from capim.tasks.metrics.metric import Ties
+from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.results.summary import Evaluated, Provenance, result_row, results_table, tie_share
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics.bootstrap import bootstrap_statistic
+from capim.tasks.statistics.clusters import Drawn
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import stacked_statistic
 
 
 def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Drawn, resampling: Resampling) -> pa.Table:
@@ -29,7 +29,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Dra
         RequestError: ``t2i`` or ``i2t`` is of another direction.
 
     Examples:
-        >>> from tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.metrics.examples import outcomes_of
         >>> t2i = outcomes_of([[1], [2], [3], [20]], direction="t2i", protocol="t2i/all")
         >>> i2t = outcomes_of([[1], [1], [7], [1]])
         >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")

@@ -19,17 +19,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.schema import RANKINGS, texts
-from store.types import Corpus, EvalProtocol, digest16
-from tasks.corpora.images.crops import photograph_key
-from tasks.metrics import METRICS, metrics_of
-from tasks.metrics.headline import Figure
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters, is_judged
-from tasks.statistics.clusters import Clusters, Drawn, known_queries, linked
-from tasks.statistics.ranking.suite import LEAST_CORPORA, rank_over_corpora
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues
+from capim.store.schema import RANKINGS, texts
+from capim.store.types import Corpus, EvalProtocol, digest16
+from capim.tasks.corpora.images.crops import photograph_key
+from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.metrics.headline import Figure
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters, is_judged
+from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries, linked
+from capim.tasks.statistics.ranking.suite import LEAST_CORPORA, rank_over_corpora
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues
 
 
 class EncoderId(NamedTuple):

@@ -12,19 +12,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.schema import RESULTS
-from store.types import digest16
-from tasks.metrics import Metric, version_of
-from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from tasks.metrics.metric import Ties
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics import VERSION
-from tasks.statistics.bootstrap import Interval, bootstrap_samples
-from tasks.statistics.clusters import Clusters, Drawn, known_queries
-from tasks.statistics.decisions import against_chance
-from tasks.statistics.proportion import cluster_robust_error, interval_at_the_edge, share_interval
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues, Reduce
+from capim.store.schema import RESULTS
+from capim.store.types import digest16
+from capim.tasks.metrics import Metric, version_of
+from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
+from capim.tasks.metrics.metric import Ties
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics import VERSION
+from capim.tasks.statistics.bootstrap import Interval, bootstrap_samples
+from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
+from capim.tasks.statistics.decisions import against_chance
+from capim.tasks.statistics.proportion import cluster_robust_error, interval_at_the_edge, share_interval
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues, Reduce
 
 ANY_SCORES = "no interval: any scores have this value, because the gallery is so small"
 NOT_DEFINED = "no value: the aggregate of these queries is not a number"

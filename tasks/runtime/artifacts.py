@@ -26,14 +26,14 @@ from prefect.context import FlowRunContext, TaskRunContext
 from prefect.exceptions import PrefectException
 from prefect.logging.handlers import APILogHandler
 
-from reports.rows.shareable import without_paths
-from store.errors import without_credentials
-from store.types import digest16
-from tasks.runtime.progress import Overall, Progress, current_listener, listening
+from capim.reports.rows.shareable import without_paths
+from capim.store.errors import without_credentials
+from capim.store.types import digest16
+from capim.tasks.runtime.progress import Overall, Progress, current_listener, listening
 
 EVERY_SECONDS = 5.0  # a run of days must not flood the server
 CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"  # which flows/__init__.py sets for a quiet terminal
-_OURS = ("flows", "tasks", "store", "reports")
+_OURS = ("capim",)
 _PREFECTS = ("prefect.flow_runs", "prefect.task_runs")
 _LOST = (httpx.TransportError, PrefectException)
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from store import EmbeddingStore
-from store.errors import WorkError
-from store.schema import CANARIES
-from tasks.encoders import Encoder
-from tasks.encoders.encoder import service_of
-from tasks.encoders.endpoints.canaries import LOWEST_COSINE, canary_vectors
-from tasks.reference.regression import cosines
+from capim.store import EmbeddingStore
+from capim.store.errors import WorkError
+from capim.store.schema import CANARIES
+from capim.tasks.encoders import Encoder
+from capim.tasks.encoders.encoder import service_of
+from capim.tasks.encoders.endpoints.canaries import LOWEST_COSINE, canary_vectors
+from capim.tasks.reference.regression import cosines
 
 
 def canary_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:

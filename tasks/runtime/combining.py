@@ -9,28 +9,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.ragged import Ragged
-from store.tables.analysis_rows import in_order
-from store.types import MODALITIES, Corpus, EncoderSpec, EvalProtocol, Modality, digest16
-from tasks.diagnosis.slices import Slice, slice_rows
-from tasks.metrics import metrics_of
-from tasks.results.summary import Evaluated, Provenance, result_rows
-from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.scoring import vectors_of
-from tasks.runtime.stored import read_outcomes
-from tasks.scoring.dense import dense_score_rows
-from tasks.scoring.fusion import scores_per_token
-from tasks.scoring.late_interaction.multivectors import Blocks, gather
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import build_tasks, protocols_of
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.accumulator import ScoreRows
-from tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs
-from tasks.statistics.bootstrap import Interval
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.ragged import Ragged
+from capim.store.tables.analysis_rows import in_order
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, EvalProtocol, Modality, digest16
+from capim.tasks.diagnosis.slices import Slice, slice_rows
+from capim.tasks.metrics import metrics_of
+from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.scoring import vectors_of
+from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.scoring.dense import dense_score_rows
+from capim.tasks.scoring.fusion import scores_per_token
+from capim.tasks.scoring.late_interaction.multivectors import Blocks, gather
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.ranks.accumulator import ScoreRows
+from capim.tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs
+from capim.tasks.statistics.bootstrap import Interval
+from capim.tasks.statistics.resampling import Resampling
 
 TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents
 METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")

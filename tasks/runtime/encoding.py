@@ -16,26 +16,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store import Block, EmbeddingStore
-from store.errors import RequestError
-from store.keys import set_key, table_of
-from store.maintenance.disk_space import check_disk_space
-from store.rounding import Rounding, rounding_of
-from store.schema import BATCHES, texts
-from store.types import Corpus, EncoderSpec, Modality, SetKey
-from tasks.corpora.encodable import encoding_fault
-from tasks.corpora.images.decode import decode_image
-from tasks.encoders import Encoder, adapter_named, load_encoder
-from tasks.encoders.device import choose_device, device_identity, device_name
-from tasks.encoders.encoder import service_of
-from tasks.runtime.canaries import check_canaries
-from tasks.runtime.device_lock import held
-from tasks.runtime.progress import track
-from tasks.runtime.versions import library_versions, this_host
+from capim.store import Block, EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.keys import set_key, table_of
+from capim.store.maintenance.disk_space import check_disk_space
+from capim.store.rounding import Rounding, rounding_of
+from capim.store.schema import BATCHES, texts
+from capim.store.types import Corpus, EncoderSpec, Modality, SetKey
+from capim.tasks.corpora.encodable import encoding_fault
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.encoders import Encoder, adapter_named, load_encoder
+from capim.tasks.encoders.device import choose_device, device_identity, device_name
+from capim.tasks.encoders.encoder import service_of
+from capim.tasks.runtime.canaries import check_canaries
+from capim.tasks.runtime.device_lock import held
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.versions import library_versions, this_host
 
 if TYPE_CHECKING:
-    from tasks.encoders.endpoints.client import EndpointClient
-    from tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
+    from capim.tasks.encoders.endpoints.client import EndpointClient
+    from capim.tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
 
 BATCH_ROWS = 64  # rows of timings in one commit
 UNITS = {"image": "images", "caption": "captions"}
@@ -120,7 +120,7 @@ class SetEncoder:
         return replace(done, seconds=time.perf_counter() - begun)
 
     def _encode(self, key: SetKey, corpus: Corpus, table: pa.Table, missing: NDArray[np.int32]) -> EncodedSet:
-        from tasks.encoders.pipeline import encode_stream
+        from capim.tasks.encoders.pipeline import encode_stream
 
         encoder = self._encoder()
         service = service_of(encoder)
@@ -181,7 +181,7 @@ class SetEncoder:
         return self._loaded
 
     def _batch_size(self, modality: Modality) -> int:
-        from tasks.encoders.tuning import find_batch_size
+        from capim.tasks.encoders.tuning import find_batch_size
 
         size = self._settings.image_batch if modality == "image" else self._settings.caption_batch
         if size is None and service_of(self._encoder()) is not None:  # to try sizes would be paid for
@@ -254,7 +254,7 @@ def _cost(service: EndpointClient | None, n_tokens: int | None) -> float | None:
 
 def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[ImageWork | CaptionWork, list[str]]:
     """The items to encode, and the hash of each input."""
-    from tasks.encoders.pipeline import CaptionWork, ImageWork
+    from capim.tasks.encoders.pipeline import CaptionWork, ImageWork
 
     if fault := encoding_fault(corpus, [modality]):
         raise RequestError(fault)

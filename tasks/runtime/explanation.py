@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.errors import RequestError, did_you_mean
-from store.layout import UNKNOWN, Explanation, grids_of, tokens_of
-from store.schema import texts
-from store.types import Modality
-from tasks.scoring.late_interaction.products import token_similarities
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.layout import UNKNOWN, Explanation, grids_of, tokens_of
+from capim.store.schema import texts
+from capim.store.types import Modality
+from capim.tasks.scoring.late_interaction.products import token_similarities
 
 
 def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: str, image: str) -> Explanation:

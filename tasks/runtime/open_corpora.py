@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from store import EmbeddingStore
-from store.errors import RequestError, WorkError
-from store.types import Corpus
-from tasks.corpora import open_corpus
-from tasks.corpora.images.image_index import index_images
-from tasks.corpora.naming import Reading, Row, named_apart, reading_of
-from tasks.runtime.progress import track
-from tasks.runtime.references import CorpusRef
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import Corpus
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.images.image_index import index_images
+from capim.tasks.corpora.naming import Reading, Row, named_apart, reading_of
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import CorpusRef
 
 
 class OpenCorpora:

@@ -10,26 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.score_parts import drop_parts, read_parts, stored_parts, write_part
-from store.sets.windows import VectorWindows
-from store.tables.analysis_rows import in_order
-from store.types import MODALITIES, Corpus, EvalProtocol, Modality, SetKey, digest16
-from tasks.corpora.encodable import encodable, import_advice
-from tasks.encoders.device import choose_device
-from tasks.metrics.crosslingual import language_part
-from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored import read_outcomes
-from tasks.scoring.device_vectors import VectorRows
-from tasks.scoring.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
-from tasks.scoring.languages import CaptionParts
-from tasks.scoring.late_interaction.multivectors import Blocks
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tasks.scoring.ranks.accumulator import PartOutcomes
-from tasks.scoring.resources import Resources
-from tasks.scoring.threads import Advance, ignore
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.score_parts import drop_parts, read_parts, stored_parts, write_part
+from capim.store.sets.windows import VectorWindows
+from capim.store.tables.analysis_rows import in_order
+from capim.store.types import MODALITIES, Corpus, EvalProtocol, Modality, SetKey, digest16
+from capim.tasks.corpora.encodable import encodable, import_advice
+from capim.tasks.encoders.device import choose_device
+from capim.tasks.metrics.crosslingual import language_part
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.scoring.device_vectors import VectorRows
+from capim.tasks.scoring.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
+from capim.tasks.scoring.languages import CaptionParts
+from capim.tasks.scoring.late_interaction.multivectors import Blocks
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.ranks.accumulator import PartOutcomes
+from capim.tasks.scoring.resources import Resources
+from capim.tasks.scoring.threads import Advance, ignore
 
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 

@@ -10,12 +10,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from store import EmbeddingStore
-from store.errors import WorkError
-from store.types import MODALITIES, EncoderSpec, Modality
-from tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder
-from tasks.runtime.open_corpora import OpenCorpora
-from tasks.runtime.references import CorpusRef
+from capim.store import EmbeddingStore
+from capim.store.errors import WorkError
+from capim.store.types import MODALITIES, EncoderSpec, Modality
+from capim.tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder
+from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.references import CorpusRef
 
 logger = logging.getLogger(__name__)
 Encoded = list[dict[Modality, EncodedSet]]  # by corpus

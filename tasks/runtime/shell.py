@@ -9,8 +9,8 @@ from typing import ParamSpec, TypeVar
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.runtime.artifacts import in_a_run, send_logs
-from tasks.runtime.retries import DELAYS_SECONDS, JITTER, may_help
+from capim.tasks.runtime.artifacts import in_a_run, send_logs
+from capim.tasks.runtime.retries import DELAYS_SECONDS, JITTER, may_help
 
 P = ParamSpec("P")
 R = TypeVar("R")

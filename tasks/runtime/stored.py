@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.errors import WorkError
-from store.keys import spec_from_json
-from store.ragged import Ragged
-from store.types import MODALITIES, Corpus, EvalProtocol, Modality
-from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
-from tasks.scoring.outcomes import Outcomes
+from capim.store import EmbeddingStore
+from capim.store.errors import WorkError
+from capim.store.keys import spec_from_json
+from capim.store.ragged import Ragged
+from capim.store.types import MODALITIES, Corpus, EvalProtocol, Modality
+from capim.tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
+from capim.tasks.scoring.outcomes import Outcomes
 
 
 def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: EvalProtocol) -> Outcomes:

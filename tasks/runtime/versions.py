@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from store.types import digest16
+from capim.store.types import digest16
 
 LIBRARIES = (
     "capim",

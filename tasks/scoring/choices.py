@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import ChoiceTask, query_columns
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import ChoiceTask, query_columns
 
 
 def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.tied_places import Places, places_among_all, places_of
-from tasks.scoring.threads import one_thread_each
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.ranks.tied_places import Places, places_among_all, places_of
+from capim.tasks.scoring.threads import one_thread_each
 
 DEPTH = 20
 TEMPERATURE = 100.0

@@ -21,10 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from store.schema import TOP
-from tasks.encoders.device import full_float32
-from tasks.scoring.choices import choice_outcomes
-from tasks.scoring.device_vectors import (
+from capim.store.schema import TOP
+from capim.tasks.encoders.device import full_float32
+from capim.tasks.scoring.choices import choice_outcomes
+from capim.tasks.scoring.device_vectors import (
     ALIGNED,
     DeviceVectors,
     VectorRows,
@@ -33,12 +33,12 @@ from tasks.scoring.device_vectors import (
     loaded,
     on_device,
 )
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
-from tasks.scoring.ranks.accumulator import BUDGET_SHARE, OutcomeAccumulator, ScoreRows
-from tasks.scoring.ranks.both_ways import BothWays
-from tasks.scoring.resources import ON_CPU, Resources
-from tasks.scoring.threads import Advance, ignore, one_thread_each
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.scoring.ranks.accumulator import BUDGET_SHARE, OutcomeAccumulator, ScoreRows
+from capim.tasks.scoring.ranks.both_ways import BothWays
+from capim.tasks.scoring.resources import ON_CPU, Resources
+from capim.tasks.scoring.threads import Advance, ignore, one_thread_each
 
 _Block: TypeAlias = Callable[[], Iterator[ScoreRows]]  # some queries with all items of a window, tile by tile
 

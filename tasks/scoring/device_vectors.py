@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from store.types import Modality
-from tasks.scoring.protocols.tasks import ScoringTask
+from capim.store.types import Modality
+from capim.tasks.scoring.protocols.tasks import ScoringTask
 
 ALIGNED = 16  # vectors of a product, at least: see tasks.scoring.dense
 _HASHED = 1 << 15  # rows at a time, on a device other than a CPU

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import Ragged
-from tasks.scoring.dense import dense_part
-from tasks.scoring.device_vectors import VectorRows
-from tasks.scoring.late_interaction.maxsim import maxsim_part
-from tasks.scoring.late_interaction.multivectors import Blocks
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.both_ways import BothWays
-from tasks.scoring.resources import ON_CPU, Resources
+from capim.store.ragged import Ragged
+from capim.tasks.scoring.dense import dense_part
+from capim.tasks.scoring.device_vectors import VectorRows
+from capim.tasks.scoring.late_interaction.maxsim import maxsim_part
+from capim.tasks.scoring.late_interaction.multivectors import Blocks
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.ranks.both_ways import BothWays
+from capim.tasks.scoring.resources import ON_CPU, Resources
 
 TIMES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 

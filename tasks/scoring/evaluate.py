@@ -7,21 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from store.types import Corpus, EvalProtocol
-from tasks.scoring.dense import dense_choices, dense_part, score_dense
-from tasks.scoring.device_vectors import VectorRows
-from tasks.scoring.languages import CaptionParts, Part, score_parts, scorings
-from tasks.scoring.late_interaction.maxsim import choices_of, maxsim_part, score_maxsim
-from tasks.scoring.late_interaction.multivectors import Blocks
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import layout_of
-from tasks.scoring.protocols.orientations import orientation_of
-from tasks.scoring.protocols.selection import build_tasks
-from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
-from tasks.scoring.ranks.accumulator import PartOutcomes
-from tasks.scoring.ranks.both_ways import BothWays
-from tasks.scoring.resources import ON_CPU, Resources
-from tasks.scoring.threads import Advance, ignore
+from capim.store.types import Corpus, EvalProtocol
+from capim.tasks.scoring.dense import dense_choices, dense_part, score_dense
+from capim.tasks.scoring.device_vectors import VectorRows
+from capim.tasks.scoring.languages import CaptionParts, Part, score_parts, scorings
+from capim.tasks.scoring.late_interaction.maxsim import choices_of, maxsim_part, score_maxsim
+from capim.tasks.scoring.late_interaction.multivectors import Blocks
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import layout_of
+from capim.tasks.scoring.protocols.orientations import orientation_of
+from capim.tasks.scoring.protocols.selection import build_tasks
+from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.scoring.ranks.accumulator import PartOutcomes
+from capim.tasks.scoring.ranks.both_ways import BothWays
+from capim.tasks.scoring.resources import ON_CPU, Resources
+from capim.tasks.scoring.threads import Advance, ignore
 
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from store.ragged import Ragged
-from tasks.encoders.device import full_float32
-from tasks.scoring.late_interaction.multivectors import Blocks
-from tasks.scoring.late_interaction.products import maxsim_scores, score_table
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
-from tasks.scoring.ranks.ranking import ranks_of, relevant_in_lists
+from capim.store.ragged import Ragged
+from capim.tasks.encoders.device import full_float32
+from capim.tasks.scoring.late_interaction.multivectors import Blocks
+from capim.tasks.scoring.late_interaction.products import maxsim_scores, score_table
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
+from capim.tasks.scoring.ranks.ranking import ranks_of, relevant_in_lists
 
 RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher, SIGIR 2009
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scoring.choices import choice_outcomes
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
-from tasks.scoring.ranks.accumulator import retrieval_outcomes, rows_of_table
+from capim.tasks.scoring.choices import choice_outcomes
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.scoring.ranks.accumulator import retrieval_outcomes, rows_of_table
 
 
 def score_given(scores: NDArray[np.float32], tasks: Sequence[ScoringTask]) -> dict[str, Outcomes]:

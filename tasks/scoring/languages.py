@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.types import EvalProtocol
-from tasks.scoring.consistency import ScoredDirection, identical, with_consistency
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.builders import captions_to_images, images_to_captions
-from tasks.scoring.protocols.layout import CorpusLayout
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.store.types import EvalProtocol
+from capim.tasks.scoring.consistency import ScoredDirection, identical, with_consistency
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.builders import captions_to_images, images_to_captions
+from capim.tasks.scoring.protocols.layout import CorpusLayout
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 Part: TypeAlias = tuple[str, str]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scoring.dense import score_blocks
-from tasks.scoring.ranks.top_k import TopK, top_k
+from capim.tasks.scoring.dense import score_blocks
+from capim.tasks.scoring.ranks.top_k import TopK, top_k
 
 
 def nearest_neighbours(vectors: NDArray[np.float32], k: int) -> TopK:

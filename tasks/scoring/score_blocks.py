@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.types import EvalProtocol
-from tasks.scoring.dense import dense_score_rows
-from tasks.scoring.device_vectors import VectorRows
-from tasks.scoring.late_interaction.maxsim import maxsim_score_rows
-from tasks.scoring.late_interaction.multivectors import Blocks
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.resources import ON_CPU, Resources
+from capim.store.types import EvalProtocol
+from capim.tasks.scoring.dense import dense_score_rows
+from capim.tasks.scoring.device_vectors import VectorRows
+from capim.tasks.scoring.late_interaction.maxsim import maxsim_score_rows
+from capim.tasks.scoring.late_interaction.multivectors import Blocks
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.resources import ON_CPU, Resources
 
 
 class ScoreBlock(NamedTuple):

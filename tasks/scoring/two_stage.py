@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import Ragged, offsets_of, positions_within
-from tasks.scoring.late_interaction.maxsim import scores_of_pairs
-from tasks.scoring.late_interaction.multivectors import Blocks
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.ranking import Ranks, ranks_of, relevant_in_lists, unjudged_share
+from capim.store.ragged import Ragged, offsets_of, positions_within
+from capim.tasks.scoring.late_interaction.maxsim import scores_of_pairs
+from capim.tasks.scoring.late_interaction.multivectors import Blocks
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.ranks.ranking import Ranks, ranks_of, relevant_in_lists, unjudged_share
 
 # (query ords, item ords of shape (n_queries, N)) -> float32 scores of the second encoder, same shape
 SecondScores: TypeAlias = Callable[[NDArray[np.int32], NDArray[np.int32]], NDArray[np.float32]]

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from tasks.statistics.clusters import Clusters, checked_values
-from tasks.statistics.draws import block_rows, count_blocks
-from tasks.statistics.multiplicity import ALPHA
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues, ClusterStatistic, Reduce, stacked_statistic, statistic_of
+from capim.tasks.statistics.clusters import Clusters, checked_values
+from capim.tasks.statistics.draws import block_rows, count_blocks
+from capim.tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues, ClusterStatistic, Reduce, stacked_statistic, statistic_of
 
 TOO_FEW_CLUSTERS = "no interval: all queries belong to one cluster (image), at least two clusters are needed"
 NO_SPREAD = "no interval: all replicates are identical"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.multiplicity import ALPHA
 
 State: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom
 
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.multiplicity import ALPHA
-from tasks.statistics.proportion import cluster_robust_error
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.proportion import cluster_robust_error
 
 IDENTICAL = "no test: the encoders have the same value on every query"
 SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not independent"

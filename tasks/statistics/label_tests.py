@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.clusters import Clusters
 
 _ROUNDING = 1e-9
 

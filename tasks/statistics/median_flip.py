@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.draws import narrowed, weighted_sums
-from tasks.statistics.permutation import (
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import narrowed, weighted_sums
+from capim.tasks.statistics.permutation import (
     EXACT_FLIPS,
     FlipTest,
     all_flips,
@@ -22,8 +22,8 @@ from tasks.statistics.permutation import (
     shared_flips,
     tests_of_flips,
 )
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import medians_in_window
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import medians_in_window
 
 
 def median_flip_tests(

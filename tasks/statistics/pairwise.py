@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from tasks.statistics.bootstrap import Interval, in_agreement, paired_intervals
-from tasks.statistics.clusters import Clusters, known_queries
-from tasks.statistics.effect import (
+from capim.tasks.statistics.bootstrap import Interval, in_agreement, paired_intervals
+from capim.tasks.statistics.clusters import Clusters, known_queries
+from capim.tasks.statistics.effect import (
     IDENTICAL,
     NO_EFFECT,
     POWER,
@@ -28,11 +28,11 @@ from tasks.statistics.effect import (
     effect_of,
     equivalence_p,
 )
-from tasks.statistics.median_flip import median_flip_tests
-from tasks.statistics.multiplicity import ALPHA, adjusted
-from tasks.statistics.permutation import NO_TEST, FlipTest, sign_flip_tests
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import Reduce
+from capim.tasks.statistics.median_flip import median_flip_tests
+from capim.tasks.statistics.multiplicity import ALPHA, adjusted
+from capim.tasks.statistics.permutation import NO_TEST, FlipTest, sign_flip_tests
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import Reduce
 
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
 TWO_SIDED = float(ndtri(0.975))  # studentised difference at which one pair is significant at 5 %

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.statistics.clusters import Clusters, checked_values
-from tasks.statistics.draws import flip_blocks, narrowed, on_grid, weighted_sums
-from tasks.statistics.multiplicity import ALPHA
-from tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.clusters import Clusters, checked_values
+from capim.tasks.statistics.draws import flip_blocks, narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.resampling import Resampling
 
 EXACT_FLIPS = 10**6  # up to this number all flips of one pair are enumerated
 ALL_FLIPS = 2**16  # up to this number all flips that the pairs share are enumerated

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
-from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
-from tasks.statistics.clusters import Clusters, checked_values
-from tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
+from capim.tasks.statistics.clusters import Clusters, checked_values
+from capim.tasks.statistics.multiplicity import ALPHA
 
 AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} clusters instead of the queries"
 _FREEDOM = 3.0  # degrees of freedom of a clustered error for each hit or miss, whichever are fewer

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from tasks.statistics.bootstrap import Interval, interval_of
-from tasks.statistics.clusters import Clusters, checked_values
-from tasks.statistics.draws import count_blocks, on_grid
-from tasks.statistics.proportion import clustered_wilson
-from tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.bootstrap import Interval, interval_of
+from capim.tasks.statistics.clusters import Clusters, checked_values
+from capim.tasks.statistics.draws import count_blocks, on_grid
+from capim.tasks.statistics.proportion import clustered_wilson
+from capim.tasks.statistics.resampling import Resampling
 
 LEAST_CLUSTERS = 10  # of a part with an interval or a test: with 2, 3, 5 images intervals covered 62, 77, 89 %
 LEAST_EXPECTED = 5.0  # hits, and misses, of a part that is like all queries: with fewer, no interval and no test

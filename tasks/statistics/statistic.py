@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.statistics.clusters import Clusters, checked_values
-from tasks.statistics.draws import narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.clusters import Clusters, checked_values
+from capim.tasks.statistics.draws import narrowed, on_grid, weighted_sums
 
 Aggregate: TypeAlias = Callable[[NDArray[np.float64]], float]
 """Values of some queries, shape ``(n_queries, ...)`` -> one number; NaN where it is not defined."""

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import psutil
 
-from tasks.encoders.device import choose_device, device_name
-from tasks.runtime.versions import library_versions, versions_of
+from capim.tasks.encoders.device import choose_device, device_name
+from capim.tasks.runtime.versions import library_versions, versions_of
 from tests.benchmarks.cost import write_cost
 from tests.benchmarks.rows import Row
 

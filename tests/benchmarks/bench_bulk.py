@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
+from capim.store import EmbeddingStore
 from tests.benchmarks.bench_growth import BAR, exponent
 from tests.benchmarks.bench_parts import corpus_of
 from tests.benchmarks.commands import Stepwise, capim

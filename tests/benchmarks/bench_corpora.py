@@ -23,7 +23,7 @@ PER_SHARD = 10_000
 
 OURS = """
 import json, resource, sys, time
-from tasks.corpora.readers.webdataset import read_webdataset
+from capim.tasks.corpora.readers.webdataset import read_webdataset
 start = time.process_time()
 corpus = read_webdataset(sys.argv[1], name="synthetic")
 fingerprint = corpus.fingerprint

@@ -30,15 +30,15 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line has it
 
-from store import EmbeddingStore
-from store.types import EncoderSpec, ImageSource
-from tasks.corpora import open_corpus
-from tasks.corpora.images.decode import decode_image
-from tasks.encoders import load_encoder, resolve
-from tasks.encoders.batching import NOMINAL_TOKENS
-from tasks.encoders.encoder import Encoder, Prepared
-from tasks.encoders.memory import peak_bytes, usable_cores
-from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
+from capim.store import EmbeddingStore
+from capim.store.types import EncoderSpec, ImageSource
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.encoders import load_encoder, resolve
+from capim.tasks.encoders.batching import NOMINAL_TOKENS
+from capim.tasks.encoders.encoder import Encoder, Prepared
+from capim.tasks.encoders.memory import peak_bytes, usable_cores
+from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
 from tests.benchmarks.encode_models import products_alone, write_clip, write_minilm
 from tests.benchmarks.encode_peers import (
     BATCH,
@@ -183,7 +183,7 @@ def without_padding(encoder: Encoder, captions: Sequence[str]) -> list[Prepared]
 
 def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> list[Row]:
     """Throughput from files to a sealed set, as a share of the throughput of the forward pass alone."""
-    from tasks.runtime.encoding import EncodeSettings, SetEncoder
+    from capim.tasks.runtime.encoding import EncodeSettings, SetEncoder
 
     checkpoint = folder / "b16"
     write_clip(checkpoint, vision=(224, 16, 768, 12), text=(128, 2))

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
-from tasks.encoders.device import choose_device, device_name
+from capim.tasks.encoders.device import choose_device, device_name
 from tests.benchmarks.gpu_card import Card, measured
 from tests.benchmarks.gpu_dense import dense_rows
 from tests.benchmarks.gpu_encoding import MODELS, TINY, model_rows

@@ -18,18 +18,18 @@ import pyarrow as pa
 import pytrec_eval
 from numpy.typing import NDArray
 
-from store.schema import texts
-from store.types import Corpus
-from tasks.corpora import open_corpus
-from tasks.metrics import METRICS, metrics_of
-from tasks.results.summary import Evaluated, Provenance, result_rows
-from tasks.scoring.dense import dense_score_rows
-from tasks.scoring.evaluate import evaluate
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import build_tasks, protocols_of
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.statistics.resampling import Resampling
+from capim.store.schema import texts
+from capim.store.types import Corpus
+from capim.tasks.corpora import open_corpus
+from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.scoring.dense import dense_score_rows
+from capim.tasks.scoring.evaluate import evaluate
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.judged_by_mteb import ndcg_by_mteb
 from tests.benchmarks.judged_pages import N_JUDGEMENTS, N_PAGES, N_QUERIES, write_judged_pages
 from tests.benchmarks.rows import Row

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from flows.cli import main
-from store import EmbeddingStore
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
 from tests.benchmarks.pointing import Pointing, pointing_game
 from tests.benchmarks.rows import Row
 

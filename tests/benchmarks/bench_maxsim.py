@@ -22,18 +22,18 @@ import torch
 from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 from numpy.typing import NDArray
 
-from store.ragged import Ragged
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.diagnosis.compression.frontier import measured
-from tasks.diagnosis.compression.methods import METHODS, methods_of
-from tasks.scoring.late_interaction import maxsim, screening
-from tasks.scoring.late_interaction.maxsim import score_maxsim
-from tasks.scoring.late_interaction.multivectors import gather
-from tasks.scoring.late_interaction.products import maxsim_scores
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.threads import n_threads
+from capim.store.ragged import Ragged
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.diagnosis.compression.frontier import measured
+from capim.tasks.diagnosis.compression.methods import METHODS, methods_of
+from capim.tasks.scoring.late_interaction import maxsim, screening
+from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
+from capim.tasks.scoring.late_interaction.multivectors import gather
+from capim.tasks.scoring.late_interaction.products import maxsim_scores
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.threads import n_threads
 from tests.benchmarks.rows import Row, fastest
 
 DIM = 128

@@ -81,12 +81,12 @@ def run(quick: bool = False) -> list[Row]:
 
 def simulated(parent: Path, nights: int) -> Iterator[Night]:
     """The nights, one after the other, in a workspace of a folder."""
-    from flows.benchmark import benchmark
-    from flows.config import run_config
-    from flows.evaluate import evaluate
-    from flows.runs import prune
-    from store import EmbeddingStore
-    from store.maintenance.inventory import disk_bytes
+    from capim.flows.benchmark import benchmark
+    from capim.flows.config import run_config
+    from capim.flows.evaluate import evaluate
+    from capim.flows.runs import prune
+    from capim.store import EmbeddingStore
+    from capim.store.maintenance.inventory import disk_bytes
     from tests.imported import import_embeddings
 
     def night_run(workspace: Path) -> float:

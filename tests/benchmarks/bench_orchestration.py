@@ -27,21 +27,21 @@ import pytest
 from numpy.typing import NDArray
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.benchmark import benchmark
-from flows.config import RunConfig
-from flows.embed import encode_settings
-from flows.execution import call, start
-from flows.request import check_request
-from flows.steps import demo_configs
-from tasks.compare import compare_corpus
-from tasks.diagnose import diagnose_corpus
-from tasks.discover import find_evaluations, find_sets
-from tasks.embed import embed_corpora
-from tasks.publish import publish_report
-from tasks.register import register_corpus
-from tasks.runtime.open_corpora import OpenCorpora
-from tasks.runtime.shards import EncodeWork
-from tasks.score import score
+from capim.flows.benchmark import benchmark
+from capim.flows.config import RunConfig
+from capim.flows.embed import encode_settings
+from capim.flows.execution import call, start
+from capim.flows.request import check_request
+from capim.flows.steps import demo_configs
+from capim.tasks.compare import compare_corpus
+from capim.tasks.diagnose import diagnose_corpus
+from capim.tasks.discover import find_evaluations, find_sets
+from capim.tasks.embed import embed_corpora
+from capim.tasks.publish import publish_report
+from capim.tasks.register import register_corpus
+from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.shards import EncodeWork
+from capim.tasks.score import score
 from tests.benchmarks.rows import Row
 from tests.deployments.conftest import installation_at
 

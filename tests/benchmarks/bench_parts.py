@@ -21,15 +21,15 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from store import Corpus, EmbeddingStore
-from store.schema import CAPTIONS
-from store.types import Modality, SetKey
-from tasks.metrics import METRICS
-from tasks.runtime.references import SetsRef
-from tasks.scoring.distractors import Side, by_gallery_size
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.statistics.resampling import Resampling
+from capim.store import Corpus, EmbeddingStore
+from capim.store.schema import CAPTIONS
+from capim.store.types import Modality, SetKey
+from capim.tasks.metrics import METRICS
+from capim.tasks.runtime.references import SetsRef
+from capim.tasks.scoring.distractors import Side, by_gallery_size
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.bench_scoring import synthetic
 from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row
@@ -158,7 +158,7 @@ def _how(sets: SetsRef, store: EmbeddingStore, memory_bytes: int) -> dict[str, A
 
 
 def measure_score(folder: Path, size: dict[str, int]) -> dict[str, float]:
-    from tasks.score import score
+    from capim.tasks.score import score
 
     store = EmbeddingStore.open(folder / "store")
     started = time.perf_counter()
@@ -174,8 +174,8 @@ def measure_score(folder: Path, size: dict[str, int]) -> dict[str, float]:
 def measure_workers(folder: Path, _size: dict[str, int]) -> dict[str, float]:
     from distributed import Client, LocalCluster
 
-    from tasks.score import score
-    from tasks.score_part import score_part
+    from capim.tasks.score import score
+    from capim.tasks.score_part import score_part
 
     store, n_parts = EmbeddingStore.open(folder / "store"), 2 * WORKERS
     how = _how(_sets(store), store, MEMORY // 2)

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, cast
 
 from PIL import Image
 
-from store import EmbeddingStore
-from store.types import ImageSource
-from tasks.corpora import open_corpus
-from tasks.encoders.memory import usable_cores
+from capim.store import EmbeddingStore
+from capim.store.types import ImageSource
+from capim.tasks.corpora import open_corpus
+from capim.tasks.encoders.memory import usable_cores
 from tests.benchmarks.commands import Taken, capim, watched
 from tests.benchmarks.encode_peers import PHOTOS
 from tests.benchmarks.rows import Row

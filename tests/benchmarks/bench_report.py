@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from reports import write_report
-from reports.exports import FORMATS, export_results
+from capim.reports import write_report
+from capim.reports.exports import FORMATS, export_results
 from tests.benchmarks.rows import Row
 from tests.reports.conftest import CHROMIUM
 from tests.reports.large import coco

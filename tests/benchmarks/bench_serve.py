@@ -49,7 +49,7 @@ def run(quick: bool = False) -> list[Row]:
         subprocess.run(
             [sys.executable, "-m", "tests.benchmarks.large_store", store, str(n)], check=True, cwd=REPOSITORY
         )
-        command = [sys.executable, "-m", "flows.cli", "serve", "--workspace", folder]
+        command = [sys.executable, "-m", "capim.flows.cli", "serve", "--workspace", folder]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server:
             try:
                 assert server.stdout is not None

@@ -11,12 +11,12 @@ from time import perf_counter
 import numpy as np
 from scipy import stats
 
-from store.types import EvalProtocol
-from tasks.metrics import METRICS
-from tasks.results.summary import Evaluated, Provenance, result_rows
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.bootstrap import bootstrap_samples
-from tasks.statistics.resampling import Resampling
+from capim.store.types import EvalProtocol
+from capim.tasks.metrics import METRICS
+from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics.bootstrap import bootstrap_samples
+from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from store import Block, EmbeddingStore, SetKey
-from store.keys import table_of
-from store.maintenance.health import verify
+from capim.store import Block, EmbeddingStore, SetKey
+from capim.store.keys import table_of
+from capim.store.maintenance.health import verify
 from tests.benchmarks.rows import Row
 from tests.benchmarks.store_blocks import (
     POOL,

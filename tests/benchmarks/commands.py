@@ -25,31 +25,31 @@ EVERY_SECONDS = 0.05
 
 # function -> step; the time of a step excludes the steps inside it
 STEPS = {
-    "tasks.runtime.open_corpora:open_corpus": "reading the corpus",
-    "tasks.runtime.open_corpora:index_images": "reading the corpus",
-    "tasks.runtime.encoding:load_encoder": "loading the model",
-    "tasks.runtime.encoding:SetEncoder.encode": "encoding",
-    "tasks.runtime.scoring:evaluate": "scoring",
-    "tasks.runtime.figures.result_writer:result_rows": "intervals",
-    "tasks.runtime.figures.result_writer:rsum_row": "intervals",
-    "tasks.compare:comparison_rows": "comparisons",
-    "tasks.diagnose:diagnose": "diagnosis",
-    "tasks.diagnose:judge_results": "diagnosis",
-    "tasks.publish:write_report": "report",
-    "store.embedding_store:EmbeddingStore.seal": "sealing",
-    "store.embedding_store:EmbeddingStore.vectors": "reading vectors",
-    "store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
-    "store.embedding_store:EmbeddingStore.rows": "reading rows",
-    "store.embedding_store:EmbeddingStore.corpus": "reading rows",
-    "store.embedding_store:EmbeddingStore.write_rows": "writing rows",
+    "capim.tasks.runtime.open_corpora:open_corpus": "reading the corpus",
+    "capim.tasks.runtime.open_corpora:index_images": "reading the corpus",
+    "capim.tasks.runtime.encoding:load_encoder": "loading the model",
+    "capim.tasks.runtime.encoding:SetEncoder.encode": "encoding",
+    "capim.tasks.runtime.scoring:evaluate": "scoring",
+    "capim.tasks.runtime.figures.result_writer:result_rows": "intervals",
+    "capim.tasks.runtime.figures.result_writer:rsum_row": "intervals",
+    "capim.tasks.compare:comparison_rows": "comparisons",
+    "capim.tasks.diagnose:diagnose": "diagnosis",
+    "capim.tasks.diagnose:judge_results": "diagnosis",
+    "capim.tasks.publish:write_report": "report",
+    "capim.store.embedding_store:EmbeddingStore.seal": "sealing",
+    "capim.store.embedding_store:EmbeddingStore.vectors": "reading vectors",
+    "capim.store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
+    "capim.store.embedding_store:EmbeddingStore.rows": "reading rows",
+    "capim.store.embedding_store:EmbeddingStore.corpus": "reading rows",
+    "capim.store.embedding_store:EmbeddingStore.write_rows": "writing rows",
 }
 
 
 # command -> modules of its steps, so that timing imports no others; a command that is not listed uses all
 STEPS_OF = {
-    "evaluate": ("tasks.runtime.scoring", "tasks.runtime.figures.result_writer", "store."),
-    "compare": ("tasks.compare", "tasks.diagnose", "store."),
-    "report": ("tasks.publish", "store."),
+    "evaluate": ("capim.tasks.runtime.scoring", "capim.tasks.runtime.figures.result_writer", "capim.store."),
+    "compare": ("capim.tasks.compare", "capim.tasks.diagnose", "capim.store."),
+    "report": ("capim.tasks.publish", "capim.store."),
     "import": ("store.",),
     "store": ("store.",),
 }
@@ -171,7 +171,7 @@ class Stopwatch:
 def main(target: str, words: Sequence[str]) -> int:
     """Runs the command with its steps timed; writes their seconds to a file."""
     watch = Stopwatch()
-    from flows.cli import main as command
+    from capim.flows.cli import main as command
 
     for place, step in STEPS.items():
         if not place.startswith(STEPS_OF.get(words[0], "")):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
-from tasks.encoders.device import full_float32
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
+from capim.tasks.encoders.device import full_float32
 from tests.benchmarks.rows import fastest
 from tests.shared_data import SHARED_DATA
 

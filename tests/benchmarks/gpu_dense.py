@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.scoring.dense import score_dense
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.resources import Resources
+from capim.store.types import Corpus
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.resources import Resources
 from tests.benchmarks.gpu_card import ROUNDING, Card, coco, peak_gib, reset_peak
 from tests.benchmarks.rows import Row, fastest
 

@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from store.types import Embeddings, EncoderSpec, Precision
-from tasks.corpora.images.decode import decode_image
-from tasks.encoders import load_encoder
-from tasks.encoders.conformance.checks import NEIGHBOUR_TOLERANCE
-from tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
-from tasks.encoders.memory import usable_cores
-from tasks.encoders.tensors import join
-from tasks.encoders.tuning import find_batch_size
+from capim.store.types import Embeddings, EncoderSpec, Precision
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.encoders import load_encoder
+from capim.tasks.encoders.conformance.checks import NEIGHBOUR_TOLERANCE
+from capim.tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
+from capim.tasks.encoders.memory import usable_cores
+from capim.tasks.encoders.tensors import join
+from capim.tasks.encoders.tuning import find_batch_size
 from tests.benchmarks.bench_encode import caption_work, drain, image_work, in_turns, times
 from tests.benchmarks.encode_models import write_clip
 from tests.benchmarks.encode_peers import mixed_captions, open_clip_model, opened, photographs

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from store import Block, Embeddings, EmbeddingStore
-from store.schema import texts
-from store.types import EncoderSpec, IndexedImage, Modality
+from capim.store import Block, Embeddings, EmbeddingStore
+from capim.store.schema import texts
+from capim.store.types import EncoderSpec, IndexedImage, Modality
 from tests.reports.large import coco
 from tests.reports.stand_in import SCHEMAS
 

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store import Block, Embeddings, EmbeddingStore, EncoderSpec, SetKey
-from store.schema import BATCHES
-from store.types import Corpus, IndexedImage, Modality, digest16
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
-from tasks.corpora.subset import sample_corpus
+from capim.store import Block, Embeddings, EmbeddingStore, EncoderSpec, SetKey
+from capim.store.schema import BATCHES
+from capim.store.types import Corpus, IndexedImage, Modality, digest16
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
+from capim.tasks.corpora.subset import sample_corpus
 from tests.reports.large import MODELS, noisy_jpeg
 from tests.reports.stand_in import StandIn, batches, spec
 from tests.shared_data import SHARED_DATA

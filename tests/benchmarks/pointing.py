@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.explanation import token_words
-from store import EmbeddingStore
-from store.layout import grids_of, tokens_of
-from store.schema import texts
-from store.types import Modality
-from tasks.corpora.pages.world import parse_page, questions_to, topic_word
-from tasks.corpora.readers.pages import query_id
-from tasks.corpora.shapes.world import SIDE, parse_scene
-from tasks.scoring.late_interaction.products import token_similarities
-from tasks.statistics.bootstrap import Interval, paired_intervals
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.resampling import Resampling
+from capim.reports.explanation import token_words
+from capim.store import EmbeddingStore
+from capim.store.layout import grids_of, tokens_of
+from capim.store.schema import texts
+from capim.store.types import Modality
+from capim.tasks.corpora.pages.world import parse_page, questions_to, topic_word
+from capim.tasks.corpora.readers.pages import query_id
+from capim.tasks.corpora.shapes.world import SIDE, parse_scene
+from capim.tasks.scoring.late_interaction.products import token_similarities
+from capim.tasks.statistics.bootstrap import Interval, paired_intervals
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.resampling import Resampling
 
 CENTRES = {"left": ((17, 32), (47, 32)), "above": ((32, 17), (32, 47))}  # of both things, give or take 3 pixels
 REACH = {"small": 11, "large": 16}  # pixels from a centre: the largest radius, and 3

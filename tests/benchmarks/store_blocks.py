@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
-from store.schema import CAPTIONS, IMAGES
-from store.types import Modality, VectorKind
+from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
+from capim.store.schema import CAPTIONS, IMAGES
+from capim.store.types import Modality, VectorKind
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 POOL = 4096  # different vectors; their order differs from block to block

@@ -9,11 +9,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.statistics.bootstrap import bootstrap_replicates
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.ranking.suite import LEAST_SAMPLE, Estimand, Standing, Statistic, borda_counts, rank_over_corpora
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues, stacked_statistic
+from capim.tasks.statistics.bootstrap import bootstrap_replicates
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.ranking.suite import (
+    LEAST_SAMPLE,
+    Estimand,
+    Standing,
+    Statistic,
+    borda_counts,
+    rank_over_corpora,
+)
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues, stacked_statistic
 from tests.benchmarks.rows import Row
 
 LEVEL = 0.95

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from tasks.reference.changes import FigureChange
-from tasks.reference.regression import FigureFalls, WatchRule, judge_change, tested_changes
-from tasks.statistics.resampling import Resampling
+from capim.tasks.reference.changes import FigureChange
+from capim.tasks.reference.regression import FigureFalls, WatchRule, judge_change, tested_changes
+from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
 
 WEEKS, DAYS = 52, 7.0

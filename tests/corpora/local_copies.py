@@ -138,7 +138,7 @@ def mmvp_vlm(root: Path) -> Copy:
 
 def sugarcrepe(root: Path) -> Copy:
     root.mkdir()
-    from tasks.corpora.readers.sugarcrepe import CATEGORIES
+    from capim.tasks.corpora.readers.sugarcrepe import CATEGORIES
 
     for category in CATEGORIES:
         items = {
@@ -152,7 +152,7 @@ def sugarcrepe(root: Path) -> Copy:
 
 
 def sugarcrepe_pp(root: Path) -> Copy:
-    from tasks.corpora.readers.sugarcrepe_pp import CATEGORIES
+    from capim.tasks.corpora.readers.sugarcrepe_pp import CATEGORIES
 
     root.mkdir()
     for category in CATEGORIES:
@@ -232,7 +232,7 @@ def coco_sm(root: Path) -> Copy:
     (root / "meta").mkdir(parents=True)
     names = [Path(name).name for name in COCO_2014[:2]]
     for system in ("google", "bing", "nllb"):
-        from tasks.corpora.readers.coco_sm import LANGUAGES
+        from capim.tasks.corpora.readers.coco_sm import LANGUAGES
 
         meta = {
             language: [
@@ -260,7 +260,7 @@ def coco_sm(root: Path) -> Copy:
 
 def xflickrco(root: Path) -> Copy:
     root.mkdir()
-    from tasks.corpora.readers.xflickrco import LANGUAGES
+    from capim.tasks.corpora.readers.xflickrco import LANGUAGES
 
     files = [("1007129816", "1007129816.jpg"), (391895, "COCO_val2014_000000391895.jpg")]
     for language in LANGUAGES:
@@ -295,7 +295,7 @@ def xtd10(root: Path) -> Copy:
 
 
 def crossmodal3600(root: Path) -> Copy:
-    from tasks.corpora.readers.crossmodal3600 import LANGUAGES
+    from capim.tasks.corpora.readers.crossmodal3600 import LANGUAGES
 
     entries = [
         {"image/key": key, **{lang: {"caption": [f"{lang} {key} {c}" for c in range(2)]} for lang in LANGUAGES}}
@@ -420,7 +420,7 @@ def hub(root: Path) -> Copy:
 
 
 def shapes(_root: Path) -> Copy:
-    from tasks.corpora import open_corpus
+    from capim.tasks.corpora import open_corpus
 
     return _as_made({"reader": "shapes", "n_scenes": 12}, open_corpus)
 
@@ -454,8 +454,8 @@ def copy_of(name: str, root: Path) -> Copy | None:
 
     None if it needs files and no function here writes them.
     """
-    from tasks.corpora import CORPORA, open_corpus
-    from tasks.corpora.description import load_reader
+    from capim.tasks.corpora import CORPORA, open_corpus
+    from capim.tasks.corpora.description import load_reader
 
     if write := globals().get(name.replace("-", "_")):
         copy: Copy = write(root)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora import open_corpus
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora import open_corpus
 
 Put = Callable[..., Path]
 

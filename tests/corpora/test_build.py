@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.build import (
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import (
     CaptionRow,
     ImageRow,
     PairRow,

@@ -8,13 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from store.types import Corpus
-from tasks.corpora import open_corpus
-from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, SkippedRow, build_corpus
-from tasks.corpora.change import describe_change
-from tasks.corpora.check import check_corpus
-from tasks.corpora.facts import corpus_facts
-from tasks.corpora.images.image_index import index_images
+from capim.store.types import Corpus
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.build import (
+    CaptionRow,
+    ImageRow,
+    PairRow,
+    QuadrupleRow,
+    RelevanceRow,
+    SkippedRow,
+    build_corpus,
+)
+from capim.tasks.corpora.change import describe_change
+from capim.tasks.corpora.check import check_corpus
+from capim.tasks.corpora.facts import corpus_facts
+from capim.tasks.corpora.images.image_index import index_images
 
 
 def test_facts_count_by_hand() -> None:
@@ -180,7 +188,7 @@ def test_many_changes_of_one_kind_are_one_line(n: int) -> None:
 
 
 def test_what_a_store_kept_is_compared_with_what_is_there_now(coco_folder: Path, tmp_path: Path) -> None:
-    from store import EmbeddingStore
+    from capim.store import EmbeddingStore
 
     store = EmbeddingStore.open(tmp_path / "store", create=True)
     store.write_corpus(index_images(open_corpus(coco_folder), known={}, sink=store.write_image_index))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from store.types import Corpus
-from tasks.corpora import CORPORA, open_corpus
-from tasks.corpora.description import description_model, load_reader
-from tasks.corpora.facts import corpus_facts
-from tasks.corpora.images.decode import decode_image, image_sha
-from tasks.corpora.images.image_index import index_images
-from tasks.corpora.judged_tasks import JUDGED_TASKS
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora.description import description_model, load_reader
+from capim.tasks.corpora.facts import corpus_facts
+from capim.tasks.corpora.images.decode import decode_image, image_sha
+from capim.tasks.corpora.images.image_index import index_images
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 
 _spec = importlib.util.spec_from_file_location("corpora_local_copies", Path(__file__).with_name("local_copies.py"))
 assert _spec is not None
@@ -117,7 +117,7 @@ def test_a_folder_that_is_not_there_is_refused_by_name(case, tmp_path: Path) -> 
     copy, _, _ = case
     if "root" not in copy.description:
         pytest.skip("has no folder")
-    from store.errors import RequestError
+    from capim.store.errors import RequestError
 
     with pytest.raises(RequestError, match="nowhere"):
         open_corpus({**copy.description, "root": str(tmp_path / "nowhere")})

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from store.errors import RequestError
-from tasks.corpora import CORPORA, open_corpus
-from tasks.corpora.description import description_model, load_reader, reader_call
-from tasks.corpora.listing import list_corpora
+from capim.store.errors import RequestError
+from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora.description import description_model, load_reader, reader_call
+from capim.tasks.corpora.listing import list_corpora
 
 
 def refusal(what: Any, **options: Any) -> str:
@@ -145,6 +145,6 @@ def test_the_list_names_for_every_corpus_what_it_is_and_whether_it_is_available(
 
 def test_importing_the_table_imports_nothing_heavy() -> None:
     heavy = ("torch", "pandas", "pyarrow", "datasets", "PIL", "numpy", "huggingface_hub", "prefect", "lancedb")
-    code = f"import sys, tasks.corpora; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import sys, capim.tasks.corpora; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

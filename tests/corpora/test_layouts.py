@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tasks.corpora import CORPORA, open_corpus
-from tasks.corpora.check import check_corpus
-from tasks.corpora.layouts import FOLDER_LAYOUTS
+from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora.check import check_corpus
+from capim.tasks.corpora.layouts import FOLDER_LAYOUTS
 from tests.corpora.own_data import JSONL, TWO, Put, files, refusal, texts
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from store.errors import RequestError
-from tasks.corpora import open_corpus
-from tasks.corpora.naming import Reading, location_of, named_apart, reading_of, stored_corpora, stored_corpus
+from capim.store.errors import RequestError
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.naming import Reading, location_of, named_apart, reading_of, stored_corpora, stored_corpus
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

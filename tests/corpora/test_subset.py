@@ -6,10 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, SkippedRow, build_corpus
-from tasks.corpora.subset import keep_images, sample_corpus, without_images
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import (
+    CaptionRow,
+    ImageRow,
+    PairRow,
+    QuadrupleRow,
+    RelevanceRow,
+    SkippedRow,
+    build_corpus,
+)
+from capim.tasks.corpora.subset import keep_images, sample_corpus, without_images
 
 
 def retrieval(n: int) -> Corpus:

@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.config import RunConfig
-from flows.embed import embed
-from flows.execution import start
-from store import EmbeddingStore
-from store.errors import RequestError
-from tasks.runtime.device_lock import held, lock_file
+from capim.flows.config import RunConfig
+from capim.flows.embed import embed
+from capim.flows.execution import start
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.tasks.runtime.device_lock import held, lock_file
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPIM = str(Path(sys.executable).with_name("capim"))
-HOLDER = """import time; from tasks.runtime.device_lock import held
+HOLDER = """import time; from capim.tasks.runtime.device_lock import held
 with held({0!r}):
     print('held', flush=True); time.sleep({1})
 """

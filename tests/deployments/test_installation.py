@@ -21,11 +21,11 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from deployments.automations import main as apply_automations
-from deployments.serve import main as serve_everything
-from store import EmbeddingStore
-from store.types import Modality
-from tasks.runtime.artifacts import artifact_key
+from capim.deployments.automations import main as apply_automations
+from capim.deployments.serve import main as serve_everything
+from capim.store import EmbeddingStore
+from capim.store.types import Modality
+from capim.tasks.runtime.artifacts import artifact_key
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -252,7 +252,7 @@ def test_failures_and_regressions_reach_a_webhook(installation: Any) -> None:
     receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{receiver.server_port}/hook"
-    installation.shell(sys.executable, "-m", "deployments.automations", "--webhook", address, "--private")
+    installation.shell(sys.executable, "-m", "capim.deployments.automations", "--webhook", address, "--private")
     run = installation.begin("evaluate/evaluate", {})
     message = 'no such "store":\nC:\\data'
     broken = {"type": "FAILED", "name": "Failed", "message": message}
@@ -296,7 +296,7 @@ def test_a_wrong_request_for_automations_is_refused(
 
 def test_one_machine_serves_everything_without_a_pool(installation: Any) -> None:
     with (installation.home / "serve.log").open("ab") as log:
-        words = [sys.executable, "-m", "deployments.serve"]
+        words = [sys.executable, "-m", "capim.deployments.serve"]
         serving = subprocess.Popen(words, env=installation.env, cwd=installation.home, stdout=log, stderr=log)
 
     def served() -> bool:

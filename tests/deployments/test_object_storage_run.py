@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.config import DEMO
-from store import EmbeddingStore
-from store.types import Modality
-from tasks.runtime.versions import this_host
+from capim.flows.config import DEMO
+from capim.store import EmbeddingStore
+from capim.store.types import Modality
+from capim.tasks.runtime.versions import this_host
 from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
 SUITE = """

@@ -10,7 +10,7 @@ import jsonschema  # type: ignore[import-untyped]
 import prefect
 import pytest
 
-from deployments.pools import MOUNT, Kind, job_template
+from capim.deployments.pools import MOUNT, Kind, job_template
 
 METADATA = Path(prefect.__file__).parent / "server" / "api" / "collections_data" / "views"
 KINDS: tuple[Kind, ...] = ("docker", "kubernetes")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from flows.execution import RUNNER_VARIABLE, TIMEOUT_VARIABLE, task_runner, timeout_seconds
-from store import EmbeddingStore
-from store.errors import RequestError
+from capim.flows.execution import RUNNER_VARIABLE, TIMEOUT_VARIABLE, task_runner, timeout_seconds
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
 KEYS = {"results": "result", "comparisons": "comparison", "slices": "slice"}

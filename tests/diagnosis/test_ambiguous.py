@@ -8,19 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from tasks.corpora.readers.shapes import read_shapes
-from tasks.corpora.shapes.wording import wordings
-from tasks.corpora.shapes.world import Scene, parse_scene
-from tasks.diagnosis.ambiguous import SHARE, WITHOUT, ambiguous
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.content.also_right import first_is_right
-from tasks.diagnosis.slices import Slice
-from tasks.diagnosis.table import diagnose
-from tasks.scoring.dense import score_dense
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.statistics.resampling import Resampling
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.corpora.shapes.wording import wordings
+from capim.tasks.corpora.shapes.world import Scene, parse_scene
+from capim.tasks.diagnosis.ambiguous import SHARE, WITHOUT, ambiguous
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.content.also_right import first_is_right
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.diagnosis.table import diagnose
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.statistics.resampling import Resampling
 from tests.diagnosis.test_outcome_analyses import N, corpus, one_wrong, perfect, subject
 
 

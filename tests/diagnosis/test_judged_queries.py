@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.table import diagnose
-from tasks.scoring.given_scores import score_given
-from tasks.scoring.protocols.selection import build_task, protocols_of
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.table import diagnose
+from capim.tasks.scoring.given_scores import score_given
+from capim.tasks.scoring.protocols.selection import build_task, protocols_of
 
 
 def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.diagnosis.content.caption_features import FEATURES, caption_features
-from tasks.diagnosis.content.lexicon import Rule, lexicon, read_lexicon_file
+from capim.tasks.diagnosis.content.caption_features import FEATURES, caption_features
+from capim.tasks.diagnosis.content.lexicon import Rule, lexicon, read_lexicon_file
 
 LABELS = Path(__file__).parents[1] / "golden" / "caption_labels.tsv"
 ENOUGH = 0.95

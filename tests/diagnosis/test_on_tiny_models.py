@@ -14,28 +14,28 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from store.ragged import Ragged
-from store.schema import BATCHES, SLICES
-from store.types import Corpus, EncoderSpec
-from tasks.corpora.images.decode import decode_image
-from tasks.corpora.readers.shapes import read_shapes, read_shapes_winoground
-from tasks.diagnosis.ablations.devices import device_rows
-from tasks.diagnosis.ablations.forms import restricted, sample_queries, vector_forms
-from tasks.diagnosis.ablations.forward_precision import forward_precision
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slices import Slice, slice_rows
-from tasks.diagnosis.table import diagnose
-from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
-from tasks.encoders import encode_captions, encode_images, load_encoder, resolve, spec_of
-from tasks.encoders.encoder import Encoder, Prepared
-from tasks.metrics import METRICS
-from tasks.reference.gate import judge_results
-from tasks.reference.published import Published
-from tasks.results.summary import Evaluated, Provenance, result_rows
-from tasks.scoring.evaluate import evaluate
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.statistics.resampling import Resampling
+from capim.store.ragged import Ragged
+from capim.store.schema import BATCHES, SLICES
+from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_winoground
+from capim.tasks.diagnosis.ablations.devices import device_rows
+from capim.tasks.diagnosis.ablations.forms import restricted, sample_queries, vector_forms
+from capim.tasks.diagnosis.ablations.forward_precision import forward_precision
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slices import Slice, slice_rows
+from capim.tasks.diagnosis.table import diagnose
+from capim.tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
+from capim.tasks.encoders import encode_captions, encode_images, load_encoder, resolve, spec_of
+from capim.tasks.encoders.encoder import Encoder, Prepared
+from capim.tasks.metrics import METRICS
+from capim.tasks.reference.gate import judge_results
+from capim.tasks.reference.published import Published
+from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.scoring.evaluate import evaluate
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.statistics.resampling import Resampling
 
 pytestmark = pytest.mark.slow
 MODELS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")

@@ -9,16 +9,16 @@ from math import comb
 import numpy as np
 import pytest
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.resampled_gallery import resampled_gallery
-from tasks.diagnosis.slices import Slice, slice_rows
-from tasks.scoring.dense import score_dense
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tasks.statistics.draws import count_blocks
-from tasks.statistics.resampling import Resampling
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.resampled_gallery import resampled_gallery
+from capim.tasks.diagnosis.slices import Slice, slice_rows
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.statistics.draws import count_blocks
+from capim.tasks.statistics.resampling import Resampling
 
 N_IMAGES, PER_IMAGE, DRAWS = 60, 5, 30
 

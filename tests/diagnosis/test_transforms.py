@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from store.ragged import Ragged
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.diagnosis.ablations.forms import hits_scored_in
-from tasks.diagnosis.ablations.transforms import (
+from capim.store.ragged import Ragged
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.diagnosis.ablations.forms import hits_scored_in
+from capim.tasks.diagnosis.ablations.transforms import (
     centring,
     normalised,
     pooled,
@@ -23,12 +23,12 @@ from tasks.diagnosis.ablations.transforms import (
     truncated,
     whitening,
 )
-from tasks.diagnosis.calibration import calibration_error
-from tasks.diagnosis.modality_gap import centre_distance, mean_cosine
-from tasks.metrics import METRICS
-from tasks.scoring.dense import score_dense
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.diagnosis.calibration import calibration_error
+from capim.tasks.diagnosis.modality_gap import centre_distance, mean_cosine
+from capim.tasks.metrics import METRICS
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 
 def unit(rng: np.random.Generator, n: int, dim: int) -> np.ndarray:

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.corpora.readers.urban1k import read_urban1k
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slices import Slice
-from tasks.diagnosis.table import diagnose
-from tasks.encoders import encode_captions, load_encoder, resolve, spec_of
-from tasks.scoring.dense import score_dense
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.statistics.resampling import Resampling
+from capim.tasks.corpora.readers.urban1k import read_urban1k
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.diagnosis.table import diagnose
+from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.statistics.resampling import Resampling
 
 SHORT, LONG = "a red circle", "a red circle left of a blue square " * 4
 

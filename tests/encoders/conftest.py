@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from store.types import EncoderSpec
+from capim.store.types import EncoderSpec
 
 
 @pytest.fixture(scope="session")

@@ -12,15 +12,15 @@ import pytest
 import torch
 from PIL import Image
 
-from store.errors import RequestError, WorkError
-from store.ragged import Ragged
-from store.types import EncoderSpec
-from tasks.encoders import encode_captions, encode_images, load_encoder
-from tasks.encoders.adapters import hf_dual
-from tasks.encoders.adapters.late_interaction import KINDS
-from tasks.encoders.checkpoints.checkpoint import folder_of
-from tasks.encoders.conformance.suite import CHECKS, check_loaded
-from tasks.encoders.pipeline import CaptionWork, encode_stream
+from capim.store.errors import RequestError, WorkError
+from capim.store.ragged import Ragged
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders import encode_captions, encode_images, load_encoder
+from capim.tasks.encoders.adapters import hf_dual
+from capim.tasks.encoders.adapters.late_interaction import KINDS
+from capim.tasks.encoders.checkpoints.checkpoint import folder_of
+from capim.tasks.encoders.conformance.suite import CHECKS, check_loaded
+from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.encoders.families.openclip import build_own_tokenizer, from_transformers_clip
 from tests.encoders.families.others import build_coco_sm_module
 from tests.encoders.families.table import CASES

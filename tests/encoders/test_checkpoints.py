@@ -12,14 +12,14 @@ import httpx
 import pytest
 from huggingface_hub import constants, errors
 
-from store.errors import RequestError, WorkError
-from store.types import EncoderSpec
-from tasks.encoders import ADAPTERS, catalog, entry_from, load_encoder, resolve, spec_of
-from tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from tasks.encoders.checkpoints.checkpoint import digest_of, local_path
-from tasks.encoders.checkpoints.hub import hub_error, snapshot
-from tasks.encoders.checkpoints.pinning import pin, pinned_toml
-from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, needed_files
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders import ADAPTERS, catalog, entry_from, load_encoder, resolve, spec_of
+from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
+from capim.tasks.encoders.checkpoints.checkpoint import digest_of, local_path
+from capim.tasks.encoders.checkpoints.hub import hub_error, snapshot
+from capim.tasks.encoders.checkpoints.pinning import pin, pinned_toml
+from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, needed_files
 from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.errors import RequestError
-from tasks.encoders import encode_captions, encode_images, load_encoder, resolve
-from tasks.encoders.checkpoints.checkpoint import folder_of
-from tasks.encoders.conformance.inputs import SHORT, six_scenes
+from capim.store.errors import RequestError
+from capim.tasks.encoders import encode_captions, encode_images, load_encoder, resolve
+from capim.tasks.encoders.checkpoints.checkpoint import folder_of
+from capim.tasks.encoders.conformance.inputs import SHORT, six_scenes
 
 IMAGES = "has no preprocessor_config.json, which says how images are resized"
 TOKENS = "has no tokenizer"

@@ -15,15 +15,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from store.types import Embeddings, EncoderSpec
-from tasks.encoders import catalog, encode_captions, load_encoder, spec_of
-from tasks.encoders.adapters import loaded_encoder
-from tasks.encoders.checkpoints.checkpoint import folder_of
-from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, chosen_weights
-from tasks.encoders.checkpoints.weights import MissingWeightsError, read_tensors
-from tasks.encoders.conformance.suite import CHECKS, check_encoder, check_loaded
-from tasks.encoders.pixels import PixelPipeline
-from tasks.encoders.tensors import dense_embeddings
+from capim.store.types import Embeddings, EncoderSpec
+from capim.tasks.encoders import catalog, encode_captions, load_encoder, spec_of
+from capim.tasks.encoders.adapters import loaded_encoder
+from capim.tasks.encoders.checkpoints.checkpoint import folder_of
+from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, chosen_weights
+from capim.tasks.encoders.checkpoints.weights import MissingWeightsError, read_tensors
+from capim.tasks.encoders.conformance.suite import CHECKS, check_encoder, check_loaded
+from capim.tasks.encoders.pixels import PixelPipeline
+from capim.tasks.encoders.tensors import dense_embeddings
 from tests.encoders.families.hub import commit
 from tests.encoders.families.table import CASES, Case
 from tests.encoders.families.vocabulary import bert_tokenizer

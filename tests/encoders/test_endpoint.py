@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.errors import RequestError, WorkError
-from store.types import EncoderSpec
-from tasks.encoders import ADAPTERS, Encoder, encode_captions, encode_images, entry_from, load_encoder, resolve
-from tasks.encoders.conformance.inputs import noise_image, six_scenes
-from tasks.encoders.conformance.suite import check_encoder
-from tasks.encoders.endpoints import client
-from tasks.encoders.endpoints.options import EndpointOptions, own_options
-from tasks.encoders.endpoints.pace import Pace
-from tasks.encoders.pipeline import CaptionWork, encode_stream
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders import ADAPTERS, Encoder, encode_captions, encode_images, entry_from, load_encoder, resolve
+from capim.tasks.encoders.conformance.inputs import noise_image, six_scenes
+from capim.tasks.encoders.conformance.suite import check_encoder
+from capim.tasks.encoders.endpoints import client
+from capim.tasks.encoders.endpoints.options import EndpointOptions, own_options
+from capim.tasks.encoders.endpoints.pace import Pace
+from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.documents import ROOT, fenced_blocks
 from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, dripping, endpoint, huge, status
 

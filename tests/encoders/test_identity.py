@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders import (
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders import (
     ADAPTERS,
     catalog,
     encode_captions,
@@ -27,11 +27,11 @@ from tasks.encoders import (
     load_encoder,
     resolve,
 )
-from tasks.encoders.adapters.late_interaction import FAMILIES
-from tasks.encoders.checkpoints.checkpoint import digest_of, folder_of
-from tasks.encoders.checkpoints.prompts import prompts_of
-from tasks.encoders.conformance.inputs import six_scenes
-from tasks.encoders.conformance.suite import check_encoder
+from capim.tasks.encoders.adapters.late_interaction import FAMILIES
+from capim.tasks.encoders.checkpoints.checkpoint import digest_of, folder_of
+from capim.tasks.encoders.checkpoints.prompts import prompts_of
+from capim.tasks.encoders.conformance.inputs import six_scenes
+from capim.tasks.encoders.conformance.suite import check_encoder
 from tests.encoders.families.hub import commit
 from tests.encoders.families.sentence import PROMPTS
 from tests.encoders.families.table import CASES

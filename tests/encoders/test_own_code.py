@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flows.config import run_config
-from store.errors import RequestError, WorkError
-from store.types import EncoderSpec
-from tasks.encoders import (
+from capim.flows.config import run_config
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders import (
     ADAPTERS,
     Adapter,
     catalog,
@@ -22,8 +22,8 @@ from tasks.encoders import (
     load_encoder,
     resolve,
 )
-from tasks.encoders.checkpoints.checkpoint import digest_of
-from tasks.encoders.conformance.suite import check_encoder
+from capim.tasks.encoders.checkpoints.checkpoint import digest_of
+from capim.tasks.encoders.conformance.suite import check_encoder
 
 PLAIN = """\
 import numpy as np

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from store.layout import grids_of, tokens_of
-from store.types import EncoderSpec
-from tasks.encoders import encode_captions, encode_images, load_encoder
+from capim.store.layout import grids_of, tokens_of
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from tests.encoders.families.colvision import PATCH
 from tests.encoders.families.table import CASES
 

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from store.errors import RequestError, WorkError
-from store.types import Embeddings
-from tasks.encoders import pipeline
-from tasks.encoders.encoder import Prepared, encode_captions
-from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
-from tasks.encoders.tensors import Uploads
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import Embeddings
+from capim.tasks.encoders import pipeline
+from capim.tasks.encoders.encoder import Prepared, encode_captions
+from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
+from capim.tasks.encoders.tensors import Uploads
 from tests.encoders.toy import ToyEncoder
 
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from store.errors import WorkError
-from tasks.encoders import tuning
-from tasks.encoders.tuning import find_batch_size
+from capim.store.errors import WorkError
+from capim.tasks.encoders import tuning
+from capim.tasks.encoders.tuning import find_batch_size
 from tests.encoders.toy import ToyEncoder
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from PIL import Image
 
-from store.types import Embeddings, EncoderSpec, Modality, VectorKind
-from tasks.encoders.encoder import Prepared
+from capim.store.types import Embeddings, EncoderSpec, Modality, VectorKind
+from capim.tasks.encoders.encoder import Prepared
 
 if TYPE_CHECKING:
     from torch import nn

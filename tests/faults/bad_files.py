@@ -111,7 +111,7 @@ ODD_IMAGES: dict[str, Callable[[], bytes]] = {
 
 def fuzz_images(number: int, examples: int = 400) -> int:
     """Files with bytes changed, cut, doubled: an upright RGB image or :class:`UndecodableImage`, nothing else."""
-    from tasks.corpora.images.decode import UndecodableImage, decode_image, image_facts
+    from capim.tasks.corpora.images.decode import UndecodableImage, decode_image, image_facts
 
     forms = ("PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "ICO", "TGA")
     whole = [encoded(photograph(32), form) for form in forms]

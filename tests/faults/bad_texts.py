@@ -85,8 +85,8 @@ BAD_FILES: dict[str, Callable[[Path], object]] = {
 
 def fuzz_texts(number: int, folder: Path, examples: int = 30) -> int:
     """Lists of any texts through build, store and back: the same, or refused as a whole with the reason."""
-    from store import EmbeddingStore, RequestError
-    from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+    from capim.store import EmbeddingStore, RequestError
+    from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 
     store = EmbeddingStore.open(folder / "fuzzed", create=True)
     tried = 0

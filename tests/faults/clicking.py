@@ -156,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--disturb", action="store_true", help="compact the store meanwhile")
     args = parser.parse_args(argv)
-    capim, place = [sys.executable, "-m", "flows.cli"], ["--workspace", str(args.workspace)]
+    capim, place = [sys.executable, "-m", "capim.flows.cli"], ["--workspace", str(args.workspace)]
     before = digest(args.workspace / "store")
     other = None
     with subprocess.Popen([*capim, "serve", *place], stdout=subprocess.PIPE, text=True) as server:

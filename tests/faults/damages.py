@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from store import EmbeddingStore, RequestError, WorkError
-from store.keys import SET_PREFIXES
-from store.maintenance.health import verify
-from store.maintenance.repair import FAILED, repair_all
+from capim.store import EmbeddingStore, RequestError, WorkError
+from capim.store.keys import SET_PREFIXES
+from capim.store.maintenance.health import verify
+from capim.store.maintenance.repair import FAILED, repair_all
 from tests.faults.fault import Failed, Fault, Scene, expect
 from tests.faults.small_store import Contents, contents, make, run
 

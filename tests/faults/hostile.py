@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from store.maintenance.inventory import disk_bytes
+from capim.store.maintenance.inventory import disk_bytes
 from tests.faults.bad_files import BAD_IMAGES, ODD_IMAGES, SAME_IMAGES, fuzz_images
 from tests.faults.bad_texts import BAD_FILES, TEXTS, fuzz_texts
 from tests.faults.fault import Fault, Scene, expect
@@ -21,7 +21,7 @@ N_SCENES = 6
 
 def pictures() -> dict[str, bytes]:
     """A few scenes as PNG."""
-    from tasks.corpora import open_corpus
+    from capim.tasks.corpora import open_corpus
 
     corpus = open_corpus({"name": "plain", "reader": "shapes", "n_scenes": N_SCENES})
     assert corpus.source is not None

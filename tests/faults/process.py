@@ -23,8 +23,8 @@ from tests.faults.fault import Failed
 
 # What commands import on their way. Lance warns of forks; here none of its work has begun when a process is forked.
 PRELOADED = (
-    "flows.cli",
-    "flows.benchmark",
+    "capim.flows.cli",
+    "capim.flows.benchmark",
     "lance",
     "lancedb",
     "pandas",
@@ -33,8 +33,8 @@ PRELOADED = (
     "vl_convert",
     "colpali_engine",
     "transformers.image_processing_utils",
-    "tasks.encoders.adapters.hf_dual",
-    "tasks.encoders.adapters.colvision",
+    "capim.tasks.encoders.adapters.hf_dual",
+    "capim.tasks.encoders.adapters.colvision",
 )
 LONGEST_SECONDS = 400.0 * float(os.environ.get("CAPIM_TEST_PATIENCE") or 1)  # above 1 where the machine has other work
 FIXED = {
@@ -144,7 +144,7 @@ def _command(words: Sequence[str], folder: str, environment: Mapping[str, str]) 
         os.dup2(os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT), descriptor)
     faulthandler.dump_traceback_later(LONGEST_SECONDS - 10)
     os.environ.update(environment)
-    from flows.cli import main
+    from capim.flows.cli import main
 
     code = 1
     with suppress(BrokenPipeError):

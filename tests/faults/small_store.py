@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, IndexedImage
-from store.keys import set_key, table_of
-from store.maintenance.health import HISTORY, verify
-from store.schema import CORPUS_PARTS, texts
-from store.sets.decoding import columns_of
-from store.sets.reading import open_set
-from store.tables import metadata
-from store.tables.faults import storage_faults
-from store.tables.rows import delete
-from store.tables.schemas import ANALYSES, METADATA_TABLES
-from store.types import Modality
+from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, IndexedImage
+from capim.store.keys import set_key, table_of
+from capim.store.maintenance.health import HISTORY, verify
+from capim.store.schema import CORPUS_PARTS, texts
+from capim.store.sets.decoding import columns_of
+from capim.store.sets.reading import open_set
+from capim.store.tables import metadata
+from capim.store.tables.faults import storage_faults
+from capim.store.tables.rows import delete
+from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
+from capim.store.types import Modality
 from tests.faults.fault import expect
 
 _BEGUN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
+from capim.flows.cli import main
 
 CORPORA = "shapes,shapes-winoground,shapes-multilingual"
 

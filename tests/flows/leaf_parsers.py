@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flows.cli import build_parser
+from capim.flows.cli import build_parser
 
 
 def leaf_parsers() -> dict[str, argparse.ArgumentParser]:

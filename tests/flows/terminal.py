@@ -9,7 +9,7 @@ import struct
 import termios
 import threading
 
-from flows.cli import main
+from capim.flows.cli import main
 
 
 def on_terminal(*words: str, columns: int = 80) -> tuple[int, str]:

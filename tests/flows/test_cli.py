@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from flows.terminal.output import print_own_report
-from store.errors import RequestError, WorkError
+from capim.flows import cli
+from capim.flows.terminal.output import print_own_report
+from capim.store.errors import RequestError, WorkError
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:
@@ -86,7 +86,7 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(
 def test_help_answers_without_importing_anything_heavy() -> None:
     heavy = ("torch", "transformers", "lancedb", "lance", "prefect", "pandas", "scipy", "rich", "PIL")
     program = (
-        "import sys; from flows.cli import main\n"
+        "import sys; from capim.flows.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         f"sys.exit(','.join(m for m in {heavy!r} if m in sys.modules) or 0)"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.config import RunConfig, read_suite, run_config
-from flows.request import check_request
-from store.errors import RequestError, WorkError
-from tasks.runtime.open_corpora import OpenCorpora
+from capim.flows.config import RunConfig, read_suite, run_config
+from capim.flows.request import check_request
+from capim.store.errors import RequestError, WorkError
+from capim.tasks.runtime.open_corpora import OpenCorpora
 
 
 def test_all_faults_of_a_configuration_come_together() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.cli import main
-from store import EmbeddingStore
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.corpora.encodable import encodable, encoding_fault
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.corpora.encodable import encodable, encoding_fault
 from tests.encoders.own_module import write_module, write_suite, write_weights
 
 NAMED = 'files = ["weights.npy"]\n'

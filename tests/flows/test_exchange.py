@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import capim
-from flows.cli import main
-from tasks.corpora.images.decode import decode_image
-from tasks.encoders import encode_captions, encode_images, load_encoder
+from capim.flows.cli import main
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 
 CORPUS = "shapes-sample40"
 

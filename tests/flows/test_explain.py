@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flows.cli import main
-from reports.rows.match_maps import map_key, match_maps
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.ragged import Ragged
-from tasks.runtime.explanation import explain_pair, explain_pairs
-from tasks.scoring.late_interaction.products import pair_scores, token_similarities
+from capim.flows.cli import main
+from capim.reports.rows.match_maps import map_key, match_maps
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.ragged import Ragged
+from capim.tasks.runtime.explanation import explain_pair, explain_pairs
+from capim.tasks.scoring.late_interaction.products import pair_scores, token_similarities
 from tests.benchmarks.pointing import pointing_game
 
 CORPUS = "shapes-sample12"

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli import main
-from store import EmbeddingStore
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.runtime.exports.trec import task_of
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.runtime.exports.trec import task_of
 from tests.results.thirty import thirty_images, tied_scores, unit_vectors
 
 QUICK = ("--replicates", "100")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from store import EmbeddingStore
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
 
 pytestmark = pytest.mark.slow
 

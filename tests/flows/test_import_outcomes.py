@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.cli import main
-from reports.elements.page import Table
-from reports.rows.reading import read_report_data
-from reports.rows.shareable import without_paths
-from reports.sections import compositional, provenance
-from store import EmbeddingStore
-from store.types import EncoderSpec
-from tasks.corpora import CORPORA
+from capim.flows.cli import main
+from capim.reports.elements.page import Table
+from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.shareable import without_paths
+from capim.reports.sections import compositional, provenance
+from capim.store import EmbeddingStore
+from capim.store.types import EncoderSpec
+from capim.tasks.corpora import CORPORA
 from tests.documents import ROOT, run_page
 from tests.results.gpt_4v import gpt_4v_files
 from tests.results.thirty import N_IMAGES, thirty_images, tied_scores

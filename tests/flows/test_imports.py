@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from flows.cli import main
-from store import EmbeddingStore
-from tasks.corpora import open_corpus
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
+from capim.tasks.corpora import open_corpus
 
 Run: TypeAlias = Callable[..., str]
 

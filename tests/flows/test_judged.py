@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.cli import main
-from store import EmbeddingStore
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
 from tests.benchmarks.judged_pages import write_judged_pages
 
 QUICK = ("--replicates", "200")

@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli import main
-from flows.terminal.output import print_rows
-from reports.app.rendering import as_csv
-from reports.exports.plain import csv_bytes
-from reports.render import escape_markdown
-from store import EmbeddingStore, EncoderSpec
-from store.exchange import npz as npz_files
-from store.exchange.judgements import Judgement, add_judgement, read_judgements
-from store.exchange.npz import read_npz
-from store.exchange.row_files import read_row_file, write_row_file
-from store.safe_text import text_of_csv
+from capim.flows.cli import main
+from capim.flows.terminal.output import print_rows
+from capim.reports.app.rendering import as_csv
+from capim.reports.exports.plain import csv_bytes
+from capim.reports.render import escape_markdown
+from capim.store import EmbeddingStore, EncoderSpec
+from capim.store.exchange import npz as npz_files
+from capim.store.exchange.judgements import Judgement, add_judgement, read_judgements
+from capim.store.exchange.npz import read_npz
+from capim.store.exchange.row_files import read_row_file, write_row_file
+from capim.store.safe_text import text_of_csv
 from tests.store.conftest import _corpus
 
 VECTORS = np.ones((20, 4), np.float32)

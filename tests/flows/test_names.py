@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flows.cli import main
-from store import EmbeddingStore
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
 
 COLOURS = ("red", "green", "blue", "white", "black", "orange")
 EMBED = ["embed", "--encoders", "tiny-clip", "--device", "cpu", "--quiet"]

@@ -25,27 +25,27 @@ import numpy as np
 import pytest
 import uvicorn
 
-import flows.commands.searching
-import flows.commands.serving
-import flows.execution
-import tasks.encoders.conformance.suite
-from flows import cli, set_environment
-from flows.config import FIELDS
-from store import EmbeddingStore
-from store.keys import table_of
-from store.schema import texts
-from tasks.approximate import approximate
-from tasks.combine import fuse, rerank
-from tasks.compare import compare_combined, compare_corpus
-from tasks.custom_metric import custom_metric
-from tasks.diagnose import diagnose_corpus
-from tasks.embed import embed_corpora, embed_on_devices, embed_shard
-from tasks.publish import publish_report
-from tasks.runtime.references import CompareRef, MetricRef
-from tasks.runtime.watching.figures import WatchedFigures
-from tasks.score import score
-from tasks.score_part import score_distractors
-from tasks.watch import watch_libraries, watch_metrics, watch_vectors
+import capim.flows.commands.searching
+import capim.flows.commands.serving
+import capim.flows.execution
+import capim.tasks.encoders.conformance.suite
+from capim.flows import cli, set_environment
+from capim.flows.config import FIELDS
+from capim.store import EmbeddingStore
+from capim.store.keys import table_of
+from capim.store.schema import texts
+from capim.tasks.approximate import approximate
+from capim.tasks.combine import fuse, rerank
+from capim.tasks.compare import compare_combined, compare_corpus
+from capim.tasks.custom_metric import custom_metric
+from capim.tasks.diagnose import diagnose_corpus
+from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard
+from capim.tasks.publish import publish_report
+from capim.tasks.runtime.references import CompareRef, MetricRef
+from capim.tasks.runtime.watching.figures import WatchedFigures
+from capim.tasks.score import score
+from capim.tasks.score_part import score_distractors
+from capim.tasks.watch import watch_libraries, watch_metrics, watch_vectors
 from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES, PAIRS = "shapes-sample12", "shapes-winoground-sample12"
@@ -405,13 +405,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     }
     for task, returned in nothing.items():
         watched(task, "fn", lambda *_, returned=returned, **__: returned)
-    watched(tasks.encoders.conformance.suite, "check_encoder", lambda *_, **__: [])
+    watched(capim.tasks.encoders.conformance.suite, "check_encoder", lambda *_, **__: [])
     watched(webbrowser, "open", lambda *_: True)
     watched(uvicorn.Server, "run", lambda *_, **__: None)
     here = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 0))
-    watched(flows.commands.serving, "_listening", lambda _: nullcontext(here))
+    watched(capim.flows.commands.serving, "_listening", lambda _: nullcontext(here))
     monkeypatch.setattr(secrets, "token_urlsafe", lambda _: "token")
-    watched(flows.commands.searching, "choose_device")
+    watched(capim.flows.commands.searching, "choose_device")
     return seen
 
 
@@ -526,7 +526,7 @@ def test_every_command_works_in_the_workspace_that_is_named(
     def start(_: object, config: Any, *__: object, **___: object) -> Any:
         raise RuntimeError(f"a flow in {config.workspace}")
 
-    monkeypatch.setattr(flows.execution, "start", start)
+    monkeypatch.setattr(capim.flows.execution, "start", start)
     monkeypatch.setenv("CAPIM_WORKSPACE", "/elsewhere")
     given: dict[str, str] = defaultdict(lambda: "x")
     cases = [*CASES[command].values()] or [Case(command, "")]
@@ -557,7 +557,7 @@ def test_options_of_the_program_change_what_it_says(
         seen.append(quiet)
         return nullcontext()
 
-    monkeypatch.setattr("flows.steps.bars", bars)
+    monkeypatch.setattr("capim.flows.steps.bars", bars)
     for quiet in ([], ["--quiet"]):
         cli.main(["compare", "--workspace", str(tmp_path / "none"), *quiet])
     assert seen == [False, True]
@@ -611,7 +611,7 @@ def test_every_field_of_a_suite_is_used_by_the_command_or_named_as_without_effec
         configs.append(config)
         raise RuntimeError
 
-    monkeypatch.setattr(flows.execution, "start", start)
+    monkeypatch.setattr(capim.flows.execution, "start", start)
     cli.main([command, str(suite), "--quiet"])
     [config] = configs
     assert all(getattr(config, name) != FIELDS[name].default for name in values)

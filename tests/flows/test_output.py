@@ -17,14 +17,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.cli import main
-from flows.config import RunConfig
-from flows.runs import recorded_run
-from flows.terminal.output import link, print_rows
-from store import EmbeddingStore
-from store.safe_text import plain
-from store.schema import RUNS
-from tasks.runtime.artifacts import CONSOLE_LEVEL, hide_prefects_lines
+from capim.flows.cli import main
+from capim.flows.config import RunConfig
+from capim.flows.runs import recorded_run
+from capim.flows.terminal.output import link, print_rows
+from capim.store import EmbeddingStore
+from capim.store.safe_text import plain
+from capim.store.schema import RUNS
+from capim.tasks.runtime.artifacts import CONSOLE_LEVEL, hide_prefects_lines
 
 ROWS = [
     {"encoder": "a", "value": 0.5, "ci_low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},

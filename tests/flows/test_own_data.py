@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flows.cli import main
+from capim.flows.cli import main
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from flows.cli import main
-from store import EmbeddingStore
-from tasks.corpora import open_corpus
-from tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
-from tasks.metrics import METRICS
-from tasks.metrics.metric import RETRIEVAL, Metric
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.metric import RETRIEVAL, Metric
 from tests.random_store import OTHER, SPECS, random_store
 
 N_SCENES = 20

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from flows.cli import main
-from store import EmbeddingStore
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 
 QUICK = ("--replicates", "200", "--quiet")
 N_IMAGES = 40

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flows.config import run_config
-from flows.evaluate import evaluate
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.score_parts import PREFIX
-from tasks.discover import find_sets
-from tasks.register import check_corpora
-from tasks.runtime.open_corpora import OpenCorpora
-from tasks.score_part import score_part
-from tasks.scoring.evaluate import evaluate_part
-from tasks.scoring.ranks.accumulator import PartOutcomes
+from capim.flows.config import run_config
+from capim.flows.evaluate import evaluate
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.score_parts import PREFIX
+from capim.tasks.discover import find_sets
+from capim.tasks.register import check_corpora
+from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.score_part import score_part
+from capim.tasks.scoring.evaluate import evaluate_part
+from capim.tasks.scoring.ranks.accumulator import PartOutcomes
 
 CORPORA = ["shapes-sample12", "shapes-winoground-sample12"]
 TINY = {"corpora": CORPORA, "encoders": ["tiny-clip", "tiny-colpali"], "replicates": 100, "device": "cpu"}
@@ -63,7 +63,7 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
         scored.append(args[2])
         return evaluate_part(*args, **how)
 
-    monkeypatch.setattr("tasks.runtime.scoring.evaluate_part", counted)
+    monkeypatch.setattr("capim.tasks.runtime.scoring.evaluate_part", counted)
     evaluate.fn(config)
     assert len(scored) == 2 * len(sets)
     assert outcomes(store).equals(expected)
@@ -89,7 +89,7 @@ def test_distractors_that_are_unknown_or_have_no_vectors_are_refused_before_anyt
     config = run_config({**TINY, "workspace": str(small_demo), "distractors": ("shape", CORPORA[1])})
     store = EmbeddingStore.open(config.store_uri)
     runs = store.rows("runs").num_rows
-    monkeypatch.setattr("flows.evaluate.evaluate_step", lambda *_: pytest.fail("something was scored"))
+    monkeypatch.setattr("capim.flows.evaluate.evaluate_step", lambda *_: pytest.fail("something was scored"))
     with pytest.raises(RequestError, match="corpus 'shape' is not in the store"):
         evaluate.fn(config)
     assert store.rows("runs").num_rows == runs

@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from flows.cli import main
-from store import EmbeddingStore
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
 
 
 def test_the_printed_address_opens_the_pages_of_this_store_and_ctrl_c_is_no_fault(

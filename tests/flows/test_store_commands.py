@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.config import run_config
-from flows.runs import prune
-from store import EmbeddingStore, EncoderSpec
-from tasks.runtime.figures.result_writer import ResultWriter
+from capim.flows.cli import main
+from capim.flows.config import run_config
+from capim.flows.runs import prune
+from capim.store import EmbeddingStore, EncoderSpec
+from capim.tasks.runtime.figures.result_writer import ResultWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 PAUSED_RUN = """
 import pathlib, sys, time
-from flows.cli import main
-from tasks.runtime.figures.result_writer import ResultWriter
+from capim.flows.cli import main
+from capim.tasks.runtime.figures.result_writer import ResultWriter
 
 place, write = pathlib.Path(sys.argv[1]), ResultWriter.write_metrics
 

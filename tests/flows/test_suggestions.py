@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.terminal.parser import PLURALS, names
+from capim.flows.cli import main
+from capim.flows.terminal.parser import PLURALS, names
 from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES = "shapes-sample12"

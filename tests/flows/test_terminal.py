@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from flows.cli import main
-from flows.terminal.output import RESULT_COLUMNS
-from flows.terminal.tables import Column, lay_out
+from capim.flows.cli import main
+from capim.flows.terminal.output import RESULT_COLUMNS
+from capim.flows.terminal.tables import Column, lay_out
 from tests.flows.terminal import on_terminal
 
 WITH_ROWS = [
@@ -199,7 +199,7 @@ def _completions(line: str, folder: Path) -> list[str]:
         "COMP_POINT": str(len(line)),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    subprocess.run([sys.executable, "-m", "flows.cli"], env=environment, check=True)
+    subprocess.run([sys.executable, "-m", "capim.flows.cli"], env=environment, check=True)
     return answer.read_text().split("\n")
 
 

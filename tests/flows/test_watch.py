@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tasks.runtime.watching.vectors
-import tasks.watch
-from flows.cli import main
-from flows.config import RunConfig
-from flows.execution import start
-from flows.watch import RegressionError, watch
-from store import EmbeddingStore
-from store.errors import RequestError, WorkError
-from tasks.encoders import encode_images, load_encoder, spec_of
-from tasks.metrics import METRICS
+import capim.tasks.runtime.watching.vectors
+import capim.tasks.watch
+from capim.flows.cli import main
+from capim.flows.config import RunConfig
+from capim.flows.execution import start
+from capim.flows.watch import RegressionError, watch
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.tasks.encoders import encode_images, load_encoder, spec_of
+from capim.tasks.metrics import METRICS
 
 pytestmark = pytest.mark.slow
 
@@ -71,8 +71,8 @@ def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
         noise = np.random.default_rng(0).normal(scale=0.3, size=made.values.shape).astype(np.float32)
         return dataclasses.replace(made, values=made.values + noise)
 
-    monkeypatch.setattr(tasks.runtime.watching.vectors, "encode_images", drifted)
-    monkeypatch.setattr(tasks.watch, "library_versions", lambda: {"torch": "99"})
+    monkeypatch.setattr(capim.tasks.runtime.watching.vectors, "encode_images", drifted)
+    monkeypatch.setattr(capim.tasks.watch, "library_versions", lambda: {"torch": "99"})
     with pytest.raises(WorkError, match=r"tiny-clip on few, images: 12 items encoded again.*below 0\.999") as caught:
         start(watch, config)
     assert "torch: " in str(caught.value)
@@ -161,7 +161,7 @@ def test_the_sample_is_encoded_with_the_same_consent_to_remote_code_as_the_set(
         consents.append(trust_remote_code)
         return load_encoder(*args, **named)
 
-    monkeypatch.setattr(tasks.watch, "load_encoder", loaded)
+    monkeypatch.setattr(capim.tasks.watch, "load_encoder", loaded)
     start(watch, named(config, "tiny-clip", remote_code=True))
     start(watch, named(config, "tiny-clip"))
     start(watch, dataclasses.replace(named(config, "tiny-clip"), trust_remote_code=True))

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from store.plugins import OWN
-from store.types import digest16
-from tasks.metrics import METRICS, Metric
-from tasks.statistics import VERSION
+from capim.store.plugins import OWN
+from capim.store.types import digest16
+from capim.tasks.metrics import METRICS, Metric
+from capim.tasks.statistics import VERSION
 
 RECORD = Path(__file__).with_name("code_digests.json")
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def collect(function: Callable[..., object], sources: dict[str, object]) -> None
         function = function.func
     module = function.__module__
     key = f"{module}.{function.__qualname__}"
-    if key in sources or module.partition(".")[0] not in ("tasks", "store"):
+    if key in sources or module.partition(".")[0] != "capim":
         return
     definition = definition_of(function)
     sources[key] = shape(definition)

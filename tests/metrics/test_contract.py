@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from store.types import Direction
-from tasks.metrics import METRICS
-from tasks.metrics.examples import outcomes_of
-from tasks.scoring.outcomes import Outcomes
+from capim.store.types import Direction
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.scoring.outcomes import Outcomes
 
 pytestmark = [pytest.mark.parametrize("name", METRICS)]
 RANKS = [[1, 4], [2, 9], [7, 8], [30, 31], [1, 2], [400, 990]]

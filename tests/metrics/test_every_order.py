@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.types import Corpus, EvalProtocol
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.metrics import METRICS
-from tasks.metrics.retrieval import expected_hit
-from tasks.metrics.several import average_precision, found_in_top, ndcg
-from tasks.scoring.dense import score_dense
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.store.types import Corpus, EvalProtocol
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.retrieval import expected_hit
+from capim.tasks.metrics.several import average_precision, found_in_top, ndcg
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 Measure = Callable[[Sequence[int]], float]
 KS = (1, 2, 3, 5)

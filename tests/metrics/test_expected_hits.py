@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.metrics import METRICS, metrics_of
-from tasks.metrics.examples import outcomes_of
-from tasks.scoring.outcomes import Outcomes
+from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.scoring.outcomes import Outcomes
 
 
 def tied(above: int, irrelevant: int, relevant: int, below_relevant: int = 0) -> Outcomes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from store.types import Direction, EvalProtocol
-from tasks.metrics import METRICS
-from tasks.metrics.headline import DIRECTIONS, RSUM, headline_of
-from tasks.scoring.protocols.table import PROTOCOLS
+from capim.store.types import Direction, EvalProtocol
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.headline import DIRECTIONS, RSUM, headline_of
+from capim.tasks.scoring.protocols.table import PROTOCOLS
 
 
 def protocol(id_: str) -> EvalProtocol:

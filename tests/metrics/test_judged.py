@@ -13,21 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.ragged import Ragged
-from store.types import Corpus, digest16
-from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from tasks.corpora.subset import keep_images
-from tasks.metrics import METRICS, metrics_of
-from tasks.metrics.headline import Figure, headline_of, planned_figures
-from tasks.metrics.metric import Ties
-from tasks.scoring.evaluate import evaluate
-from tasks.scoring.given_scores import score_given
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.two_stage import SecondScores, two_stage
+from capim.store.errors import RequestError
+from capim.store.ragged import Ragged
+from capim.store.types import Corpus, digest16
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.subset import keep_images
+from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.metrics.headline import Figure, headline_of, planned_figures
+from capim.tasks.metrics.metric import Ties
+from capim.tasks.scoring.evaluate import evaluate
+from capim.tasks.scoring.given_scores import score_given
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.two_stage import SecondScores, two_stage
 
 TREC = {
     "nDCG@5": "ndcg_cut_5",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from flows.config import RunConfig
+from capim.flows.cli import main
+from capim.flows.config import RunConfig
 
 MODEL_LIBRARIES = (
     "colpali_engine",
@@ -27,7 +27,7 @@ MODEL_LIBRARIES = (
 SCRIPT = f"""\
 import contextlib, io, json, sys
 sys.modules.update(dict.fromkeys({MODEL_LIBRARIES}))
-from flows.cli import main
+from capim.flows.cli import main
 for command in json.load(sys.stdin):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -38,9 +38,9 @@ for command in json.load(sys.stdin):
 SEARCH = """\
 import sys
 sys.modules.update(dict.fromkeys(sys.argv[2:]))
-from store import EmbeddingStore
-from store.query.search import search
-from store.types import Embeddings
+from capim.store import EmbeddingStore
+from capim.store.query.search import search
+from capim.store.types import Embeddings
 import numpy as np
 store = EmbeddingStore.open(sys.argv[1])
 images = store.vectors(encoder="tiny-clip", corpus="shapes-sample12", modality="image")
@@ -130,7 +130,7 @@ def test_the_demo_without_extras_leaves_out_the_models_that_need_one(
     monkeypatch.setitem(sys.modules, "colpali_engine", None)
     ran: list[RunConfig] = []
 
-    monkeypatch.setattr("flows.commands.runs.run_benchmark", lambda config, **_: ran.append(config))
+    monkeypatch.setattr("capim.flows.commands.runs.run_benchmark", lambda config, **_: ran.append(config))
     assert main(["demo", "--quiet"]) == 0
     assert [config.encoders for config in ran] == [("tiny-clip", "tiny-clip-plain")] * 2
     message = "left out: encoder 'tiny-colpali' needs colpali-engine; install it with: pip install 'capim[colpali]'"

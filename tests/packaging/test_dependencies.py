@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-OWN = {Path(name).stem for name in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]}
+PLACES = ("capim", *(link.name for link in (ROOT / "capim").iterdir() if link.is_symlink()))  # links are not followed
 
 # Declared although no module of the product imports them, and why.
 NOT_IMPORTED = {
@@ -36,13 +36,13 @@ def normalised(name: str) -> str:
 def imported_modules() -> dict[str, Path]:
     """Top-level modules that the product imports, anywhere in a file, and one file for each."""
     modules: dict[str, Path] = {}
-    for file in (file for name in sorted(OWN) for file in [*(ROOT / name).rglob("*.py"), *ROOT.glob(f"{name}.py")]):
+    for file in (file for name in sorted(PLACES) for file in (ROOT / name).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 modules |= {alias.name.split(".")[0]: file for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 modules[node.module.split(".")[0]] = file
-    return {name: file for name, file in modules.items() if name not in OWN | sys.stdlib_module_names}
+    return {name: file for name, file in modules.items() if name not in {"capim"} | sys.stdlib_module_names}
 
 
 def declared() -> set[str]:
@@ -81,7 +81,7 @@ def test_the_extra_all_names_every_extra_for_users() -> None:
 
 
 def test_every_adapter_names_an_extra_that_exists() -> None:
-    from tasks.encoders import ADAPTERS
+    from capim.tasks.encoders import ADAPTERS
 
     extras = PROJECT["project"]["optional-dependencies"]
     for name, adapter in ADAPTERS.items():

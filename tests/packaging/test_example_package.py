@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
-from reports.build import SECTIONS
-from store import EmbeddingStore
-from store.errors import RequestError, WorkError
-from store.plugins import Table
-from tasks.corpora import CORPORA, open_corpus
-from tasks.encoders import ADAPTERS, catalog, resolve, spec_of
-from tasks.metrics import METRICS
-from tasks.metrics.examples import outcomes_of
+from capim.flows.cli import main
+from capim.reports.build import SECTIONS
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.store.plugins import Table
+from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.encoders import ADAPTERS, catalog, resolve, spec_of
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.examples import outcomes_of
 
 ROOT = Path(__file__).parents[2]
 TABLES: tuple[Table, ...] = (ADAPTERS, CORPORA, METRICS, SECTIONS)
@@ -79,7 +79,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "entry_points.txt").write_text("".join(f"[{group}]\n{line}" for group, line in BROKEN.items()))
     (tmp_path / "broken_rows.py").write_text("raise OSError('no licence')\n")
     (tmp_path / "broken_metric.py").write_text(
-        "from tasks.metrics import METRICS, Metric\n"
+        "from capim.tasks.metrics import METRICS, Metric\n"
         "both = METRICS['R@1'].directions\n"
         "METRIC = Metric(name='crashing', title='t', directions=both, values=lambda o, t: o.nothing)\n"
     )
@@ -192,7 +192,7 @@ def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, c
         "package capim-broken 2.0, entry point",
         "update the package, or remove it with: pip uninstall capim-broken",
     )
-    wanted = "TypeError: expected a tasks.corpora.CorpusEntry, got function"
+    wanted = "TypeError: expected a capim.tasks.corpora.CorpusEntry, got function"
     assert tuple(lines) == (
         f"{package} 'hf_dual' of capim.adapters: this name belongs to capim; the row is left out",
         f"{package} 'none' of capim.corpora: json:dumps cannot be used ({wanted}); {remedy}",
@@ -214,7 +214,7 @@ def test_packages_are_looked_for_only_when_a_name_is_not_one_of_capims(monkeypat
         raise AssertionError("looked for packages")
 
     forget()
-    monkeypatch.setattr("store.plugins.entry_points", refuse)
+    monkeypatch.setattr("capim.store.plugins.entry_points", refuse)
     for words in (["--help"], ["list", "--help"], ["run", "--help"]):
         with pytest.raises(SystemExit):
             main(words)
@@ -226,8 +226,8 @@ def test_packages_are_looked_for_only_when_a_name_is_not_one_of_capims(monkeypat
 
 
 def test_a_section_that_fails_is_left_out_of_the_report(broken, caplog) -> None:
-    from reports.build import report_of
-    from reports.rows.reading import read_report_data
+    from capim.reports.build import report_of
+    from capim.reports.rows.reading import read_report_data
     from tests.reports.stand_in import demo
 
     assert len(report_of(read_report_data(demo())).sections) > 5

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pytest
 
 import capim
-from flows.cli import main
-from store import EmbeddingStore
-from tasks.corpora import open_corpus
-from tasks.metrics import METRICS
-from tasks.statistics import VERSION
+from capim.flows.cli import main
+from capim.store import EmbeddingStore
+from capim.tasks.corpora import open_corpus
+from capim.tasks.metrics import METRICS
+from capim.tasks.statistics import VERSION
 from tests.reports.app.asked import asking
 
 METRIC = """
-from tasks.metrics import Metric
+from capim.tasks.metrics import Metric
 
 both = frozenset({{"t2i", "i2t"}})
 METRIC = Metric(name="depth", title="items above", directions=both, higher_is_better=False,

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("capim.py", "flows", "tasks", "store", "reports", "deployments")
+ROOMS = ("flows", "tasks", "store", "reports", "deployments")
 WORKS = """\
 import sys
 from pathlib import Path
-import capim, flows.cli, reports, store, tasks
-places = {Path(module.__file__).resolve() for module in (capim, flows, reports, store, tasks)}
+import capim, capim.flows.cli, capim.reports, capim.store, capim.tasks
+places = {Path(module.__file__).resolve() for module in (capim, capim.flows, capim.reports, capim.store, capim.tasks)}
 assert all(place.is_relative_to(sys.argv[1]) for place in places), places
-assert flows.cli.main(["list", "encoders", "--format", "csv"]) == 0
+assert capim.flows.cli.main(["list", "encoders", "--format", "csv"]) == 0
 """
 
 
@@ -30,8 +30,9 @@ def test_the_wheel_holds_every_file_of_the_product_and_works_in_another_folder(t
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         wheel.extractall(installed)
         held = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    tracked = subprocess.check_output(["git", "ls-files", *PRODUCT], cwd=ROOT, text=True).splitlines()
-    assert held == {name for name in tracked if not name.startswith("reports/sample/")}
+    tracked = subprocess.check_output(["git", "ls-files", *ROOMS], cwd=ROOT, text=True).splitlines()
+    rooms = {f"capim/{name}" for name in tracked if not name.startswith("reports/sample/")}
+    assert held == {"capim/__init__.py", "capim/py.typed", *rooms}
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.reference.changes import FigureChange, adjust, figure_changes, setting_changes, unpaired_bound
+from capim.tasks.reference.changes import FigureChange, adjust, figure_changes, setting_changes, unpaired_bound
 
 KEY = ("shapes", "t2i/all", "R@1", "tiny-clip")
 

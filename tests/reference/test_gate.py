@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.errors import RequestError
-from store.schema import RESULTS
-from store.types import EncoderSpec
-from tasks.corpora.subset import sample_suffix
-from tasks.reference.gate import CheckedResult, gate_rows, judge_results
-from tasks.reference.published import (
+from capim.store.errors import RequestError
+from capim.store.schema import RESULTS
+from capim.store.types import EncoderSpec
+from capim.tasks.corpora.subset import sample_suffix
+from capim.tasks.reference.gate import CheckedResult, gate_rows, judge_results
+from capim.tasks.reference.published import (
     SEED,
     Published,
     ReferenceCheck,

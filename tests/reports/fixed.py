@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reports.elements.gallery import Answer, Case, Cases, Filter, Gallery, Grid, Hit
-from reports.elements.page import (
+from capim.reports.elements.gallery import Answer, Case, Cases, Filter, Gallery, Grid, Hit
+from capim.reports.elements.page import (
     Bar,
     Cell,
     Chart,

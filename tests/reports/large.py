@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from store import schema
-from store.types import digest16
+from capim.store import schema
+from capim.store.types import digest16
 from tests.reports.stand_in import START, StandIn, batches, comparison, corpus, result, run_row, seal, spec
 
 MODELS = {

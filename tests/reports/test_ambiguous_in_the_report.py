@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from reports.elements.page import Chart, Table
+from capim.reports.elements.page import Chart, Table
 from tests.reports.stand_in import START, StandIn, report
 
 WITHOUT = "R@1 without ambiguous misses"

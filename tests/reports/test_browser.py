@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from reports.render import TEMPLATES
-from reports.search import Search, write_search
+from capim.reports.render import TEMPLATES
+from capim.reports.search import Search, write_search
 from tests.reports.conftest import HOSTILE
 from tests.reports.stand_in import StandIn
 

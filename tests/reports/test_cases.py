@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reports.elements.thumbnails import MOST_BYTES, data_uris
-from reports.rows import selected_queries
-from reports.rows.gallery_tasks import shown_protocols
-from reports.rows.report_data import ReportData
-from reports.rows.selected_queries import COLUMNS, MOST_CASES, MOST_ITEMS, SelectedQuery, Task, select_queries
-from reports.sections.cases import case_of
-from store import schema
-from store.types import Corpus
+from capim.reports.elements.thumbnails import MOST_BYTES, data_uris
+from capim.reports.rows import selected_queries
+from capim.reports.rows.gallery_tasks import shown_protocols
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.selected_queries import COLUMNS, MOST_CASES, MOST_ITEMS, SelectedQuery, Task, select_queries
+from capim.reports.sections.cases import case_of
+from capim.store import schema
+from capim.store.types import Corpus
 from tests.reports.large import noisy_jpeg
 from tests.reports.stand_in import corpus, spec
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reports import write_report
-from reports.compare import compare, write_comparison
-from reports.rows.snapshot import changed_figures, load_snapshot
-from store.errors import RequestError
+from capim.reports import write_report
+from capim.reports.compare import compare, write_comparison
+from capim.reports.rows.snapshot import changed_figures, load_snapshot
+from capim.store.errors import RequestError
 from tests.reports.stand_in import StandIn, comparison, demo, spec
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reports import write_report
-from reports.destination import write_files
+from capim.reports import write_report
+from capim.reports.destination import write_files
 from tests.reports.stand_in import StandIn
 
 

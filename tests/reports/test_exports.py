@@ -12,12 +12,12 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from reports.elements.page import Cell, Column, Table
-from reports.exports import FORMATS, export_results
-from reports.exports.coco_sm import in_seed_order, reduced
-from reports.exports.latex import latex_table
-from store.errors import RequestError
-from store.schema import RESULTS
+from capim.reports.elements.page import Cell, Column, Table
+from capim.reports.exports import FORMATS, export_results
+from capim.reports.exports.coco_sm import in_seed_order, reduced
+from capim.reports.exports.latex import latex_table
+from capim.store.errors import RequestError
+from capim.store.schema import RESULTS
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, result
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reports import write_report
-from store import EmbeddingStore
-from tasks.corpora.images.image_index import index_images
-from tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
-from tasks.diagnose import diagnose_corpus
-from tasks.diagnosis.content.caption_features import caption_features
-from tasks.runtime.references import SetsRef
-from tasks.score import score
-from tasks.statistics.resampling import Resampling
+from capim.reports import write_report
+from capim.store import EmbeddingStore
+from capim.tasks.corpora.images.image_index import index_images
+from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
+from capim.tasks.diagnose import diagnose_corpus
+from capim.tasks.diagnosis.content.caption_features import caption_features
+from capim.tasks.runtime.references import SetsRef
+from capim.tasks.score import score
+from capim.tasks.statistics.resampling import Resampling
 from tests.random_store import SPECS, random_store
 from tests.reports.test_browser import SCHEMES, WIDTHS, Watched
 

@@ -9,14 +9,14 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-from reports.exports import export_results
-from reports.exports.mteb_results import their_task, their_tasks
-from reports.rows.report_data import ReportData, Row
-from store.errors import RequestError
-from store.schema import texts
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from tasks.corpora.readers.sugarcrepe import read_sugarcrepe
+from capim.reports.exports import export_results
+from capim.reports.exports.mteb_results import their_task, their_tasks
+from capim.reports.rows.report_data import ReportData, Row
+from capim.store.errors import RequestError
+from capim.store.schema import texts
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.readers.sugarcrepe import read_sugarcrepe
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, corpus, result, spec
 
@@ -84,7 +84,7 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
     }
     numbers = [len(other.captions), sum(map(len, texts(other.captions["text"])))]
     patched = {**their_tasks(), "crossmodal3600": {**their_tasks()["crossmodal3600"], "captions": {"en": numbers}}}
-    monkeypatch.setattr("reports.exports.mteb_results.their_tasks", lambda: patched)
+    monkeypatch.setattr("capim.reports.exports.mteb_results.their_tasks", lambda: patched)
     for encoder in store.specs:
         result(store, encoder, "sugarcrepe", "sugarcrepe/micro", "pair_accuracy", 0.75)
         result(store, encoder, "sugarcrepe", "sugarcrepe/add_att", "pair_accuracy", 0.5)

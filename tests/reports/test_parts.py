@@ -13,13 +13,13 @@ from altair.vegalite.v6.schema import core
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.build import report_of
-from reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
-from reports.rows.reading import read_report_data
-from reports.rows.selected_queries import SelectedQuery, Task, select_queries
-from reports.rows.speed import speeds
-from reports.sections.frontier import label_positions, pareto
-from store import schema
+from capim.reports.build import report_of
+from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
+from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.selected_queries import SelectedQuery, Task, select_queries
+from capim.reports.rows.speed import speeds
+from capim.reports.sections.frontier import label_positions, pareto
+from capim.store import schema
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
 

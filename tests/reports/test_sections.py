@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from reports.build import SECTIONS, report_of
-from reports.elements.page import Section
-from reports.rows.reading import read_report_data
+from capim.reports.build import SECTIONS, report_of
+from capim.reports.elements.page import Section
+from capim.reports.rows.reading import read_report_data
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.elements import charts
-from reports.render import render_markdown
-from reports.write import results_schema, write_report
+from capim.reports.elements import charts
+from capim.reports.render import render_markdown
+from capim.reports.write import results_schema, write_report
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reports import render_html, render_markdown, write_report
-from store.errors import RequestError
+from capim.reports import render_html, render_markdown, write_report
+from capim.store.errors import RequestError
 from tests.reports.stand_in import StandIn, report
 
 

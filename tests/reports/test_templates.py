@@ -13,8 +13,8 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from reports.elements import charts
-from reports.render import TEMPLATES, figure_files, render_html, render_markdown
+from capim.reports.elements import charts
+from capim.reports.render import TEMPLATES, figure_files, render_html, render_markdown
 from tests.reports.fixed import FIXED
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -67,6 +67,6 @@ def test_templates_do_not_calculate(path: Path) -> None:
 def test_a_misspelt_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     source = jinja2.DictLoader({"report.md": "{{ report.titel }}"})
     broken = jinja2.Environment(loader=source, undefined=jinja2.StrictUndefined, autoescape=True)
-    monkeypatch.setattr("reports.render._markdown", lambda: broken)
+    monkeypatch.setattr("capim.reports.render._markdown", lambda: broken)
     with pytest.raises(jinja2.UndefinedError, match="titel"):
         render_markdown(FIXED)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from reports.exports.tracking import log_to_mlflow, log_to_wandb, tracked_runs
-from reports.rows.reading import read_report_data
-from store.errors import RequestError
+from capim.reports.exports.tracking import log_to_mlflow, log_to_wandb, tracked_runs
+from capim.reports.rows.reading import read_report_data
+from capim.store.errors import RequestError
 from tests.reports.stand_in import StandIn
 
 

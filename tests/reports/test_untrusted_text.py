@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.exports import export_results
-from reports.render import escape_markdown
-from reports.write import write_report
+from capim.reports.exports import export_results
+from capim.reports.render import escape_markdown
+from capim.reports.write import write_report
 from tests.reports.conftest import HOSTILE, ODD_ID
 from tests.reports.stand_in import StandIn
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from reports import write_report
-from store import EmbeddingStore
-from store.errors import RequestError
+from capim.reports import write_report
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
 from tests.reports.stand_in import SCHEMAS, StandIn
 
 

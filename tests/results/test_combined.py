@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from store.types import EvalProtocol
-from tasks.metrics.examples import outcomes_of
-from tasks.metrics.headline import RSUM, Figure, planned_figures
-from tasks.results.combined import combined_figures, language_values, rsum_values
-from tasks.results.comparison import encoder_key, figure_rows
-from tasks.results.languages import part_of
-from tasks.results.rsum import rsum_row
-from tasks.results.summary import Provenance
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.resampling import Resampling
+from capim.store.types import EvalProtocol
+from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.metrics.headline import RSUM, Figure, planned_figures
+from capim.tasks.results.combined import combined_figures, language_values, rsum_values
+from capim.tasks.results.comparison import encoder_key, figure_rows
+from capim.tasks.results.languages import part_of
+from capim.tasks.results.rsum import rsum_row
+from capim.tasks.results.summary import Provenance
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics.resampling import Resampling
 
 N_IMAGES = 60
 SOURCE = Provenance(

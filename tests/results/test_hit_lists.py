@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from store.errors import RequestError
-from store.schema import OUTCOMES
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.metrics import METRICS, metrics_of
-from tasks.metrics.examples import outcomes_of
-from tasks.results.comparison import comparison_rows, encoder_key
-from tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
-from tasks.results.imported.rows import Imported, encoder_of_outcomes, evaluation_of
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.statistics.effect import SEVERAL_QUERIES
-from tasks.statistics.proportion import wilson_interval
-from tasks.statistics.resampling import Resampling
+from capim.store.errors import RequestError
+from capim.store.schema import OUTCOMES
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.results.comparison import comparison_rows, encoder_key
+from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
+from capim.tasks.results.imported.rows import Imported, encoder_of_outcomes, evaluation_of
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.statistics.effect import SEVERAL_QUERIES
+from capim.tasks.statistics.proportion import wilson_interval
+from capim.tasks.statistics.resampling import Resampling
 
 PUBLISHED = {  # shared/data/README.md: counted from the lists themselves; ALBEF and TCL report the same figures
     ("ALBEF", "t2i/all"): (60.67, 84.33, 90.51),

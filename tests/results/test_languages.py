@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
-from tasks.metrics.examples import outcomes_of
-from tasks.results.languages import language_rows, part_of
-from tasks.results.summary import Provenance
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.draws import count_blocks
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import statistic_of
+from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
+from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.results.languages import language_rows, part_of
+from capim.tasks.results.summary import Provenance
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics.draws import count_blocks
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import statistic_of
 
 WHOSE = Provenance(
     evaluation="e",

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.corpora.readers.shapes import read_shapes
-from tasks.results import maps
-from tasks.results.maps import map_of, neighbourhood_kept
-from tasks.results.projection import project
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.results import maps
+from capim.tasks.results.maps import map_of, neighbourhood_kept
+from capim.tasks.results.projection import project
 from tests.random_store import SPECS, random_store
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.errors import RequestError
-from store.exchange.row_files import read_row_file
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
-from tasks.corpora.readers.sugarcrepe import read_sugarcrepe
-from tasks.metrics import METRICS, metrics_of
-from tasks.results.imported.cells import named_rows
-from tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
-from tasks.results.imported.tables import Found, outcomes_of_rows
-from tasks.scoring.outcomes import Outcomes
+from capim.store.errors import RequestError
+from capim.store.exchange.row_files import read_row_file
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.readers.sugarcrepe import read_sugarcrepe
+from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.results.imported.cells import named_rows
+from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
+from capim.tasks.results.imported.tables import Found, outcomes_of_rows
+from capim.tasks.scoring.outcomes import Outcomes
 from tests.results.gpt_4v import gpt_4v_file, gpt_4v_files
 
 SCORES = ("winoground_text", "winoground_image", "winoground_group")

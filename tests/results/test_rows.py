@@ -9,21 +9,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store.errors import RequestError
-from store.schema import COMPARISONS, REPLICATES, RESULTS
-from tasks.metrics import METRICS
-from tasks.metrics.examples import outcomes_of
-from tasks.metrics.headline import Figure
-from tasks.results.comparison import comparison_rows, encoder_key
-from tasks.results.replicates import replicate_rows
-from tasks.results.rsum import rsum_row
-from tasks.results.summary import ANY_SCORES, Evaluated, Provenance, result_rows
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.effect import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES
-from tasks.statistics.pairwise import compare_encoders
-from tasks.statistics.resampling import Resampling
+from capim.store.errors import RequestError
+from capim.store.schema import COMPARISONS, REPLICATES, RESULTS
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.metrics.headline import Figure
+from capim.tasks.results.comparison import comparison_rows, encoder_key
+from capim.tasks.results.replicates import replicate_rows
+from capim.tasks.results.rsum import rsum_row
+from capim.tasks.results.summary import ANY_SCORES, Evaluated, Provenance, result_rows
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.effect import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES
+from capim.tasks.statistics.pairwise import compare_encoders
+from capim.tasks.statistics.resampling import Resampling
 
 PROVENANCE = Provenance(
     evaluation="e", encoder="toy", encoder_fingerprint="f", corpus="shapes", corpus_fingerprint="c",

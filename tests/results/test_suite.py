@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.metrics.examples import outcomes_of
-from tasks.metrics.headline import Figure
-from tasks.results.suite import (
+from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.metrics.headline import Figure
+from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,
     Photograph,
@@ -21,9 +21,9 @@ from tasks.results.suite import (
     ranking_rows,
     shared_photographs,
 )
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues
 
 QUICK = Resampling(replicates=200, permutations=500)
 A, B, C, D = (EncoderId(name, f"f-{name}") for name in "abcd")

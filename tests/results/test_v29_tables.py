@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.content.caption_features import complexity
-from tasks.diagnosis.content.categories import categories, objects_named
-from tasks.diagnosis.error_kinds import error_kinds
-from tasks.diagnosis.slices import Slice
-from tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.content.caption_features import complexity
+from capim.tasks.diagnosis.content.categories import categories, objects_named
+from capim.tasks.diagnosis.error_kinds import error_kinds
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED
 
 CATEGORY_COUNTS = {"person": 2764, "furniture": 1540, "vehicle": 1206, "animal": 1085}
 

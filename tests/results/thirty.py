@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
-from tasks.scoring.outcomes import Outcomes
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
+from capim.tasks.scoring.outcomes import Outcomes
 
 N_IMAGES = 30
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 
 
 def small_corpus(captions_per_image: list[int], name: str = "small") -> Corpus:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.corpora.readers.sugarcrepe_pp import Category, read_sugarcrepe_pp
-from tasks.metrics import METRICS
-from tasks.scoring.dense import score_dense
-from tasks.scoring.protocols.selection import build_tasks, protocols_of
+from capim.tasks.corpora.readers.sugarcrepe_pp import Category, read_sugarcrepe_pp
+from capim.tasks.metrics import METRICS
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
 
 CATEGORIES: tuple[Category, ...] = ("replace_att", "replace_rel", "swap_att")
 

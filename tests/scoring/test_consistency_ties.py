@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.scoring.consistency import expected_measures
-from tasks.scoring.evaluate import evaluate
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import select_protocols
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.scoring.consistency import expected_measures
+from capim.tasks.scoring.evaluate import evaluate
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import select_protocols
 
 N, K = 60, 5
 SCORES = st.lists(st.integers(0, 2), min_size=2, max_size=5)

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.metrics import METRICS
-from tasks.scoring.dense import score_dense
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.resources import Resources
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.metrics import METRICS
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.resources import Resources
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order
 EXACT = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.5, 0.5, 0.5], [0.5, -0.5, 0.5, 0.5], [0, 0, -1, 0]], np.float32)

@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.metrics import METRICS, metrics_of
-from tasks.scoring.consistency import rank_biased_overlap, shared_items
-from tasks.scoring.evaluate import evaluate, evaluate_merged, evaluate_part
-from tasks.scoring.languages import CaptionParts
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import layout_of
-from tasks.scoring.protocols.selection import protocols_of, select_protocols
-from tasks.scoring.ranks.tied_places import Places
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.scoring.consistency import rank_biased_overlap, shared_items
+from capim.tasks.scoring.evaluate import evaluate, evaluate_merged, evaluate_part
+from capim.tasks.scoring.languages import CaptionParts
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import layout_of
+from capim.tasks.scoring.protocols.selection import protocols_of, select_protocols
+from capim.tasks.scoring.ranks.tied_places import Places
 
 N, K, DIM = 60, 5, 16
 PARTS = (("en", "google"), ("en", "bing"), ("de", "google"), ("de", "bing"), ("fr", "google"))

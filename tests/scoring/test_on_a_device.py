@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.encoders.device import full_float32
-from tasks.scoring import device_vectors
-from tasks.scoring.late_interaction.multivectors import gather
-from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, sums_over_tokens
-from tasks.scoring.ranks import top_k
-from tasks.scoring.resources import Resources
-from tasks.scoring.threads import one_thread_each
+from capim.tasks.encoders.device import full_float32
+from capim.tasks.scoring import device_vectors
+from capim.tasks.scoring.late_interaction.multivectors import gather
+from capim.tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, sums_over_tokens
+from capim.tasks.scoring.ranks import top_k
+from capim.tasks.scoring.resources import Resources
+from capim.tasks.scoring.threads import one_thread_each
 from tests.scoring.test_maxsim import Items
 
 # torch takes it for the processor; to the code it is not "cpu", so that pieces have a card's sizes

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.scoring.dense import dense_part, score_dense
-from tasks.scoring.late_interaction.maxsim import maxsim_part, score_maxsim
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.orientations import with_orientations
-from tasks.scoring.protocols.selection import build_tasks, protocols_of
-from tasks.scoring.protocols.tasks import ScoringTask
-from tasks.scoring.ranks.both_ways import BothWays
-from tasks.scoring.resources import Resources
+from capim.store.types import Corpus
+from capim.tasks.scoring.dense import dense_part, score_dense
+from capim.tasks.scoring.late_interaction.maxsim import maxsim_part, score_maxsim
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.orientations import with_orientations
+from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
+from capim.tasks.scoring.protocols.tasks import ScoringTask
+from capim.tasks.scoring.ranks.both_ways import BothWays
+from capim.tasks.scoring.resources import Resources
 from tests.metrics.test_judged import corpus_of as judged
 from tests.scoring.test_maxsim import Items
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from store.ragged import Ragged
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
-from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
-from tasks.metrics import METRICS
-from tasks.scoring.dense import score_dense
-from tasks.scoring.evaluate import evaluate
-from tasks.scoring.protocols.layout import layout_of
-from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
+from capim.store.ragged import Ragged
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
+from capim.tasks.metrics import METRICS
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.evaluate import evaluate
+from capim.tasks.scoring.protocols.layout import layout_of
+from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 
 pytestmark = pytest.mark.peers
 

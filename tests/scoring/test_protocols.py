@@ -8,21 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
-from tasks.metrics import METRICS
-from tasks.metrics.metric import Ties
-from tasks.scoring.dense import score_dense
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
-from tasks.scoring.protocols.table import PROTOCOLS
-from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
-from tasks.statistics.bootstrap import bootstrap_samples
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.metric import Ties
+from capim.tasks.scoring.dense import score_dense
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
+from capim.tasks.scoring.protocols.table import PROTOCOLS
+from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+from capim.tasks.statistics.bootstrap import bootstrap_samples
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues
 
 OTHER_FORMS = ("winoground", "t2i/judged")  # of corpora of quadruples, and of judged ones
 

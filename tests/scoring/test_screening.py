@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.scoring.late_interaction import maxsim, screening
-from tasks.scoring.late_interaction.maxsim import maxsim_part, score_maxsim
-from tasks.scoring.late_interaction.multivectors import gather
-from tasks.scoring.late_interaction.products import maxsim_scores, rough_scores
-from tasks.scoring.protocols.selection import build_tasks, protocols_of
-from tasks.scoring.ranks.both_ways import BothWays
-from tasks.scoring.resources import ON_CPU, Resources
-from tasks.scoring.threads import ignore
+from capim.store.types import Corpus
+from capim.tasks.scoring.late_interaction import maxsim, screening
+from capim.tasks.scoring.late_interaction.maxsim import maxsim_part, score_maxsim
+from capim.tasks.scoring.late_interaction.multivectors import gather
+from capim.tasks.scoring.late_interaction.products import maxsim_scores, rough_scores
+from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
+from capim.tasks.scoring.ranks.both_ways import BothWays
+from capim.tasks.scoring.resources import ON_CPU, Resources
+from capim.tasks.scoring.threads import ignore
 from tests.scoring.test_maxsim import Items, assert_same
 
 TOP = 3

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
-from tasks.corpora.images.crops import crop_key
-from tasks.corpora.readers.aro import read_aro
-from tasks.corpora.readers.bivlc import read_bivlc
-from tasks.corpora.readers.crepe import read_crepe
-from tasks.corpora.readers.shapes import read_shapes_winoground
-from tasks.corpora.readers.sugarcrepe import read_sugarcrepe
-from tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.proportion import cluster_robust_error
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.images.crops import crop_key
+from capim.tasks.corpora.readers.aro import read_aro
+from capim.tasks.corpora.readers.bivlc import read_bivlc
+from capim.tasks.corpora.readers.crepe import read_crepe
+from capim.tasks.corpora.readers.shapes import read_shapes_winoground
+from capim.tasks.corpora.readers.sugarcrepe import read_sugarcrepe
+from capim.tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.proportion import cluster_robust_error
 
 
 def clusters(corpus: Corpus, protocol_id: str) -> NDArray[np.int32]:

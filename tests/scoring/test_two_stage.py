@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from store.ragged import Ragged
-from store.types import Corpus
-from tasks.scoring.dense import dense_score_rows, score_dense
-from tasks.scoring.evaluate import evaluate
-from tasks.scoring.fusion import reciprocal_rank_fusion, scores_per_token, weighted_sum
-from tasks.scoring.late_interaction.multivectors import gather
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.orientations import with_orientations
-from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.resources import Resources
-from tasks.scoring.score_blocks import score_blocks
-from tasks.scoring.two_stage import dense_pairs, maxsim_pairs, two_stage
+from capim.store.ragged import Ragged
+from capim.store.types import Corpus
+from capim.tasks.scoring.dense import dense_score_rows, score_dense
+from capim.tasks.scoring.evaluate import evaluate
+from capim.tasks.scoring.fusion import reciprocal_rank_fusion, scores_per_token, weighted_sum
+from capim.tasks.scoring.late_interaction.multivectors import gather
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.orientations import with_orientations
+from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.resources import Resources
+from capim.tasks.scoring.score_blocks import score_blocks
+from capim.tasks.scoring.two_stage import dense_pairs, maxsim_pairs, two_stage
 from tests.scoring.test_maxsim import Items
 
 

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tasks.statistics import draws
-from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, bootstrap_replicates, bootstrap_samples
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.draws import count_blocks, on_grid
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues, cluster_medians, statistic_of
+from capim.tasks.statistics import draws
+from capim.tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, bootstrap_replicates, bootstrap_samples
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import count_blocks, on_grid
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues, cluster_medians, statistic_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -69,10 +69,10 @@ def test_draws_too_large_to_keep_are_the_same_draws(monkeypatch: pytest.MonkeyPa
 def test_the_number_of_threads_changes_nothing() -> None:
     code = """
 import numpy as np
-from tasks.statistics.bootstrap import bootstrap_samples
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues
+from capim.tasks.statistics.bootstrap import bootstrap_samples
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues
 rng = np.random.default_rng(0)
 values = ClusteredValues(1 / rng.integers(1, 90, (7, 900)), Clusters.of(np.arange(900) // 3))
 for interval in bootstrap_samples([values], Resampling(seed=1, replicates=600))[0]:

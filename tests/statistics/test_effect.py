@@ -10,9 +10,9 @@ from statsmodels.stats.contingency_tables import mcnemar  # type: ignore[import-
 from statsmodels.stats.power import NormalIndPower  # type: ignore[import-untyped]
 from statsmodels.stats.proportion import proportion_effectsize  # type: ignore[import-untyped]
 
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.decisions import decide
-from tasks.statistics.effect import (
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decisions import decide
+from capim.tasks.statistics.effect import (
     cohen_dz,
     cohen_h,
     detectable_effect,
@@ -21,8 +21,8 @@ from tasks.statistics.effect import (
     mcnemar_exact,
     tally,
 )
-from tasks.statistics.pairwise import Scale, compare_encoders
-from tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.pairwise import Scale, compare_encoders
+from capim.tasks.statistics.resampling import Resampling
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 1), (5, 5), (3, 11), (430, 331), (2089, 1667)])

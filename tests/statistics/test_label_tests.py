@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.label_tests import label_tests
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.label_tests import label_tests
 
 
 def p_of(values: np.ndarray, label: np.ndarray, clusters: Clusters) -> float:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
-from tasks.statistics.multiplicity import adjusted
-from tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.multiplicity import adjusted
+from capim.tasks.statistics.resampling import Resampling
 
 
 @settings(max_examples=30, deadline=None)

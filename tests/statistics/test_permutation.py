@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.statistics import median_flip, permutation
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.draws import flip_blocks
-from tasks.statistics.effect import mcnemar_exact, tally
-from tasks.statistics.median_flip import median_flip_tests
-from tasks.statistics.permutation import sign_flip_tests
-from tasks.statistics.resampling import Resampling
+from capim.tasks.statistics import median_flip, permutation
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import flip_blocks
+from capim.tasks.statistics.effect import mcnemar_exact, tally
+from capim.tasks.statistics.median_flip import median_flip_tests
+from capim.tasks.statistics.permutation import sign_flip_tests
+from capim.tasks.statistics.resampling import Resampling
 
 
 def two_encoders(n_clusters: int, per_cluster: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

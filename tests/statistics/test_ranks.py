@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.decisions import decide
-from tasks.statistics.pairwise import Scale, compare_encoders
-from tasks.statistics.ranking.ranks import PairTest, rank_encoders, rank_sets
-from tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decisions import decide
+from capim.tasks.statistics.pairwise import Scale, compare_encoders
+from capim.tasks.statistics.ranking.ranks import PairTest, rank_encoders, rank_sets
+from capim.tasks.statistics.resampling import Resampling
 
 V29 = [  # the seed's example: Apple beats both, LAION and MetaCLIP cannot be told apart
     PairTest("Apple", "LAION", 0.038, 0.0003),

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
-from tasks.statistics.bootstrap import NARROWED, NO_SPREAD, TOO_FEW_CLUSTERS, WIDENED, Interval, in_agreement
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.pairwise import compare_encoders
-from tasks.statistics.proportion import cluster_robust_error, share_interval
-from tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.bootstrap import NARROWED, NO_SPREAD, TOO_FEW_CLUSTERS, WIDENED, Interval, in_agreement
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.pairwise import compare_encoders
+from capim.tasks.statistics.proportion import cluster_robust_error, share_interval
+from capim.tasks.statistics.resampling import Resampling
 
 
 def ends(values: np.ndarray, clusters: Clusters, level: float = 0.95) -> tuple[float, float]:

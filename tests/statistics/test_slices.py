@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.statistics.bootstrap import paired_intervals
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED, part_means
+from capim.tasks.statistics.bootstrap import paired_intervals
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED, part_means
 
 
 def test_a_part_is_the_mean_of_its_queries_alone() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
-from store.schema import CAPTIONS, IMAGES, texts
-from store.types import Modality
+from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
+from capim.store.schema import CAPTIONS, IMAGES, texts
+from capim.store.types import Modality
 
 
 @pytest.fixture

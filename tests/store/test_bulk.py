@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from store import RequestError
-from store.exchange import file_blocks
-from store.exchange.embedding_files import open_embedding_file
-from store.keys import table_of
-from store.tables import compaction, connection
+from capim.store import RequestError
+from capim.store.exchange import file_blocks
+from capim.store.exchange.embedding_files import open_embedding_file
+from capim.store.keys import table_of
+from capim.store.tables import compaction, connection
 from tests.benchmarks.store_blocks import dense_blocks, images, opened
 from tests.imported import import_embeddings
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import Block, Embeddings, RequestError
-from store.checksums import row_checksums, row_seeds
+from capim.store import Block, Embeddings, RequestError
+from capim.store.checksums import row_checksums, row_seeds
 
 
 def with_values(block: Block, change) -> Block:

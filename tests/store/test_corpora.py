@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from store import EmbeddingStore, IndexedImage, RequestError
+from capim.store import EmbeddingStore, IndexedImage, RequestError
 
 
 def test_a_corpus_comes_back_equal_and_is_stored_once(store, make_corpus):

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store import EmbeddingStore
-from store.keys import table_of
-from store.maintenance.health import verify
-from store.maintenance.removal import drop_set
+from capim.store import EmbeddingStore
+from capim.store.keys import table_of
+from capim.store.maintenance.health import verify
+from capim.store.maintenance.removal import drop_set
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,7 +90,7 @@ class Killed(BaseException):
     """What ends a process; nobody catches it."""
 
 
-@pytest.mark.parametrize("moment", ["lance.write_dataset", "store.tables.digests.Digests.record"])
+@pytest.mark.parametrize("moment", ["lance.write_dataset", "capim.store.tables.digests.Digests.record"])
 def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(
     store, make_corpus, make_spec, fill, monkeypatch, moment
 ):
@@ -112,7 +112,7 @@ def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(
 
 
 @pytest.mark.parametrize(
-    "moment", ["store.tables.table_files.TableFiles.remove", "lancedb.db.LanceDBConnection.drop_table"]
+    "moment", ["capim.store.tables.table_files.TableFiles.remove", "lancedb.db.LanceDBConnection.drop_table"]
 )
 def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(
     store, make_corpus, make_spec, fill, monkeypatch, moment

@@ -16,19 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store import EmbeddingStore, RequestError, WorkError
-from store.keys import table_of
-from store.maintenance.cleaning import compact_store
-from store.maintenance.disk_space import check_disk_space
-from store.maintenance.health import verify
-from store.maintenance.removal import drop, drop_set
-from store.maintenance.repair import repair, repair_all, repair_table
-from store.schema import OUTCOMES, RESULTS, RUNS, texts
-from store.tables.compaction import compact
-from store.tables.digests import COPIED
-from store.tables.rows import merge
-from store.tables.schemas import ANALYSES
-from store.tables.table_files import TableFiles
+from capim.store import EmbeddingStore, RequestError, WorkError
+from capim.store.keys import table_of
+from capim.store.maintenance.cleaning import compact_store
+from capim.store.maintenance.disk_space import check_disk_space
+from capim.store.maintenance.health import verify
+from capim.store.maintenance.removal import drop, drop_set
+from capim.store.maintenance.repair import repair, repair_all, repair_table
+from capim.store.schema import OUTCOMES, RESULTS, RUNS, texts
+from capim.store.tables.compaction import compact
+from capim.store.tables.digests import COPIED
+from capim.store.tables.rows import merge
+from capim.store.tables.schemas import ANALYSES
+from capim.store.tables.table_files import TableFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -186,7 +186,7 @@ def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files
     name = table_of(key)
     store.put(key, spec, make_block(corpus, spec, range(10)))
     with monkeypatch.context() as counted:
-        counted.setattr("store.tables.digests.Digests._paths", lambda *_: pytest.fail("lists every fragment"))
+        counted.setattr("capim.store.tables.digests.Digests._paths", lambda *_: pytest.fail("lists every fragment"))
         store.put(key, spec, make_block(corpus, spec, range(10, 20)))
     other = EmbeddingStore.open(store.uri)
     other.put(key, spec, make_block(corpus, spec, range(20, 30)))  # a version that the first process does not know
@@ -279,7 +279,7 @@ def test_a_damaged_file_of_a_register_or_of_history_is_named_never_read_and_put_
 
 
 def test_history_of_which_there_is_no_copy_is_lost_and_the_rest_stays(store, monkeypatch):
-    monkeypatch.setattr("store.tables.digests._COPIED_BYTES", 0)
+    monkeypatch.setattr("capim.store.tables.digests._COPIED_BYTES", 0)
     write_runs(store, "r1", "r2", "r3")
     files = sorted((Path(store.uri) / "runs.lance" / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
     files[1].unlink()
@@ -445,7 +445,7 @@ def test_too_small_a_disk_is_refused_before_the_encode(small_disk, make_spec):
 
 READ_ONLY = """
 import sys
-from store import EmbeddingStore, WorkError
+from capim.store import EmbeddingStore, WorkError
 store = EmbeddingStore.open(sys.argv[1])
 print(len(store.vectors(encoder="enc", corpus="toy", modality="image")))
 try:
@@ -524,7 +524,9 @@ def test_a_commit_whose_record_was_never_written_is_no_damage(store, monkeypatch
     """A process was killed in between, or the disk was full: whoever opens the table next writes it."""
     write_runs(store, "r1")
     with monkeypatch.context() as killed:
-        killed.setattr("store.tables.digests.Digests._record", lambda *_, **__: (_ for _ in ()).throw(OSError("full")))
+        killed.setattr(
+            "capim.store.tables.digests.Digests._record", lambda *_, **__: (_ for _ in ()).throw(OSError("full"))
+        )
         write_runs(store, "r2")
     folder = Path(store.uri) / "runs.lance"
     before = {path.name for path in records(store, "runs").iterdir()}
@@ -585,7 +587,7 @@ def test_folders_that_come_and_go_while_they_are_listed_are_no_fault(tmp_path):
 @pytest.mark.parametrize("two_faults", [False, True])
 def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, damage, words, two_faults, monkeypatch):
     """The next opening wrote a record of what it found, and wrong bytes were sound from then on."""
-    monkeypatch.setattr("store.tables.digests._PAUSES", (0.0,))
+    monkeypatch.setattr("capim.store.tables.digests._PAUSES", (0.0,))
     write_runs(store, "r1", "r2")
     write_runs(store, "r3")
     writing = EmbeddingStore.open(store.uri)
@@ -647,7 +649,7 @@ def test_the_record_of_an_append_holds_what_the_process_before_wrote_not_what_th
     "name", ["runs", "formats", "sets", "encoders", "corpora", "results", "single", "corpus-images"]
 )
 def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(sealed, name, monkeypatch):
-    monkeypatch.setattr("store.tables.digests._PAUSES", (0.0,))
+    monkeypatch.setattr("capim.store.tables.digests._PAUSES", (0.0,))
     store, _, _ = sealed
     write_runs(store, "r1")
     fillers = {pa.string(): "x", pa.bool_(): True}

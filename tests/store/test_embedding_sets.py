@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from store import EmbeddingStore, RequestError, WorkError
-from store.keys import table_of
-from store.tables.faults import storage_faults
+from capim.store import EmbeddingStore, RequestError, WorkError
+from capim.store.keys import table_of
+from capim.store.tables.faults import storage_faults
 
 
 @pytest.mark.parametrize("storage", ["float16", "float32"])
@@ -163,7 +163,7 @@ def test_a_sealed_set_is_complete_and_sealing_again_changes_nothing(store, make_
 
 def test_a_sealed_set_is_on_the_disk_and_not_only_in_memory(store, make_corpus, make_spec, fill, monkeypatch):
     synced = set()
-    monkeypatch.setattr("store.files.os.fsync", lambda opened: synced.add(os.fstat(opened).st_ino))
+    monkeypatch.setattr("capim.store.files.os.fsync", lambda opened: synced.add(os.fstat(opened).st_ino))
     key = fill(store, make_corpus(5), make_spec())
     for table, part in ((table_of(key), "data"), (table_of(key), "_versions"), ("sets", "data")):
         files = [*(store.connection.folder(table) / part).iterdir()]
@@ -197,7 +197,7 @@ def test_a_file_is_not_a_store(tmp_path):
 
 def test_importing_the_store_loads_nothing_heavy():
     heavy = "torch", "transformers", "prefect", "pandas", "lance", "lancedb", "duckdb", "scipy"
-    code = f"import sys, store; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, capim.store; print([m for m in {heavy} if m in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )

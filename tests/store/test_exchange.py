@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from store import EmbeddingStore, RequestError
-from store.exchange.embedding_files import open_embedding_file
-from store.exchange.exporting import export_embeddings
-from store.exchange.row_files import write_row_file
-from store.schema import OUTCOMES, RESULTS, texts
+from capim.store import EmbeddingStore, RequestError
+from capim.store.exchange.embedding_files import open_embedding_file
+from capim.store.exchange.exporting import export_embeddings
+from capim.store.exchange.row_files import write_row_file
+from capim.store.schema import OUTCOMES, RESULTS, texts
 from tests.imported import import_embeddings
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from store import EmbeddingStore
-from store.maintenance.cleaning import compact_store
-from store.maintenance.inventory import disk_bytes
-from store.schema import RESULTS, RUNS, SLICES
-from store.tables.compaction import drop_old_versions
-from store.tables.schemas import ANALYSES
+from capim.store import EmbeddingStore
+from capim.store.maintenance.cleaning import compact_store
+from capim.store.maintenance.inventory import disk_bytes
+from capim.store.schema import RESULTS, RUNS, SLICES
+from capim.store.tables.compaction import drop_old_versions
+from capim.store.tables.schemas import ANALYSES
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -112,7 +112,7 @@ def test_a_clock_that_is_ahead_of_the_storage_removes_nothing(
     for day in range(3):
         write(store, result("again", day, value=day / 100))
     true = time.time
-    monkeypatch.setattr("store.tables.compaction.time.time", lambda: true() + 8 * 86_400)
+    monkeypatch.setattr("capim.store.tables.compaction.time.time", lambda: true() + 8 * 86_400)
     table = store.connection.find("results")
     assert table is not None
     assert drop_old_versions(table, timedelta(0)) == 0

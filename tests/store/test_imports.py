@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store import EmbeddingStore, RequestError
-from store.exchange.exporting import export_embeddings
-from store.exchange.importing import import_sets
-from store.keys import table_of
-from store.schema import COMPARISONS, OUTCOMES, RESULTS, SLICES
+from capim.store import EmbeddingStore, RequestError
+from capim.store.exchange.exporting import export_embeddings
+from capim.store.exchange.importing import import_sets
+from capim.store.keys import table_of
+from capim.store.schema import COMPARISONS, OUTCOMES, RESULTS, SLICES
 from tests.imported import import_embeddings, import_of, imported
 
 

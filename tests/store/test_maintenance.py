@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store import EmbeddingStore, RequestError
-from store.keys import table_of
-from store.maintenance.cleaning import compact_store
-from store.maintenance.difference import diff
-from store.maintenance.health import verify
-from store.maintenance.inventory import find_set, info
-from store.maintenance.removal import drop, drop_superseded
-from store.maintenance.repair import repair_table
-from store.schema import BATCHES, FORMAT, RESULTS
+from capim.store import EmbeddingStore, RequestError
+from capim.store.keys import table_of
+from capim.store.maintenance.cleaning import compact_store
+from capim.store.maintenance.difference import diff
+from capim.store.maintenance.health import verify
+from capim.store.maintenance.inventory import find_set, info
+from capim.store.maintenance.removal import drop, drop_superseded
+from capim.store.maintenance.repair import repair_table
+from capim.store.schema import BATCHES, FORMAT, RESULTS
 
 NOTHING = timedelta(0)
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store import RequestError
-from store.keys import table_of
-from store.maintenance.inventory import SETS_INFO, TABLES_INFO
-from store.query.search import HITS
-from store.query.sql import known_tables
-from store.schema import OUTCOMES
+from capim.store import RequestError
+from capim.store.keys import table_of
+from capim.store.maintenance.inventory import SETS_INFO, TABLES_INFO
+from capim.store.query.search import HITS
+from capim.store.query.sql import known_tables
+from capim.store.schema import OUTCOMES
 
 
 @pytest.fixture
@@ -92,7 +92,9 @@ def test_an_unknown_table_lists_the_known_ones(filled):
 
 
 def test_a_question_leaves_nothing_on_stderr(filled):
-    code = f"import store; print(store.EmbeddingStore.open({filled.uri!r}).sql('SELECT 1 AS one').to_pylist())"
+    code = (
+        f"from capim import store; print(store.EmbeddingStore.open({filled.uri!r}).sql('SELECT 1 AS one').to_pylist())"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("[{'one': 1}]\n", "")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store import RequestError
-from store.schema import OUTCOMES, RESULTS, RUNS
+from capim.store import RequestError
+from capim.store.schema import OUTCOMES, RESULTS, RUNS
 
 
 def outcome(evaluation: str, query: int, rank: int = 1) -> dict[str, object]:
@@ -162,7 +162,7 @@ def test_threads_that_replace_the_same_rows_at_once_leave_them_once(store):
 
 
 def test_many_small_writes_do_not_leave_many_files(store, monkeypatch):
-    monkeypatch.setattr("store.tables.analysis_rows._MOST_FILES", 5)
+    monkeypatch.setattr("capim.store.tables.analysis_rows._MOST_FILES", 5)
     for number in range(12):
         store.write_rows("runs", run(f"r{number}", "running"))
     table = store.connection.find("runs")

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.keys import table_of
-from store.maintenance.retention import Pruning, plan_pruning, prune
-from store.schema import OUTCOMES, RESULTS, RUNS, WATCHED, texts
-from store.tables import metadata
-from store.tables.schemas import METADATA_TABLES
-from store.types import IndexedImage
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.keys import table_of
+from capim.store.maintenance.retention import Pruning, plan_pruning, prune
+from capim.store.schema import OUTCOMES, RESULTS, RUNS, WATCHED, texts
+from capim.store.tables import metadata
+from capim.store.tables.schemas import METADATA_TABLES
+from capim.store.types import IndexedImage
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -131,7 +131,7 @@ def outcomes(store: EmbeddingStore) -> list[str]:
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Specs are not compared with their fingerprints, which are short here."""
-    monkeypatch.setattr("store.tables.metadata.is_spec_of", lambda **_: True)
+    monkeypatch.setattr("capim.store.tables.metadata.is_spec_of", lambda **_: True)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -158,7 +158,7 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
     write(store, "runs", RUNS, 1, state="running", started=begun)
     write(store, "runs", RUNS, 9)
     with monkeypatch.context() as then:
-        then.setattr("store.maintenance.retention.now", lambda: begun + timedelta(days=2))
+        then.setattr("capim.store.maintenance.retention.now", lambda: begun + timedelta(days=2))
         plan = pruned(store, 1)
     assert plan.running == ("run001",)
     assert outcomes(store) == ["v1", "v2"]

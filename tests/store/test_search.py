@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store import Embeddings, RequestError
-from store.keys import table_of
-from store.maintenance.health import verify
-from store.query.search import build_index, search
-from store.schema import texts
+from capim.store import Embeddings, RequestError
+from capim.store.keys import table_of
+from capim.store.maintenance.health import verify
+from capim.store.query.search import build_index, search
+from capim.store.schema import texts
 
 
 def maxsim(tokens, patches):

@@ -14,8 +14,8 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
-from store.schema import CAPTIONS, IMAGES
+from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
+from capim.store.schema import CAPTIONS, IMAGES
 
 SPECS = (
     EncoderSpec(name="dense", adapter="none", checkpoint="none", revision="r1", dim=64),

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from store import Block, EmbeddingStore
-from store.types import Corpus, EncoderSpec
-from tasks.corpora.readers.shapes import read_shapes
-from tasks.diagnose import diagnose_corpus
-from tasks.diagnosis.ambiguous import SHARE
-from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors
-from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored import chosen, read_truncated, vector_reader
-from tasks.score import score
-from tasks.statistics.resampling import Resampling
+from capim.store import Block, EmbeddingStore
+from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.diagnose import diagnose_corpus
+from capim.tasks.diagnosis.ambiguous import SHARE
+from capim.tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.stored import chosen, read_truncated, vector_reader
+from capim.tasks.score import score
+from capim.tasks.statistics.resampling import Resampling
 from tests.random_store import SPECS, embeddings, random_store
 
 N_SCENES = 12

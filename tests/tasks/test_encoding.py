@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flows.config import RunConfig, run_config
-from flows.embed import encode_settings
-from store import EmbeddingStore
-from store.errors import RequestError, WorkError
-from store.keys import set_key
-from store.types import Corpus
-from tasks.corpora import open_corpus
-from tasks.encoders import entry_from, load_encoder, resolve, spec_of, tuning
-from tasks.runtime.encoding import EncodeSettings, SetEncoder
+from capim.flows.config import RunConfig, run_config
+from capim.flows.embed import encode_settings
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.store.keys import set_key
+from capim.store.types import Corpus
+from capim.tasks.corpora import open_corpus
+from capim.tasks.encoders import entry_from, load_encoder, resolve, spec_of, tuning
+from capim.tasks.runtime.encoding import EncodeSettings, SetEncoder
 
 OWN = {"name": "own", "adapter": "hf_dual", "checkpoint": "package:tiny/clip", "dim": 64}
 
@@ -92,7 +92,7 @@ def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpu
         return forward(**inputs) * float("nan")
 
     encoder.forwards["caption"] = trouble
-    monkeypatch.setattr("tasks.runtime.encoding.load_encoder", lambda *_, **__: encoder)
+    monkeypatch.setattr("capim.tasks.runtime.encoding.load_encoder", lambda *_, **__: encoder)
     first = set_encoder(store, caption_batch=2)
     with pytest.raises(WorkError, match=message):
         first.encode(corpus, "caption")

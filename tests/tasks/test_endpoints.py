@@ -15,27 +15,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.config import read_suite
-from store import EmbeddingStore
-from store.errors import WorkError
-from store.keys import set_key, spec_to_json
-from store.maintenance.removal import drop
-from store.types import Corpus, EncoderSpec
-from tasks.corpora import open_corpus
-from tasks.encoders import entry_from, load_encoder, resolve
-from tasks.encoders.endpoints.canaries import CAPTIONS, IMAGE
-from tasks.reference.regression import WatchRule
-from tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder, tokens_spent
-from tasks.runtime.watching.vectors import changed_canaries
+from capim.flows.config import read_suite
+from capim.store import EmbeddingStore
+from capim.store.errors import WorkError
+from capim.store.keys import set_key, spec_to_json
+from capim.store.maintenance.removal import drop
+from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.corpora import open_corpus
+from capim.tasks.encoders import entry_from, load_encoder, resolve
+from capim.tasks.encoders.endpoints.canaries import CAPTIONS, IMAGE
+from capim.tasks.reference.regression import WatchRule
+from capim.tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder, tokens_spent
+from capim.tasks.runtime.watching.vectors import changed_canaries
 from tests.encoders.endpoint_stub import DIM, Stub, endpoint
 
 IN_FLIGHT = 4  # batches: one that is being stored, and those that go through the model meanwhile
 CORPUS = {"name": "few", "reader": "shapes", "n_scenes": 20}
 ENCODE = """
 import json, sys
-from store import EmbeddingStore
-from store.keys import spec_from_json
-from tasks.runtime.encoding import EncodeSettings, SetEncoder
+from capim.store import EmbeddingStore
+from capim.store.keys import spec_from_json
+from capim.tasks.runtime.encoding import EncodeSettings, SetEncoder
 store = EmbeddingStore.open(sys.argv[1])
 settings = EncodeSettings(device="cpu", caption_batch=4)
 SetEncoder(spec_from_json(sys.argv[2]), store, settings, "killed").encode(store.corpus("few"), "caption")

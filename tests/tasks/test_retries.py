@@ -10,8 +10,8 @@ from huggingface_hub import errors
 from prefect.states import Failed
 from prefect.task_engine import TaskRunTimeoutError
 
-from store.errors import RequestError, WorkError
-from tasks.runtime.retries import may_help
+from capim.store.errors import RequestError, WorkError
+from capim.tasks.runtime.retries import may_help
 
 
 def answer(status: int) -> httpx.Response:

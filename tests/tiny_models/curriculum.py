@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from tasks.corpora.pages import world as pages
-from tasks.corpora.shapes.wording import TRANSLATORS, translated, wordings
-from tasks.corpora.shapes.world import Scene, held_out_orbits, render, scenes
+from capim.tasks.corpora.pages import world as pages
+from capim.tasks.corpora.shapes.wording import TRANSLATORS, translated, wordings
+from capim.tasks.corpora.shapes.world import Scene, held_out_orbits, render, scenes
 
 TRAINED_LANGUAGES = ("de", "fr", "es")  # besides English; Italian and Russian stay unseen on purpose
 

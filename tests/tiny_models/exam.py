@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from transformers import AutoModel, AutoProcessor
 
-from store.types import Corpus
-from tasks.corpora.images.decode import decode_image
-from tasks.corpora.readers.pages import read_pages
-from tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual, read_shapes_winoground
+from capim.store.types import Corpus
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.corpora.readers.pages import read_pages
+from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual, read_shapes_winoground
 
 Scores: TypeAlias = NDArray[np.float32]
 Scorer: TypeAlias = Callable[[Sequence[Image.Image], Sequence[str]], Scores]  # -> (n_captions, n_images)

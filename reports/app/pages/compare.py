@@ -8,19 +8,19 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from reports import format as show
-from reports.app.filters import QueryFilter, all_of, read_filter
-from reports.app.pages.queries import link_of
-from reports.app.rendering import View, link, respond
-from reports.app.state import Evaluated, Snapshot, State, state_of
-from reports.elements.cells import difference_text, metric_title, range_text, result_cell
-from reports.elements.page import Table
-from reports.elements.tables import numbers, pivot, texts, value
-from reports.rows.names import named
-from reports.rows.report_data import ReportData
-from reports.rows.standing import decision
-from reports.sections.sentence import row_words
-from store.errors import RequestError, unknown
+from capim.reports import format as show
+from capim.reports.app.filters import QueryFilter, all_of, read_filter
+from capim.reports.app.pages.queries import link_of
+from capim.reports.app.rendering import View, link, respond
+from capim.reports.app.state import Evaluated, Snapshot, State, state_of
+from capim.reports.elements.cells import difference_text, metric_title, range_text, result_cell
+from capim.reports.elements.page import Table
+from capim.reports.elements.tables import numbers, pivot, texts, value
+from capim.reports.rows.names import named
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.standing import decision
+from capim.reports.sections.sentence import row_words
+from capim.store.errors import RequestError, unknown
 
 
 def page(request: Request) -> Response:

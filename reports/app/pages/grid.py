@@ -7,16 +7,16 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reports.app.rendering import View, link, respond
-from reports.app.state import Snapshot, Statement, names_in, state_of
-from reports.elements.cells import axis_of, metric_title
-from reports.elements.page import Table
-from reports.elements.tables import ColumnOf, numbers, pivot, texts
-from reports.rows.conclusion import in_order
-from reports.rows.report_data import ReportData, Row
-from reports.rows.standing import Task
-from reports.sections.answer import task_cell
-from store.errors import RequestError, unknown
+from capim.reports.app.rendering import View, link, respond
+from capim.reports.app.state import Snapshot, Statement, names_in, state_of
+from capim.reports.elements.cells import axis_of, metric_title
+from capim.reports.elements.page import Table
+from capim.reports.elements.tables import ColumnOf, numbers, pivot, texts
+from capim.reports.rows.conclusion import in_order
+from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.standing import Task
+from capim.reports.sections.answer import task_cell
+from capim.store.errors import RequestError, unknown
 
 HEADLINE = ""  # the headline metric of every task
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reports import format as show
-from reports.app.rendering import View, link, respond
-from reports.app.state import Statement, state_of
-from reports.elements.match_maps import draw_map, encoded, opened, patch_map
-from reports.explanation import token_words
-from store.errors import RequestError, unknown
-from store.layout import Explanation
+from capim.reports import format as show
+from capim.reports.app.rendering import View, link, respond
+from capim.reports.app.state import Statement, state_of
+from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
+from capim.reports.explanation import token_words
+from capim.store.errors import RequestError, unknown
+from capim.store.layout import Explanation
 
 
 def page(request: Request) -> Response:

@@ -16,8 +16,8 @@ from PIL import Image
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reports import format as show
-from reports.app.maps import (
+from capim.reports import format as show
+from capim.reports.app.maps import (
     METHODS,
     MODALITIES,
     Coloured,
@@ -28,10 +28,10 @@ from reports.app.maps import (
     read_map,
     statement_of,
 )
-from reports.app.rendering import View, link, respond
-from reports.app.state import Evaluated, State, state_of
-from store.errors import RequestError, WorkError
-from store.planes import Map
+from capim.reports.app.rendering import View, link, respond
+from capim.reports.app.state import Evaluated, State, state_of
+from capim.store.errors import RequestError, WorkError
+from capim.store.planes import Map
 
 SIDE = 512  # of a picture of a map, in pixels
 INK = ("0072b2", "e69f00", "d55e00", "808080", "009e73", "cc79a7", "56b4e9", "b2a300", "7a5cc7", "8c564b")  # as app.css

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reports import format as show
-from reports.app.conditions import SLICES
-from reports.app.filters import (
+from capim.reports import format as show
+from capim.reports.app.conditions import SLICES
+from capim.reports.app.filters import (
     PAGE,
     SORTS,
     QueryFilter,
@@ -25,12 +25,12 @@ from reports.app.filters import (
     shown,
     some_of,
 )
-from reports.app.rendering import View, link, respond
-from reports.app.state import Evaluated, Snapshot, State, state_of
-from reports.rows.languages import cross_lingual, judged_language, language_name
-from reports.rows.names import named
-from reports.rows.report_data import CAUSES
-from store.schema import texts
+from capim.reports.app.rendering import View, link, respond
+from capim.reports.app.state import Evaluated, Snapshot, State, state_of
+from capim.reports.rows.languages import cross_lingual, judged_language, language_name
+from capim.reports.rows.names import named
+from capim.reports.rows.report_data import CAUSES
+from capim.store.schema import texts
 
 _CHOICES = 200  # of a slice
 

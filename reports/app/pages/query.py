@@ -12,14 +12,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from reports.app.filters import QueryFilter, read_filter, shown, some_of
-from reports.app.rendering import View, link, respond
-from reports.app.state import Evaluated, Snapshot, State, Statement, state_of
-from reports.rows.selected_queries import RankedList, SelectedQuery
-from reports.sections.cases import case_of
-from store.errors import RequestError
-from store.exchange.judgements import Judgement, add_judgement
-from store.types import Corpus
+from capim.reports.app.filters import QueryFilter, read_filter, shown, some_of
+from capim.reports.app.rendering import View, link, respond
+from capim.reports.app.state import Evaluated, Snapshot, State, Statement, state_of
+from capim.reports.rows.selected_queries import RankedList, SelectedQuery
+from capim.reports.sections.cases import case_of
+from capim.store.errors import RequestError
+from capim.store.exchange.judgements import Judgement, add_judgement
+from capim.store.types import Corpus
 
 TOP = 10
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reports import compare
-from reports.app.rendering import View, link, respond
-from reports.app.state import State, Statement, state_of
-from reports.rows.snapshot import Snapshot, end_of, state_after
-from store import EmbeddingStore
-from store.errors import RequestError, unknown
+from capim.reports import compare
+from capim.reports.app.rendering import View, link, respond
+from capim.reports.app.state import State, Statement, state_of
+from capim.reports.rows.snapshot import Snapshot, end_of, state_after
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, unknown
 
 PAGE = 50  # queries that are shown at a time
 TITLE = "What changed from one run to another"

@@ -17,10 +17,10 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from reports.app.rendering import View, link, respond
-from reports.app.state import State, names_in, state_of
-from store.errors import RequestError, WorkError, unknown
-from store.types import Modality
+from capim.reports.app.rendering import View, link, respond
+from capim.reports.app.state import State, names_in, state_of
+from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.types import Modality
 
 MOST_HITS = 100
 ITEMS = {"image": "images", "caption": "captions"}

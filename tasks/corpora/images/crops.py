@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from store.types import ImageSource
-from tasks.corpora.images.decode import MAX_PIXELS, UndecodableImage, decode_image
+from capim.store.types import ImageSource
+from capim.tasks.corpora.images.decode import MAX_PIXELS, UndecodableImage, decode_image
 
 _KEY = re.compile(r"^(-?\d+),(-?\d+),(\d+),(\d+)@(.+)$")
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 
-from store.files import replacing
-from tasks.corpora.images.source import Folder
+from capim.store.files import replacing
+from capim.tasks.corpora.images.source import Folder
 
 CACHE = Path("~/.cache/capim/images")
 _ATTEMPTS = 4

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from store.errors import RequestError
-from store.types import ImageSource
-from tasks.corpora.files import require_folder
-from tasks.corpora.images.file_names import FileNames
-from tasks.corpora.images.source import Folder, Folders
-from tasks.corpora.rows import Faults, ImageRow, SkippedRow
+from capim.store.errors import RequestError
+from capim.store.types import ImageSource
+from capim.tasks.corpora.files import require_folder
+from capim.tasks.corpora.images.file_names import FileNames
+from capim.tasks.corpora.images.source import Folder, Folders
+from capim.tasks.corpora.rows import Faults, ImageRow, SkippedRow
 
 Missing: TypeAlias = Literal["error", "skip"]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from store.errors import WorkError
-from store.types import Corpus, ImageSource, IndexedImage
-from tasks.corpora.images.decode import UndecodableImage, decode_image, image_sha, thumbnail
-from tasks.corpora.rows import SkippedRow
-from tasks.corpora.subset import without_images
+from capim.store.errors import WorkError
+from capim.store.types import Corpus, ImageSource, IndexedImage
+from capim.tasks.corpora.images.decode import UndecodableImage, decode_image, image_sha, thumbnail
+from capim.tasks.corpora.rows import SkippedRow
+from capim.tasks.corpora.subset import without_images
 
 _BATCH = 64
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from store.types import Corpus
-from tasks.corpora import CORPORA
-from tasks.corpora.files import field, require_folder
-from tasks.corpora.readers.delimited import rows_with
-from tasks.corpora.readers.hub import load_split
-from tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.files import field, require_folder
+from capim.tasks.corpora.readers.delimited import rows_with
+from capim.tasks.corpora.readers.hub import load_split
+from capim.tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
 
 HUB = CORPORA["bivlc"].hub
 _TEXTS = ("caption", "negative_caption", "type", "subtype")

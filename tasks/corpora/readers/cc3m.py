@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora import CORPORA
-from tasks.corpora.files import require_folder
-from tasks.corpora.readers.webdataset import read_webdataset
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.files import require_folder
+from capim.tasks.corpora.readers.webdataset import read_webdataset
 
 HUB = CORPORA["cc3m"].hub
 SHARDS = "cc3m-validation-*.tar"

@@ -8,12 +8,20 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.build import build_corpus
-from tasks.corpora.files import corpus_name, field, first_match, read_json, require_file, require_folder, require_match
-from tasks.corpora.images.image_files import Missing, locate_images
-from tasks.corpora.rows import CaptionRow, ImageRow
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.files import (
+    corpus_name,
+    field,
+    first_match,
+    read_json,
+    require_file,
+    require_folder,
+    require_match,
+)
+from capim.tasks.corpora.images.image_files import Missing, locate_images
+from capim.tasks.corpora.rows import CaptionRow, ImageRow
 
 
 def read_coco_captions(

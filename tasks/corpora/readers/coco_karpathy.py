@@ -10,22 +10,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from store.types import Corpus
-from tasks.corpora import CORPORA
-from tasks.corpora.build import build_corpus
-from tasks.corpora.files import field, read_json, require_file
-from tasks.corpora.images.downloads import CACHE, Downloads
-from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.coco_captions import read_objects
-from tasks.corpora.readers.ground_truths import (
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.files import field, read_json, require_file
+from capim.tasks.corpora.images.downloads import CACHE, Downloads
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.coco_captions import read_objects
+from capim.tasks.corpora.readers.ground_truths import (
     GROUND_TRUTHS,
     SIXTH_CAPTIONS,
     GroundTruth,
     extra_positives,
     karpathy_test_annotation_ids,
 )
-from tasks.corpora.readers.karpathy import FIVE, KarpathyEntry, split_from_file, split_from_hub
-from tasks.corpora.rows import CaptionRow, RelevanceRow
+from capim.tasks.corpora.readers.karpathy import FIVE, KarpathyEntry, split_from_file, split_from_hub
+from capim.tasks.corpora.rows import CaptionRow, RelevanceRow
 
 HUB = CORPORA["coco-karpathy"].hub
 IMAGES = "http://images.cocodataset.org"

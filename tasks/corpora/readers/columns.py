@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from store.errors import RequestError, did_you_mean, nearest
+from capim.store.errors import RequestError, did_you_mean, nearest
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import Corpus, ImageSource
-from tasks.corpora import CORPORA
-from tasks.corpora.files import field, folder_in, read_json_lines, require_folder, require_known, require_match
-from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.hub import load_split
-from tasks.corpora.readers.published import Translation, published_corpus, translations
-from tasks.corpora.rows import ImageRow
+from capim.store.errors import RequestError
+from capim.store.types import Corpus, ImageSource
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.files import field, folder_in, read_json_lines, require_folder, require_known, require_match
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.hub import load_split
+from capim.tasks.corpora.readers.published import Translation, published_corpus, translations
+from capim.tasks.corpora.rows import ImageRow
 
 LANGUAGES = CORPORA["crossmodal3600"].languages
 HUB = CORPORA["crossmodal3600"].hub

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from store.errors import RequestError
-from tasks.corpora.files import opened_text
-from tasks.corpora.images.file_names import is_image_name
+from capim.store.errors import RequestError
+from capim.tasks.corpora.files import opened_text
+from capim.tasks.corpora.images.file_names import is_image_name
 
 _SEPARATORS = ",\t|;"
 _QUOTING = ",;"  # separators of files whose cells may be quoted

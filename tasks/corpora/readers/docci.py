@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.files import field, folder_in, read_json_lines, require_folder, require_match
-from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.published import Translation, published_corpus, translations
-from tasks.corpora.rows import ImageRow
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.files import field, folder_in, read_json_lines, require_folder, require_match
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.published import Translation, published_corpus, translations
+from capim.tasks.corpora.rows import ImageRow
 
 _FILE = "docci_descriptions.jsonlines"
 

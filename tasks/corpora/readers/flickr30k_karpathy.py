@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.types import Corpus
-from tasks.corpora import CORPORA
-from tasks.corpora.build import build_corpus
-from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.karpathy import split_from_file, split_from_hub
-from tasks.corpora.rows import CaptionRow
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.karpathy import split_from_file, split_from_hub
+from capim.tasks.corpora.rows import CaptionRow
 
 HUB = CORPORA["flickr30k-karpathy"].hub
 

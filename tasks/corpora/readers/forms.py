@@ -15,12 +15,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import Corpus, ImageSource
-from tasks.corpora.build import build_corpus
-from tasks.corpora.images.image_files import Missing, locate_images
-from tasks.corpora.readers.columns import Columns, FormName, columns_of_roles
-from tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
+from capim.store.errors import RequestError
+from capim.store.types import Corpus, ImageSource
+from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.images.image_files import Missing, locate_images
+from capim.tasks.corpora.readers.columns import Columns, FormName, columns_of_roles
+from capim.tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
 
 _LISTED = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
 

@@ -15,9 +15,9 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from store.errors import RequestError
-from tasks.corpora.files import read_json
-from tasks.corpora.rows import RelevanceRow
+from capim.store.errors import RequestError
+from capim.tasks.corpora.files import read_json
+from capim.tasks.corpora.rows import RelevanceRow
 
 GroundTruth: TypeAlias = Literal["cxc", "eccv"]
 GROUND_TRUTHS: tuple[GroundTruth, ...] = get_args(GroundTruth)

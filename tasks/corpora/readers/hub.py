@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.errors import RequestError
-from store.files import NOT_ITS_FORMAT
-from tasks.corpora.files import choose_split
+from capim.store.errors import RequestError
+from capim.store.files import NOT_ITS_FORMAT
+from capim.tasks.corpora.files import choose_split
 
 if TYPE_CHECKING:
     from datasets import Dataset

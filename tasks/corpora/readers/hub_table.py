@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.files import corpus_name
-from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.columns import FORMS, Columns, FormName, columns_of_roles
-from tasks.corpora.readers.forms import corpus_of_rows
-from tasks.corpora.readers.hub import load_split
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.files import corpus_name
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.columns import FORMS, Columns, FormName, columns_of_roles
+from capim.tasks.corpora.readers.forms import corpus_of_rows
+from capim.tasks.corpora.readers.hub import load_split
 
 
 def read_hub(

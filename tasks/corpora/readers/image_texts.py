@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.build import build_corpus
-from tasks.corpora.files import corpus_name, read_text, require_folder
-from tasks.corpora.images.file_names import files_below, is_image_name
-from tasks.corpora.images.image_files import Missing, locate_images
-from tasks.corpora.rows import CaptionRow, Faults, ImageRow, SkippedRow
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.files import corpus_name, read_text, require_folder
+from capim.tasks.corpora.images.file_names import files_below, is_image_name
+from capim.tasks.corpora.images.image_files import Missing, locate_images
+from capim.tasks.corpora.rows import CaptionRow, Faults, ImageRow, SkippedRow
 
 Lines: TypeAlias = Literal["one", "each"]
 

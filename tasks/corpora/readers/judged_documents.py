@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from store.errors import RequestError
-from tasks.corpora.images.file_names import files_below, is_image_name, without_image_suffix
-from tasks.corpora.images.image_files import LocatedImages, Missing, locate_images
-from tasks.corpora.readers.judged_files import NAMES, JudgedFiles
-from tasks.corpora.rows import Faults, ImageRow, SkippedRow
+from capim.store.errors import RequestError
+from capim.tasks.corpora.images.file_names import files_below, is_image_name, without_image_suffix
+from capim.tasks.corpora.images.image_files import LocatedImages, Missing, locate_images
+from capim.tasks.corpora.readers.judged_files import NAMES, JudgedFiles
+from capim.tasks.corpora.rows import Faults, ImageRow, SkippedRow
 
 
 def documents_of(

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from store.errors import RequestError, did_you_mean
-from tasks.corpora.files import choose_split, read_text
-from tasks.corpora.readers.columns import USUAL_NAMES, usual_column
-from tasks.corpora.readers.hub import HubImages, configs_of, load_split
-from tasks.corpora.readers.table import SUFFIXES, table_rows
+from capim.store.errors import RequestError, did_you_mean
+from capim.tasks.corpora.files import choose_split, read_text
+from capim.tasks.corpora.readers.columns import USUAL_NAMES, usual_column
+from capim.tasks.corpora.readers.hub import HubImages, configs_of, load_split
+from capim.tasks.corpora.readers.table import SUFFIXES, table_rows
 
 TableName: TypeAlias = Literal["documents", "images", "queries", "judgements"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.files import require_folder
-from tasks.corpora.images.image_files import Missing
-from tasks.corpora.judged_tasks import JUDGED_TASKS
-from tasks.corpora.readers.judged import read_and_count
-from tasks.corpora.readers.judged_files import JudgedFiles, folders_on_hub
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.files import require_folder
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
+from capim.tasks.corpora.readers.judged import read_and_count
+from capim.tasks.corpora.readers.judged_files import JudgedFiles, folders_on_hub
 
 # What the fields of SubsetCounts count, in words.
 _WORDS = (

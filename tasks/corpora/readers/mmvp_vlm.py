@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.files import folder_in, require_folder, require_match
-from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.delimited import rows_with
-from tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.files import folder_in, require_folder, require_match
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.delimited import rows_with
+from capim.tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
 
 _NUMBER, _PATTERN, _STATEMENT = "Question ID", "Type", "Statement"
 

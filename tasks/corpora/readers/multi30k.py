@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from store.types import Corpus
-from tasks.corpora import CORPORA
-from tasks.corpora.files import folder_in, read_text, require_folder, require_match
-from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.published import line_translations, published_corpus
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.files import folder_in, read_text, require_folder, require_match
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.published import line_translations, published_corpus
 
 LANGUAGES = CORPORA["multi30k"].languages
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.files import corpus_name, require_file, require_match
-from tasks.corpora.images.image_files import Missing, image_id_of
-from tasks.corpora.readers.delimited import rows_with
-from tasks.corpora.readers.published import (
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.files import corpus_name, require_file, require_match
+from capim.tasks.corpora.images.image_files import Missing, image_id_of
+from capim.tasks.corpora.readers.delimited import rows_with
+from capim.tasks.corpora.readers.published import (
     HardNegativeItem,
     Translation,
     hard_negatives,
@@ -22,7 +22,7 @@ from tasks.corpora.readers.published import (
     published_corpus,
     translations,
 )
-from tasks.corpora.rows import ImageRow
+from capim.tasks.corpora.rows import ImageRow
 
 _PATHS = ("image_path", "filepath")
 

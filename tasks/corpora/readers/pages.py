@@ -10,12 +10,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from store.schema import JUDGED
-from store.types import Corpus
-from tasks.corpora import CORPORA
-from tasks.corpora.build import build_corpus
-from tasks.corpora.images.rendered import RenderedImages
-from tasks.corpora.pages.world import (
+from capim.store.schema import JUDGED
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.images.rendered import RenderedImages
+from capim.tasks.corpora.pages.world import (
     HELD_OUT_REPORTS,
     LANGUAGES,
     N_PAGES,
@@ -26,7 +26,7 @@ from tasks.corpora.pages.world import (
     questions_to,
     reports,
 )
-from tasks.corpora.rows import CaptionRow, ImageRow, RelevanceRow
+from capim.tasks.corpora.rows import CaptionRow, ImageRow, RelevanceRow
 
 
 def read_pages(*, n_reports: Annotated[int, Field(ge=1, le=HELD_OUT_REPORTS)] = 30, seed: int = 0) -> Corpus:

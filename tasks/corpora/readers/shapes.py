@@ -12,13 +12,13 @@ from typing import Annotated
 from PIL import Image
 from pydantic import Field
 
-from store.types import Corpus
-from tasks.corpora import CORPORA
-from tasks.corpora.build import build_corpus
-from tasks.corpora.images.rendered import RenderedImages
-from tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow
-from tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, five_wordings, meanings, translated, wordings
-from tasks.corpora.shapes.world import HELD_OUT_ORBITS, Scene, held_out_scenes, parse_scene, render
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.images.rendered import RenderedImages
+from capim.tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow
+from capim.tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, five_wordings, meanings, translated, wordings
+from capim.tasks.corpora.shapes.world import HELD_OUT_ORBITS, Scene, held_out_scenes, parse_scene, render
 
 SCENE = "scene"  # name of the extra ground truth
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from store.types import Corpus
-from tasks.corpora.files import field, read_json, require_files, require_folder
-from tasks.corpora.images.image_files import Missing, image_id_of
-from tasks.corpora.readers.published import HardNegativeItem, hard_negatives, published_corpus
-from tasks.corpora.rows import ImageRow
+from capim.store.types import Corpus
+from capim.tasks.corpora.files import field, read_json, require_files, require_folder
+from capim.tasks.corpora.images.image_files import Missing, image_id_of
+from capim.tasks.corpora.readers.published import HardNegativeItem, hard_negatives, published_corpus
+from capim.tasks.corpora.rows import ImageRow
 
 Category: TypeAlias = Literal[
     "add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj"

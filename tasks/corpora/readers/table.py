@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.files import corpus_name, read_json, read_json_lines, require_file
-from tasks.corpora.images.file_names import is_image_name, without_image_suffix
-from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.columns import Columns, FormName, form_of
-from tasks.corpora.readers.delimited import delimited_rows
-from tasks.corpora.readers.forms import corpus_of_rows
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.files import corpus_name, read_json, read_json_lines, require_file
+from capim.tasks.corpora.images.file_names import is_image_name, without_image_suffix
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.columns import Columns, FormName, form_of
+from capim.tasks.corpora.readers.delimited import delimited_rows
+from capim.tasks.corpora.readers.forms import corpus_of_rows
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt", ".token")
 STEMS = ("captions", "metadata", "pairs", "quadruples")  # of tables that are found before any other

@@ -16,14 +16,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora.build import build_corpus
-from tasks.corpora.files import corpus_name, require_folder
-from tasks.corpora.images.decode import image_facts
-from tasks.corpora.images.file_names import IMAGE_SUFFIXES
-from tasks.corpora.images.source import Folder
-from tasks.corpora.rows import CaptionRow, ImageRow, SkippedRow
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.files import corpus_name, require_folder
+from capim.tasks.corpora.images.decode import image_facts
+from capim.tasks.corpora.images.file_names import IMAGE_SUFFIXES
+from capim.tasks.corpora.images.source import Folder
+from capim.tasks.corpora.rows import CaptionRow, ImageRow, SkippedRow
 
 _NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
 _KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")

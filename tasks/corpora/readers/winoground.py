@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora import CORPORA
-from tasks.corpora.files import (
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.files import (
     field,
     folder_in,
     read_json,
@@ -22,8 +22,8 @@ from tasks.corpora.files import (
     require_folder,
     require_match,
 )
-from tasks.corpora.readers.hub import load_split
-from tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
+from capim.tasks.corpora.readers.hub import load_split
+from capim.tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
 
 HUB = CORPORA["winoground"].hub
 UNTAGGED = "No Tag"

@@ -13,7 +13,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-from tasks.corpora.shapes.world import SHAPES, Scene, Thing
+from capim.tasks.corpora.shapes.world import SHAPES, Scene, Thing
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "ru")
 TRANSLATORS = ("plain", "inverted")
@@ -40,7 +40,7 @@ def wordings(scene: Scene) -> list[str]:
     """The eight English captions of a scene, in the order of ``WORDINGS``.
 
     Examples:
-        >>> from tasks.corpora.shapes.world import parse_scene
+        >>> from capim.tasks.corpora.shapes.world import parse_scene
         >>> for caption in wordings(parse_scene("small-red-circle_left_large-blue-square")):
         ...     print(caption)
         a small red circle left of a large blue square
@@ -73,7 +73,7 @@ def meanings(scene: Scene) -> list[Hashable]:
     Two wordings leave something out: "a picture of … and …" the places, "a small circle over …" the colours.
 
     Examples:
-        >>> from tasks.corpora.shapes.world import parse_scene
+        >>> from capim.tasks.corpora.shapes.world import parse_scene
         >>> scene = parse_scene("small-red-circle_left_large-blue-square")
         >>> [a == b for a, b in zip(meanings(scene), meanings(scene.swap_objects()), strict=True)]
         [False, False, False, True, False, False, False, False]
@@ -89,7 +89,7 @@ def translated(scene: Scene, language: str, translator: str) -> str:
     """The caption of a scene in one of ``LANGUAGES``, by the templates of one of ``TRANSLATORS``.
 
     Examples:
-        >>> from tasks.corpora.shapes.world import parse_scene
+        >>> from capim.tasks.corpora.shapes.world import parse_scene
         >>> scene = parse_scene("small-red-circle_left_large-blue-star")
         >>> translated(scene, "de", "plain")
         'ein kleiner roter Kreis links von einem großen blauen Stern'
@@ -105,7 +105,7 @@ def five_wordings(scene: Scene, turn: int) -> list[str]:
     """Five of the eight wordings: always the first, then four of the other seven in rotation.
 
     Examples:
-        >>> from tasks.corpora.shapes.world import parse_scene
+        >>> from capim.tasks.corpora.shapes.world import parse_scene
         >>> scene = parse_scene("small-red-circle_left_large-blue-square")
         >>> [wordings(scene).index(caption) for caption in five_wordings(scene, 5)]
         [0, 6, 7, 1, 2]
@@ -135,5 +135,5 @@ class _NounPhrase:
 
 @cache
 def _languages() -> Mapping[str, Any]:
-    text = files("tasks.corpora.shapes").joinpath("languages.toml").read_text(encoding="utf-8")
+    text = files("capim.tasks.corpora.shapes").joinpath("languages.toml").read_text(encoding="utf-8")
     return MappingProxyType(tomllib.loads(text))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 FITTED_ON = "the half of the images, and their captions, that the query does not belong to"
 

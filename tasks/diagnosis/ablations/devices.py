@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from store.schema import SLICES
-from store.types import Corpus
-from tasks.diagnosis.slices import Slice, slice_rows
-from tasks.statistics.bootstrap import Interval
+from capim.store.schema import SLICES
+from capim.store.types import Corpus
+from capim.tasks.diagnosis.slices import Slice, slice_rows
+from capim.tasks.statistics.bootstrap import Interval
 
 
 def device_rows(batches: pa.Table, *, corpus: Corpus, run: str) -> pa.Table:

@@ -19,20 +19,20 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import Ragged
-from tasks.diagnosis.ablations import transforms
-from tasks.diagnosis.ablations.cross_fit import FITTED_ON, Halves, Scored, cross_fitted
-from tasks.diagnosis.ablations.transforms import BYTES, QUANTISED, ROUNDED, Change
-from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
-from tasks.diagnosis.slice_means import paired_difference
-from tasks.diagnosis.slices import Slice
-from tasks.diagnosis.vectors import LateInteractionVectors, Matrix, SingleVectors
-from tasks.metrics import METRICS
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters, layout_of
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.slices import part_means
+from capim.store.ragged import Ragged
+from capim.tasks.diagnosis.ablations import transforms
+from capim.tasks.diagnosis.ablations.cross_fit import FITTED_ON, Halves, Scored, cross_fitted
+from capim.tasks.diagnosis.ablations.transforms import BYTES, QUANTISED, ROUNDED, Change
+from capim.tasks.diagnosis.analysis_input import METRIC, AnalysisInput
+from capim.tasks.diagnosis.slice_means import paired_difference
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.diagnosis.vectors import LateInteractionVectors, Matrix, SingleVectors
+from capim.tasks.metrics import METRICS
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters, layout_of
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.slices import part_means
 
 POOLING_FACTORS = (1, 2, 3, 4, 6)
 SINGLE_QUERIES = 5000  # at most, for single vectors
@@ -211,7 +211,7 @@ def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, halves: Hal
 
 def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
     """The outcome of single vectors; the seconds are of scoring alone."""
-    from tasks.scoring.dense import score_dense
+    from capim.tasks.scoring.dense import score_dense
 
     return _scored(partial(score_dense, images, queries, [task], top=1))
 
@@ -222,7 +222,7 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
     ``kind`` is ``float32``, ``bfloat16`` or ``float16``. The vectors are rounded, multiplied, summed in float32 as
     hardware does, and the sum is rounded again: the result of a matrix product in that type.
     """
-    from tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
+    from capim.tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
 
     def rows() -> Iterator[ScoreRows]:
         sides = [transforms.rounded(vectors, kind) for vectors in (captions, images)]
@@ -237,7 +237,7 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
 
 def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:
     """The outcome of late-interaction vectors, numbered from 0; the seconds are of scoring alone."""
-    from tasks.scoring.late_interaction.maxsim import score_maxsim
+    from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
 
     images, queries = (replace(side, ords=np.arange(len(side), dtype=np.int32)) for side in (images, queries))
     return _scored(partial(score_maxsim, lambda: [images], lambda: [queries], [task], top=1))

@@ -11,13 +11,13 @@ from itertools import permutations
 
 import numpy as np
 
-from store.types import EncoderSpec
-from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
-from tasks.diagnosis.modality_gap import NOT_SAMPLED
-from tasks.diagnosis.slice_means import paired_difference
-from tasks.diagnosis.slices import Slice
-from tasks.diagnosis.vectors import SingleVectors
-from tasks.statistics.bootstrap import Interval
+from capim.store.types import EncoderSpec
+from capim.tasks.diagnosis.analysis_input import METRIC, AnalysisInput
+from capim.tasks.diagnosis.modality_gap import NOT_SAMPLED
+from capim.tasks.diagnosis.slice_means import paired_difference
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.diagnosis.vectors import SingleVectors
+from capim.tasks.statistics.bootstrap import Interval
 
 FINEST_FIRST = ("float32", "float16", "bfloat16")
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from store.ragged import Ragged
-from tasks.diagnosis.vectors import Matrix
+from capim.store.ragged import Ragged
+from capim.tasks.diagnosis.vectors import Matrix
 
 _ITEMS_AT_ONCE = 64
 

@@ -13,17 +13,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.ragged import Ragged
-from tasks.diagnosis.ablations.forms import renumbered
-from tasks.diagnosis.compression.methods import Method
-from tasks.diagnosis.slices import Slice
-from tasks.metrics import METRICS
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.statistics.bootstrap import Interval, bootstrap_samples, paired_intervals
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues
+from capim.store.errors import RequestError
+from capim.store.ragged import Ragged
+from capim.tasks.diagnosis.ablations.forms import renumbered
+from capim.tasks.diagnosis.compression.methods import Method
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.metrics import METRICS
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.statistics.bootstrap import Interval, bootstrap_samples, paired_intervals
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues
 
 ANALYSIS = "ann"
 BEST = 10  # items of a result
@@ -103,7 +103,7 @@ def depths_of(scores: NDArray[np.float32], exact: NDArray[np.float32], *, best: 
 
 def _values(scores: NDArray[np.float32], task: RetrievalTask, metric: str) -> NDArray[np.float64]:
     """The metric of every query. A relevant item that the method does not return comes after all other items."""
-    from tasks.scoring.ranks.accumulator import retrieval_outcomes, rows_of_table
+    from capim.tasks.scoring.ranks.accumulator import retrieval_outcomes, rows_of_table
 
     absent = np.isneginf(scores)
     if absent.any():

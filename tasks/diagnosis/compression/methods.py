@@ -14,11 +14,11 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from store.query.indexes import KINDS, NPROBES, Index, indexed
-from store.ragged import Ragged
-from tasks.diagnosis.ablations.forms import POOLING_FACTORS
-from tasks.diagnosis.ablations.transforms import BYTES, pooled, reach, token_trees
-from tasks.diagnosis.compression.fixed_encoding import FixedEncoding
+from capim.store.query.indexes import KINDS, NPROBES, Index, indexed
+from capim.store.ragged import Ragged
+from capim.tasks.diagnosis.ablations.forms import POOLING_FACTORS
+from capim.tasks.diagnosis.ablations.transforms import BYTES, pooled, reach, token_trees
+from capim.tasks.diagnosis.compression.fixed_encoding import FixedEncoding
 
 METHODS = ("pooling", "colpali_engine pooling", "int8", "binary", "muvera", *KINDS, "fast-plaid")
 SINGLE_METHODS = ("int8", "binary", *KINDS)
@@ -123,7 +123,7 @@ def _encoded(items: Ragged, encoding: FixedEncoding) -> AbstractContextManager[I
 
 
 def _plaid(items: Ragged, seed: int) -> AbstractContextManager[Index]:
-    from tasks.scoring.late_interaction.plaid import plaid
+    from capim.tasks.scoring.late_interaction.plaid import plaid
 
     return plaid(items, seed=seed)
 
@@ -136,8 +136,8 @@ def _scores(
     blocks: Callable[[], Iterable[Ragged]], n_items: int, queries: Ragged, *, many: bool
 ) -> NDArray[np.float32]:
     """MaxSim of float32 queries with all items, or the dot products of single vectors."""
-    from tasks.scoring.dense import score_blocks
-    from tasks.scoring.late_interaction.products import maxsim_scores
+    from capim.tasks.scoring.dense import score_blocks
+    from capim.tasks.scoring.late_interaction.products import maxsim_scores
 
     if many:
         return maxsim_scores(blocks, queries, n_images=n_items)

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store.types import Corpus, Direction
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import layout_of, ords_of
+from capim.store.types import Corpus, Direction
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import layout_of, ords_of
 
 
 def first_is_right(outcomes: Outcomes, corpus: Corpus) -> dict[str, NDArray[np.bool_]]:

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.content.lexicon import lexicon, words_of
-from tasks.diagnosis.slice_means import contrast_slices
-from tasks.diagnosis.slices import Slice
+from capim.store.types import Corpus
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.content.lexicon import lexicon, words_of
+from capim.tasks.diagnosis.slice_means import contrast_slices
+from capim.tasks.diagnosis.slices import Slice
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")
 LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15), "16+": (16, np.inf)}  # words

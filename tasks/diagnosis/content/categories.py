@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store.types import Corpus
-from tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.content.caption_features import english_captions
-from tasks.diagnosis.content.lexicon import any_of, inflected, phrases, read_lexicon_file, tokens_of
-from tasks.diagnosis.slice_means import contrast_slices, part_slices
-from tasks.diagnosis.slices import Slice
-from tasks.scoring.protocols.layout import layout_of
-from tasks.statistics.bootstrap import Interval
+from capim.store.types import Corpus
+from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.content.caption_features import english_captions
+from capim.tasks.diagnosis.content.lexicon import any_of, inflected, phrases, read_lexicon_file, tokens_of
+from capim.tasks.diagnosis.slice_means import contrast_slices, part_slices
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.scoring.protocols.layout import layout_of
+from capim.tasks.statistics.bootstrap import Interval
 
 
 def categories(data: AnalysisInput) -> Iterator[Slice]:

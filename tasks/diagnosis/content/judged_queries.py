@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slice_means import part_slices
-from tasks.diagnosis.slices import Slice
-from tasks.metrics.headline import headline_of
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slice_means import part_slices
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.metrics.headline import headline_of
 
 _COUNTS = {"1": (1, 1), "2-3": (2, 3), "4-9": (4, 9), "10 or more": (10, None)}
 _PAGES = {"page 1": (0, 1), "pages 2-5": (2, 5), "pages 6-20": (6, 20), "from page 21": (21, None)}

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slice_means import QueryValues, contrast_slices, mean_slices
-from tasks.diagnosis.slices import Slice
-from tasks.scoring.protocols.layout import layout_of
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slice_means import QueryValues, contrast_slices, mean_slices
+from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.scoring.protocols.layout import layout_of
 
 
 def truncated_captions(data: AnalysisInput) -> Iterator[Slice]:

@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from store.errors import RequestError
-from store.types import Embeddings, EncoderSpec
-from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.encoder import Inputs, Prepared
-from tasks.encoders.endpoints.client import Answer, EndpointClient
-from tasks.encoders.tensors import dense_embeddings
+from capim.store.errors import RequestError
+from capim.store.types import Embeddings, EncoderSpec
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
+from capim.tasks.encoders.encoder import Inputs, Prepared
+from capim.tasks.encoders.endpoints.client import Answer, EndpointClient
+from capim.tasks.encoders.tensors import dense_embeddings
 
 
 class EndpointEncoder(LoadedEncoder):

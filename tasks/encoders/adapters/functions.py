@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from store.errors import WorkError
-from store.own_code import shown_path, what_failed
-from store.types import Embeddings, EncoderSpec, Modality
-from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.encoder import Inputs, Prepared
-from tasks.encoders.tensors import ragged_embeddings
+from capim.store.errors import WorkError
+from capim.store.own_code import shown_path, what_failed
+from capim.store.types import Embeddings, EncoderSpec, Modality
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
+from capim.tasks.encoders.encoder import Inputs, Prepared
+from capim.tasks.encoders.tensors import ragged_embeddings
 
 NAMES: Mapping[Modality, str] = {"image": "encode_images", "caption": "encode_captions"}
 

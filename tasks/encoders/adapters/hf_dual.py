@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.captions import max_length_of, tokenize
-from tasks.encoders.checkpoints.complete import complete_folder
-from tasks.encoders.checkpoints.weights import loaded_quietly
-from tasks.encoders.encoder import Inputs
-from tasks.encoders.pixels import pipeline_of_processor
-from tasks.encoders.tensors import DTYPES
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
+from capim.tasks.encoders.captions import max_length_of, tokenize
+from capim.tasks.encoders.checkpoints.complete import complete_folder
+from capim.tasks.encoders.checkpoints.weights import loaded_quietly
+from capim.tasks.encoders.encoder import Inputs
+from capim.tasks.encoders.pixels import pipeline_of_processor
+from capim.tasks.encoders.tensors import DTYPES
 
 
 @dataclass(frozen=True, kw_only=True)

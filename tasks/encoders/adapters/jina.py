@@ -14,17 +14,17 @@ import torch
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.captions import max_length_of, tokenize
-from tasks.encoders.checkpoints.checkpoint import related_folder
-from tasks.encoders.checkpoints.complete import complete_folder
-from tasks.encoders.checkpoints.related_repositories import PIN
-from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES
-from tasks.encoders.checkpoints.weights import loaded_quietly, read_tensors, weights_file
-from tasks.encoders.encoder import Inputs
-from tasks.encoders.tensors import DTYPES
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
+from capim.tasks.encoders.captions import max_length_of, tokenize
+from capim.tasks.encoders.checkpoints.checkpoint import related_folder
+from capim.tasks.encoders.checkpoints.complete import complete_folder
+from capim.tasks.encoders.checkpoints.related_repositories import PIN
+from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES
+from capim.tasks.encoders.checkpoints.weights import loaded_quietly, read_tensors, weights_file
+from capim.tasks.encoders.encoder import Inputs
+from capim.tasks.encoders.tensors import DTYPES
 
 _MAX_LENGTH = 512  # the default of the model's own encode_text
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from store.types import VectorKind
+from capim.store.types import VectorKind
 
 AUGMENTATION_TOKENS = 10  # that colpali_engine's process_queries puts after a query
 # first part of the name of a class of colpali_engine, by what it gives for an item

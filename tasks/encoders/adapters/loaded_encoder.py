@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from store.types import Embeddings, EncoderSpec, Modality
-from tasks.encoders.captions import caption_template
-from tasks.encoders.device import full_float32
-from tasks.encoders.encoder import Inputs, Prepared
-from tasks.encoders.pixels import PixelPipeline, in_rgb
-from tasks.encoders.tensors import DTYPES, dense_embeddings, move, ragged_embeddings
+from capim.store.types import Embeddings, EncoderSpec, Modality
+from capim.tasks.encoders.captions import caption_template
+from capim.tasks.encoders.device import full_float32
+from capim.tasks.encoders.encoder import Inputs, Prepared
+from capim.tasks.encoders.pixels import PixelPipeline, in_rgb
+from capim.tasks.encoders.tensors import DTYPES, dense_embeddings, move, ragged_embeddings
 
 
 class LoadedEncoder:

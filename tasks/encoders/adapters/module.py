@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import torch
 
-from store.errors import RequestError
-from store.own_code import loaded_module
-from store.types import EncoderSpec
-from tasks.encoders.adapters.functions import NAMES, FunctionEncoder, functions_of
-from tasks.encoders.checkpoints.checkpoint import local_path
+from capim.store.errors import RequestError
+from capim.store.own_code import loaded_module
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters.functions import NAMES, FunctionEncoder, functions_of
+from capim.tasks.encoders.checkpoints.checkpoint import local_path
 
 _COCO_SM = ("model", "embedding_dim", "image_forward_fn", "text_forward_fn")
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.adapters.table import require_libraries
-from tasks.encoders.checkpoints.weight_files import OPEN_CLIP_WEIGHTS
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters.table import require_libraries
+from capim.tasks.encoders.checkpoints.weight_files import OPEN_CLIP_WEIGHTS
 
 # only a checkpoint of this form is worth importing open_clip, which takes seconds
 _FORM = re.compile(r"(?P<architecture>[A-Za-z0-9.-]+)/(?P<tag>[a-z0-9_.-]+)")

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from tasks.encoders.captions import max_length_of
-from tasks.encoders.checkpoints.checkpoint import folder_of, json_file, related_folder, repository_of
-from tasks.encoders.checkpoints.hub import snapshot
-from tasks.encoders.checkpoints.weight_files import OPEN_CLIP_WEIGHTS
-from tasks.encoders.checkpoints.weights import weights_file
-from tasks.encoders.encoder import Inputs
-from tasks.encoders.pixels import pipeline_of_transform
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
+from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
+from capim.tasks.encoders.captions import max_length_of
+from capim.tasks.encoders.checkpoints.checkpoint import folder_of, json_file, related_folder, repository_of
+from capim.tasks.encoders.checkpoints.hub import snapshot
+from capim.tasks.encoders.checkpoints.weight_files import OPEN_CLIP_WEIGHTS
+from capim.tasks.encoders.checkpoints.weights import weights_file
+from capim.tasks.encoders.encoder import Inputs
+from capim.tasks.encoders.pixels import pipeline_of_transform
 
 _PRECISIONS = {"float32": "fp32", "bfloat16": "pure_bf16", "float16": "pure_fp16"}
 

@@ -10,9 +10,9 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from store.errors import RequestError
-from store.own_code import loaded_module
-from tasks.encoders.checkpoints.checkpoint import digest_of
+from capim.store.errors import RequestError
+from capim.store.own_code import loaded_module
+from capim.tasks.encoders.checkpoints.checkpoint import digest_of
 
 FORM = "my_model.py, my_adapter.py:load or my_package:load"
 _NAMED = re.compile(r"(?P<where>.+\.py|[\w.]+):(?P<function>\w+)", re.ASCII)

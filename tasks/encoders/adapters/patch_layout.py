@@ -12,7 +12,7 @@ from itertools import groupby
 from math import isqrt
 from typing import Any
 
-from store.layout import UNKNOWN, Grid, grids_of, layout_of_grids
+from capim.store.layout import UNKNOWN, Grid, grids_of, layout_of_grids
 
 _TILE = re.compile(r"row_(\d+)_col_(\d+)")
 

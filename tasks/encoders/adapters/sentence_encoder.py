@@ -16,16 +16,16 @@ import torch
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from store.errors import RequestError
-from store.layout import layout_of_tokens
-from store.types import EncoderSpec, Modality
-from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.adapters.patch_layout import image_layout, moved, patch_grids
-from tasks.encoders.checkpoints.checkpoint import json_file
-from tasks.encoders.checkpoints.complete import complete_folder
-from tasks.encoders.checkpoints.weights import loaded_quietly
-from tasks.encoders.encoder import Inputs
-from tasks.encoders.tensors import DTYPES, rows_of_items
+from capim.store.errors import RequestError
+from capim.store.layout import layout_of_tokens
+from capim.store.types import EncoderSpec, Modality
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
+from capim.tasks.encoders.adapters.patch_layout import image_layout, moved, patch_grids
+from capim.tasks.encoders.checkpoints.checkpoint import json_file
+from capim.tasks.encoders.checkpoints.complete import complete_folder
+from capim.tasks.encoders.checkpoints.weights import loaded_quietly
+from capim.tasks.encoders.encoder import Inputs
+from capim.tasks.encoders.tensors import DTYPES, rows_of_items
 
 
 class SentenceTransformers(LoadedEncoder):

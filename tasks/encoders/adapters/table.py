@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from store.errors import RequestError, unknown
-from store.plugins import OWN, Plugin, Table
-from store.types import ACCESS_OPTIONS, EncoderSpec
-from tasks.encoders.adapters.own_code import FORM, function_of, is_own_code
-from tasks.encoders.endpoints.options import BODY
+from capim.store.errors import RequestError, unknown
+from capim.store.plugins import OWN, Plugin, Table
+from capim.store.types import ACCESS_OPTIONS, EncoderSpec
+from capim.tasks.encoders.adapters.own_code import FORM, function_of, is_own_code
+from capim.tasks.encoders.endpoints.options import BODY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Adapter:
 
 def _of_package(plugin: Plugin, found: object) -> Adapter:
     if not isinstance(found, Adapter):
-        raise TypeError(f"expected a tasks.encoders.Adapter, got {type(found).__name__}")
+        raise TypeError(f"expected a capim.tasks.encoders.Adapter, got {type(found).__name__}")
     return replace(
         found,
         module=found.module or plugin.point.module,
@@ -83,11 +83,11 @@ _OWN_WEIGHTS = "a module loads its own weights, from files that capim cannot kno
 
 _OWN: dict[str, Adapter] = {
     "hf_dual": Adapter(
-        module="tasks.encoders.adapters.hf_dual",
+        module="capim.tasks.encoders.adapters.hf_dual",
         title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP",
     ),
     "colvision": Adapter(
-        module="tasks.encoders.adapters.colvision",
+        module="capim.tasks.encoders.adapters.colvision",
         title="colpali_engine: ColPali, ColQwen2 to 3.5, ColSmol, ColModernVBert, ColGemma3, and their Bi forms",
         options=("caption_template", "max_length", "image_prompt"),
         roles=True,
@@ -95,34 +95,34 @@ _OWN: dict[str, Adapter] = {
         extra="colpali",
     ),
     "openclip": Adapter(
-        module="tasks.encoders.adapters.openclip",
+        module="capim.tasks.encoders.adapters.openclip",
         title="open_clip: DFN, LAION, xlm-roberta, nllb-clip, MobileCLIP2, PE-Core, SigLIP",
         options=("caption_template", "max_length", "language"),
         requires=("open_clip",),
         extra="openclip",
     ),
     "jina": Adapter(
-        module="tasks.encoders.adapters.jina",
+        module="capim.tasks.encoders.adapters.jina",
         title="jina-clip v1 and v2 (runs the checkpoint's own code, by consent)",
         options=("caption_template", "max_length", "truncate_dim"),
         requires=("einops", "timm"),
         extra="jina",
     ),
     "uform": Adapter(
-        module="tasks.encoders.adapters.unum_uform",
+        module="capim.tasks.encoders.adapters.unum_uform",
         title="unum-cloud/uform, versions 2 and 3",
         options=("caption_template",),
         requires=("uform", "torchvision"),
         extra="uform",
     ),
     "module": Adapter(
-        module="tasks.encoders.adapters.module",
+        module="capim.tasks.encoders.adapters.module",
         title="a model in a user's Python file, in the form of COCO-SM",
         options=("caption_template",),
         unverified=_OWN_WEIGHTS,
     ),
     "sentence_transformers": Adapter(
-        module="tasks.encoders.adapters.sentence_encoder",
+        module="capim.tasks.encoders.adapters.sentence_encoder",
         title="sentence-transformers for images and text, MultiVectorEncoder too, each item in its role",
         options=("caption_template", "caption_role", "caption_prompt", "image_role", "image_prompt"),
         roles=True,
@@ -130,7 +130,7 @@ _OWN: dict[str, Adapter] = {
         extra="sentence-transformers",
     ),
     "http": Adapter(
-        module="tasks.encoders.adapters.endpoint",
+        module="capim.tasks.encoders.adapters.endpoint",
         title="a model behind an address: POST /v1/embeddings of OpenAI, vLLM, Jina and others",
         options=(
             "caption_template",

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.checkpoints.checkpoint import folder_of, json_file
-from tasks.encoders.checkpoints.weights import read_tensors, weights_file
-from tasks.encoders.encoder import Inputs
-from tasks.encoders.pixels import pipeline_of_transform
-from tasks.encoders.tensors import DTYPES
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
+from capim.tasks.encoders.checkpoints.checkpoint import folder_of, json_file
+from capim.tasks.encoders.checkpoints.weights import read_tensors, weights_file
+from capim.tasks.encoders.encoder import Inputs
+from capim.tasks.encoders.pixels import pipeline_of_transform
+from capim.tasks.encoders.tensors import DTYPES
 
 # of uform 1.x, before version 3 wrote them into the configuration
 _MEAN = [0.48145466, 0.4578275, 0.40821073]

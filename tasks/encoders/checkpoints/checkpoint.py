@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.checkpoints.hub import snapshot
-from tasks.encoders.checkpoints.related_repositories import PIN
-from tasks.encoders.checkpoints.weight_files import OTHER_WEIGHTS, WEIGHT_FILES
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.checkpoints.hub import snapshot
+from capim.tasks.encoders.checkpoints.related_repositories import PIN
+from capim.tasks.encoders.checkpoints.weight_files import OTHER_WEIGHTS, WEIGHT_FILES
 
 PACKAGE = Path(__file__).parents[1]
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")

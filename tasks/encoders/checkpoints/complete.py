@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.checkpoints.checkpoint import folder_of, json_file, local_path, repository_of
-from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, chosen_weights
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.checkpoints.checkpoint import folder_of, json_file, local_path, repository_of
+from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, chosen_weights
 
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
 _OWN_CODE = 'if you saved it yourself, call save_pretrained, or load it in code of your own (adapter = "module")'

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from store.errors import RequestError, WorkError
-from tasks.encoders.checkpoints.weight_files import needed_files
+from capim.store.errors import RequestError, WorkError
+from capim.tasks.encoders.checkpoints.weight_files import needed_files
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

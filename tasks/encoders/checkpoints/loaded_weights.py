@@ -18,14 +18,14 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from store.types import EncoderSpec
-from tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from tasks.encoders.checkpoints.checkpoint import folder_of, local_path, repository_of
-from tasks.encoders.checkpoints.related_repositories import PIN
-from tasks.encoders.checkpoints.tensor_digests import digest_of_tensor, digests_of_files
-from tasks.encoders.checkpoints.weights import MissingWeightsError
-from tasks.encoders.encoder import Encoder, encode_captions, encode_images
-from tasks.encoders.tensors import DTYPES
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
+from capim.tasks.encoders.checkpoints.checkpoint import folder_of, local_path, repository_of
+from capim.tasks.encoders.checkpoints.related_repositories import PIN
+from capim.tasks.encoders.checkpoints.tensor_digests import digest_of_tensor, digests_of_files
+from capim.tasks.encoders.checkpoints.weights import MissingWeightsError
+from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
+from capim.tasks.encoders.tensors import DTYPES
 
 _Place = tuple[nn.Module, str]  # a network and the name of a tensor of its own, which wrapping does not change
 

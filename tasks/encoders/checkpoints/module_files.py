@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.checkpoints.checkpoint import local_path
-from tasks.encoders.checkpoints.related_repositories import PIN
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.checkpoints.checkpoint import local_path
+from capim.tasks.encoders.checkpoints.related_repositories import PIN
 
 
 def declared_files(path: Path) -> list[str] | None:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from store.errors import RequestError, WorkError
-from store.types import EncoderSpec
-from tasks.encoders.catalog import catalog, spec_of
-from tasks.encoders.checkpoints.resolving import resolve
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.catalog import catalog, spec_of
+from capim.tasks.encoders.checkpoints.resolving import resolve
 
 
 class PinnedEncoder(NamedTuple):

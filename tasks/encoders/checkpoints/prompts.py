@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.adapters.late_interaction import FAMILIES
-from tasks.encoders.adapters.table import adapter_named
-from tasks.encoders.checkpoints.related_repositories import ReadJson
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters.late_interaction import FAMILIES
+from capim.tasks.encoders.adapters.table import adapter_named
+from capim.tasks.encoders.checkpoints.related_repositories import ReadJson
 
 ROLES = {"caption": "query", "image": "document"}
 """The usual role of each modality: captions search among images."""

@@ -6,17 +6,17 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from tasks.encoders.adapters.own_code import is_own_code, state_of
-from tasks.encoders.adapters.table import adapter_named
-from tasks.encoders.checkpoints.checkpoint import digest_of, json_file, local_path, repository_of
-from tasks.encoders.checkpoints.hub import commit_of, hub_json
-from tasks.encoders.checkpoints.module_files import declared_files
-from tasks.encoders.checkpoints.prompts import prompts_of
-from tasks.encoders.checkpoints.related_repositories import PIN, ReadJson, related_repositories
-from tasks.encoders.endpoints.options import resolve_endpoint
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
+from capim.tasks.encoders.adapters.own_code import is_own_code, state_of
+from capim.tasks.encoders.adapters.table import adapter_named
+from capim.tasks.encoders.checkpoints.checkpoint import digest_of, json_file, local_path, repository_of
+from capim.tasks.encoders.checkpoints.hub import commit_of, hub_json
+from capim.tasks.encoders.checkpoints.module_files import declared_files
+from capim.tasks.encoders.checkpoints.prompts import prompts_of
+from capim.tasks.encoders.checkpoints.related_repositories import PIN, ReadJson, related_repositories
+from capim.tasks.encoders.endpoints.options import resolve_endpoint
 
 _DIGEST = re.compile(r"(?:(?P<given>.+)\+)?(?P<digest>sha256-[0-9a-f]{16})")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from store.types import Precision
-from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, chosen_weights
-from tasks.encoders.checkpoints.weights import read_tensors
-from tasks.encoders.tensors import DTYPES
+from capim.store.types import Precision
+from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, chosen_weights
+from capim.tasks.encoders.checkpoints.weights import read_tensors
+from capim.tasks.encoders.tensors import DTYPES
 
 _SAMPLE = 512  # values that enter the digest of a matrix
 

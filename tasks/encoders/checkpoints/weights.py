@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from store.errors import WorkError
-from store.types import EncoderSpec
+from capim.store.errors import WorkError
+from capim.store.types import EncoderSpec
 
 
 class MissingWeightsError(WorkError):

@@ -12,13 +12,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from store.ragged import Ragged
-from store.types import Embeddings
-from tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from tasks.encoders.checkpoints.checkpoint import base_folder, folder_of, json_file, local_path
-from tasks.encoders.checkpoints.tensor_digests import digests_of_files, digests_of_model
-from tasks.encoders.conformance import inputs
-from tasks.encoders.encoder import Encoder, encode_captions, encode_images, service_of
+from capim.store.ragged import Ragged
+from capim.store.types import Embeddings
+from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
+from capim.tasks.encoders.checkpoints.checkpoint import base_folder, folder_of, json_file, local_path
+from capim.tasks.encoders.checkpoints.tensor_digests import digests_of_files, digests_of_model
+from capim.tasks.encoders.conformance import inputs
+from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images, service_of
 
 NORM_TOLERANCE = 1e-3
 PRECISION_COSINE = 0.999

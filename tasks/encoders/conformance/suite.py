@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from store.errors import RequestError, WorkError
-from store.types import EncoderSpec, Precision
-from tasks.encoders.adapters.own_code import is_own_code
-from tasks.encoders.adapters.table import adapter_named, adapter_of
-from tasks.encoders.checkpoints.loaded_weights import weights_of
-from tasks.encoders.checkpoints.module_files import identity_gap
-from tasks.encoders.checkpoints.prompts import roles_line
-from tasks.encoders.checkpoints.resolving import resolve
-from tasks.encoders.checkpoints.weights import MissingWeightsError
-from tasks.encoders.conformance import checks
-from tasks.encoders.conformance.checks import CheckFailed, CheckSkipped
-from tasks.encoders.encoder import Encoder
-from tasks.encoders.loading import load_encoder
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import EncoderSpec, Precision
+from capim.tasks.encoders.adapters.own_code import is_own_code
+from capim.tasks.encoders.adapters.table import adapter_named, adapter_of
+from capim.tasks.encoders.checkpoints.loaded_weights import weights_of
+from capim.tasks.encoders.checkpoints.module_files import identity_gap
+from capim.tasks.encoders.checkpoints.prompts import roles_line
+from capim.tasks.encoders.checkpoints.resolving import resolve
+from capim.tasks.encoders.checkpoints.weights import MissingWeightsError
+from capim.tasks.encoders.conformance import checks
+from capim.tasks.encoders.conformance.checks import CheckFailed, CheckSkipped
+from capim.tasks.encoders.encoder import Encoder
+from capim.tasks.encoders.loading import load_encoder
 
 CHECKS: dict[str, Callable[[Encoder], str]] = {
     "weights in the model": checks.weights_are_in_the_model,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tasks.encoders.encoder import Encoder, encode_captions, encode_images
+from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 
 LOWEST_COSINE = 0.999  # of the same item in two runs; providers answer the same input with cosines above 0.9999
 CAPTIONS = (

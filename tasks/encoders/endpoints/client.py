@@ -18,11 +18,11 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import WorkError
-from store.types import MODALITIES, EncoderSpec, Modality
-from tasks.encoders.endpoints.options import EndpointOptions, endpoint_options, service_parameters
-from tasks.encoders.endpoints.pace import Pace, retry_after
-from tasks.encoders.endpoints.sending import Reply, Sender, TooLargeError
+from capim.store.errors import WorkError
+from capim.store.types import MODALITIES, EncoderSpec, Modality
+from capim.tasks.encoders.endpoints.options import EndpointOptions, endpoint_options, service_parameters
+from capim.tasks.encoders.endpoints.pace import Pace, retry_after
+from capim.tasks.encoders.endpoints.sending import Reply, Sender, TooLargeError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from store.errors import RequestError
-from store.types import EncoderSpec, Modality, Option
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec, Modality, Option
 
 # an option with one of these prefixes is a parameter of the service, sent as it is with every request for these items
 BODY: Mapping[str, tuple[Modality, ...]] = {

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.results.imported.columns import COLUMNS, FORMS, KEYS, PUBLISHED, QUERY
+from capim.tasks.results.imported.columns import COLUMNS, FORMS, KEYS, PUBLISHED, QUERY
 
 Row: TypeAlias = Mapping[str, Any]
 """A row of a file under our names of columns; ``_row`` is its place: ``3``, or ``answers.json:3`` of several files."""

@@ -1,7 +1,7 @@
 """The columns of a table of outcomes: what a file of ``capim import --outcomes`` may hold, and its JSON Schema.
 
 ``docs/outcomes.md`` explains them with examples. After a change, write the schema again:
-``python -m tasks.results.imported.columns > docs/outcomes.schema.json``.
+``python -m capim.tasks.results.imported.columns > docs/outcomes.schema.json``.
 """
 
 from __future__ import annotations

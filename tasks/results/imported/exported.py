@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.errors import RequestError
-from store.exchange.row_files import read_row_file
-from store.schema import OUTCOMES
-from store.types import Corpus
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.store.errors import RequestError
+from capim.store.exchange.row_files import read_row_file
+from capim.store.schema import OUTCOMES
+from capim.store.types import Corpus
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 REQUIRED = tuple(field.name for field in OUTCOMES if not field.nullable)
 

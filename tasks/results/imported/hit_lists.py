@@ -16,10 +16,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from store.errors import RequestError
-from tasks.results.imported.ranges import last_ranks, outcomes_of_ranges
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.store.errors import RequestError
+from capim.tasks.results.imported.ranges import last_ranks, outcomes_of_ranges
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 HitLists: TypeAlias = Mapping[int, ArrayLike]
 """Cutoff k -> positions of the queries, in the order of the protocol, with a relevant item among the first k."""

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.exchange.npz import read_npz
-from store.files import NOT_ITS_FORMAT, existing_file
-from store.schema import texts
-from store.types import Corpus
-from tasks.results.imported.tables import Found
-from tasks.scoring.given_scores import score_given
-from tasks.scoring.late_interaction.products import score_table
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.store.errors import RequestError
+from capim.store.exchange.npz import read_npz
+from capim.store.files import NOT_ITS_FORMAT, existing_file
+from capim.store.schema import texts
+from capim.store.types import Corpus
+from capim.tasks.results.imported.tables import Found
+from capim.tasks.scoring.given_scores import score_given
+from capim.tasks.scoring.late_interaction.products import score_table
+from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
 
 SUFFIXES = (".npy", ".npz")
 IDS = (

@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.schema import texts
-from store.types import Corpus
-from tasks.results.imported.cells import NUMBER, Row, plain_text
-from tasks.results.imported.columns import KEYS, QUERY
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.store.schema import texts
+from capim.store.types import Corpus
+from capim.tasks.results.imported.cells import NUMBER, Row, plain_text
+from capim.tasks.results.imported.columns import KEYS, QUERY
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 Kind: TypeAlias = Literal["captions", "images", "pairs", "quadruples"]
 _WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")

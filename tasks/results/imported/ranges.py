@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import positions_within
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import RetrievalTask, query_columns
+from capim.store.ragged import positions_within
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import RetrievalTask, query_columns
 
 
 def last_ranks(task: RetrievalTask) -> NDArray[np.int32]:

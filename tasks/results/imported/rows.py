@@ -9,18 +9,18 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pyarrow as pa
 
-from store.errors import RequestError
-from store.exchange.imported_encoder import UNVERSIONED, declared_encoder, note_faults
-from store.types import Corpus, EncoderSpec, digest16
-from tasks.metrics import metrics_of
-from tasks.metrics.headline import DIRECTIONS
-from tasks.metrics.retrieval import RECALLS
-from tasks.results.imported.exported import in_query_order
-from tasks.results.rsum import rsum_row
-from tasks.results.summary import Evaluated, Provenance, result_rows
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters, drawn_images
-from tasks.statistics.resampling import Resampling
+from capim.store.errors import RequestError
+from capim.store.exchange.imported_encoder import UNVERSIONED, declared_encoder, note_faults
+from capim.store.types import Corpus, EncoderSpec, digest16
+from capim.tasks.metrics import metrics_of
+from capim.tasks.metrics.headline import DIRECTIONS
+from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.results.imported.exported import in_query_order
+from capim.tasks.results.rsum import rsum_row
+from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
+from capim.tasks.statistics.resampling import Resampling
 
 ADAPTER = "outcomes"
 

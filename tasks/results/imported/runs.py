@@ -15,15 +15,15 @@ from urllib.parse import quote
 
 import numpy as np
 
-from store.errors import RequestError
-from store.files import existing_file
-from store.schema import TOP, texts
-from store.types import Corpus
-from tasks.results.imported.tables import headline_of
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask, query_columns
-from tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
+from capim.store.errors import RequestError
+from capim.store.files import existing_file
+from capim.store.schema import TOP, texts
+from capim.store.types import Corpus
+from capim.tasks.results.imported.tables import headline_of
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask, query_columns
+from capim.tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
 
 Run = dict[str, dict[str, float]]
 """Query id -> item id -> score."""

@@ -6,17 +6,17 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from store.errors import RequestError
-from store.exchange.row_files import READ_SUFFIXES, read_row_file
-from store.types import Corpus
-from tasks.results.imported.cells import named_rows
-from tasks.results.imported.exported import is_export, outcomes_of_export, read_export
-from tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
-from tasks.results.imported.matrices import outcomes_of_matrix, read_matrix
-from tasks.results.imported.runs import outcomes_of_run, read_run
-from tasks.results.imported.tables import Found, outcomes_of_rows
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.store.errors import RequestError
+from capim.store.exchange.row_files import READ_SUFFIXES, read_row_file
+from capim.store.types import Corpus
+from capim.tasks.results.imported.cells import named_rows
+from capim.tasks.results.imported.exported import is_export, outcomes_of_export, read_export
+from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
+from capim.tasks.results.imported.matrices import outcomes_of_matrix, read_matrix
+from capim.tasks.results.imported.runs import outcomes_of_run, read_run
+from capim.tasks.results.imported.tables import Found, outcomes_of_rows
+from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 Kind: TypeAlias = Literal["outcomes", "scores", "run"]
 

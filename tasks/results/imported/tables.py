@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.schema import JUDGED, texts
-from store.types import Corpus, EvalProtocol
-from tasks.metrics.compositional import text_and_image
-from tasks.results.imported.cells import NUMBER, Row, flags, form_of, ranks
-from tasks.results.imported.columns import FORMS, KEYS
-from tasks.results.imported.hit_lists import outcomes_of_hits
-from tasks.results.imported.queries import (
+from capim.store.errors import RequestError
+from capim.store.schema import JUDGED, texts
+from capim.store.types import Corpus, EvalProtocol
+from capim.tasks.metrics.compositional import text_and_image
+from capim.tasks.results.imported.cells import NUMBER, Row, flags, form_of, ranks
+from capim.tasks.results.imported.columns import FORMS, KEYS
+from capim.tasks.results.imported.hit_lists import outcomes_of_hits
+from capim.tasks.results.imported.queries import (
     Items,
     Matched,
     compositional_items,
@@ -28,11 +28,11 @@ from tasks.results.imported.queries import (
     missing,
     queries_of,
 )
-from tasks.results.imported.ranges import last_ranks, outcomes_of_ranges
-from tasks.scoring.choices import choice_outcomes
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
-from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+from capim.tasks.results.imported.ranges import last_ranks, outcomes_of_ranges
+from capim.tasks.scoring.choices import choice_outcomes
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
+from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
 
 _DIRECTION_OF_FORM: dict[str, Literal["pairs", "quadruples"]] = {
     "pairs": "pairs",

@@ -22,15 +22,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.files import replacing
-from store.planes import Method
-from store.schema import texts
-from store.types import Modality
-from tasks.results.projection import project
-from tasks.runtime.stored import newest_evaluations
-from tasks.scoring.neighbours import nearest_neighbours
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.files import replacing
+from capim.store.planes import Method
+from capim.store.schema import texts
+from capim.store.types import Modality
+from capim.tasks.results.projection import project
+from capim.tasks.runtime.stored import newest_evaluations
+from capim.tasks.scoring.neighbours import nearest_neighbours
 
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
 QUERIES: Mapping[Modality, str] = {"image": "i2t/", "caption": "t2i/"}  # how ids of protocols with such queries begin

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reports.rows.report_data import ReportData, Row
-from store import EmbeddingStore
-from store.types import EvalProtocol
-from tasks.metrics.table import METRICS, is_known
-from tasks.runtime.stored import read_outcomes
+from capim.reports.rows.report_data import ReportData, Row
+from capim.store import EmbeddingStore
+from capim.store.types import EvalProtocol
+from capim.tasks.metrics.table import METRICS, is_known
+from capim.tasks.runtime.stored import read_outcomes
 
 _NAME = "nDCG@10"
 

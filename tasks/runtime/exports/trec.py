@@ -22,16 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.files import replacing
-from store.ragged import positions_within
-from store.schema import texts
-from store.types import Corpus
-from tasks.results.imported.runs import trec_id
-from tasks.runtime.stored import newest_evaluations
-from tasks.scoring.protocols.selection import build_task, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.files import replacing
+from capim.store.ragged import positions_within
+from capim.store.schema import texts
+from capim.store.types import Corpus
+from capim.tasks.results.imported.runs import trec_id
+from capim.tasks.runtime.stored import newest_evaluations
+from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 _ROWS = 2048  # queries whose lists are in memory as text at once
 

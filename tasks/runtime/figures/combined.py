@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from store import EmbeddingStore
-from store.types import Corpus, EvalProtocol
-from tasks.metrics.crosslingual import language_part
-from tasks.metrics.headline import DIRECTIONS, planned_figures
-from tasks.results.combined import Values, combined_figures, language_values, rsum_values
-from tasks.results.comparison import encoder_key, figure_rows
-from tasks.results.languages import part_of
-from tasks.runtime.references import EvaluationRef
-from tasks.runtime.stored import read_outcomes
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters, drawn_images
-from tasks.scoring.protocols.selection import protocols_of
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.types import Corpus, EvalProtocol
+from capim.tasks.metrics.crosslingual import language_part
+from capim.tasks.metrics.headline import DIRECTIONS, planned_figures
+from capim.tasks.results.combined import Values, combined_figures, language_values, rsum_values
+from capim.tasks.results.comparison import encoder_key, figure_rows
+from capim.tasks.results.languages import part_of
+from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
+from capim.tasks.scoring.protocols.selection import protocols_of
+from capim.tasks.statistics.resampling import Resampling
 
 
 def combined_rows(

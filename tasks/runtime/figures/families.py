@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from store import EmbeddingStore
-from store.maintenance.removal import drop_stale
-from store.schema import texts
-from store.types import digest16
-from tasks.runtime.references import CompareRef
+from capim.store import EmbeddingStore
+from capim.store.maintenance.removal import drop_stale
+from capim.store.schema import texts
+from capim.store.types import digest16
+from capim.tasks.runtime.references import CompareRef
 
 SIDES = ("fingerprint_a", "fingerprint_b")
 

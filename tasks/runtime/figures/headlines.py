@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from reports.rows.families import counted_once
-from store import EmbeddingStore
-from store.types import Corpus, EvalProtocol
-from tasks.metrics.headline import Figure, headline_of
-from tasks.results.suite import (
+from capim.reports.rows.families import counted_once
+from capim.store import EmbeddingStore
+from capim.store.types import Corpus, EvalProtocol
+from capim.tasks.metrics.headline import Figure, headline_of
+from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,
     cluster_photographs,
@@ -19,14 +19,14 @@ from tasks.results.suite import (
     named_once,
     ranking_rows,
 )
-from tasks.runtime.progress import track
-from tasks.runtime.references import EvaluationRef, by_corpus
-from tasks.runtime.stored import read_outcomes
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import select_protocols
-from tasks.statistics.ranking.suite import LEAST_CORPORA
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EvaluationRef, by_corpus
+from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import select_protocols
+from capim.tasks.statistics.ranking.suite import LEAST_CORPORA
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues
 
 
 def suite_rows(

@@ -9,29 +9,29 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from store import EmbeddingStore
-from store.maintenance.removal import drop_stale
-from store.schema import METRICS, texts
-from store.types import MODALITIES, Corpus, EvalProtocol
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slices import slice_rows
-from tasks.diagnosis.table import BY_PART, diagnose
-from tasks.metrics import Metric, is_known
-from tasks.metrics.custom import CustomMetric
-from tasks.metrics.metric import RETRIEVAL
-from tasks.results.comparison import comparison_rows, encoder_key
-from tasks.results.replicates import replicate_rows
-from tasks.results.summary import Evaluated, Provenance, result_rows
-from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.scoring import vectors_of
-from tasks.runtime.stored import has_vectors, read_outcomes
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import build_task
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.resources import Resources
-from tasks.scoring.score_blocks import ScoreBlock, score_blocks
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.maintenance.removal import drop_stale
+from capim.store.schema import METRICS, texts
+from capim.store.types import MODALITIES, Corpus, EvalProtocol
+from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.slices import slice_rows
+from capim.tasks.diagnosis.table import BY_PART, diagnose
+from capim.tasks.metrics import Metric, is_known
+from capim.tasks.metrics.custom import CustomMetric
+from capim.tasks.metrics.metric import RETRIEVAL
+from capim.tasks.results.comparison import comparison_rows, encoder_key
+from capim.tasks.results.replicates import replicate_rows
+from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.scoring import vectors_of
+from capim.tasks.runtime.stored import has_vectors, read_outcomes
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import build_task
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.resources import Resources
+from capim.tasks.scoring.score_blocks import ScoreBlock, score_blocks
+from capim.tasks.statistics.resampling import Resampling
 
 Tables = dict[str, pa.Table]
 

@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from store.maintenance.removal import drop_derived, drop_stale
-from store.schema import RESULTS
-from store.types import Corpus, EvalProtocol
-from tasks.metrics import METRICS, metrics_of, version_of
-from tasks.metrics.crosslingual import language_part
-from tasks.results.languages import Part, language_rows, part_of
-from tasks.results.replicates import replicate_rows
-from tasks.results.rsum import rsum_row
-from tasks.results.summary import Evaluated, Provenance, result_rows
-from tasks.runtime.references import SEVERAL_PROTOCOLS
-from tasks.runtime.scoring import ScoredSets
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import drawn_clusters, drawn_images, is_judged
-from tasks.scoring.protocols.selection import protocols_of
-from tasks.statistics import VERSION
-from tasks.statistics.resampling import Resampling
+from capim.store.maintenance.removal import drop_derived, drop_stale
+from capim.store.schema import RESULTS
+from capim.store.types import Corpus, EvalProtocol
+from capim.tasks.metrics import METRICS, metrics_of, version_of
+from capim.tasks.metrics.crosslingual import language_part
+from capim.tasks.results.languages import Part, language_rows, part_of
+from capim.tasks.results.replicates import replicate_rows
+from capim.tasks.results.rsum import rsum_row
+from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
+from capim.tasks.runtime.scoring import ScoredSets
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images, is_judged
+from capim.tasks.scoring.protocols.selection import protocols_of
+from capim.tasks.statistics import VERSION
+from capim.tasks.statistics.resampling import Resampling
 
 
 class Renewed(NamedTuple):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.exchange.imported_encoder import UNVERSIONED
-from store.exchange.importing import ImportedSet
-from store.exchange.manifest import ImportRow
-from store.types import Corpus
-from tasks.encoders import catalog
-from tasks.runtime.open_corpora import corpus_for_import
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.exchange.imported_encoder import UNVERSIONED
+from capim.store.exchange.importing import ImportedSet
+from capim.store.exchange.manifest import ImportRow
+from capim.store.types import Corpus
+from capim.tasks.encoders import catalog
+from capim.tasks.runtime.open_corpora import corpus_for_import
 
 
 def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[tuple[ImportRow, Corpus]]:

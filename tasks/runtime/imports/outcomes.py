@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.maintenance.removal import drop_evaluations
-from store.schema import texts
-from tasks.results.imported.rows import Imported
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.maintenance.removal import drop_evaluations
+from capim.store.schema import texts
+from capim.tasks.results.imported.rows import Imported
+from capim.tasks.statistics.resampling import Resampling
 
 
 @dataclass(frozen=True, kw_only=True)

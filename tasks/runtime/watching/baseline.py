@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from store import EmbeddingStore
-from store.errors import RequestError, did_you_mean
-from tasks.runtime.references import SEVERAL_PROTOCOLS
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, did_you_mean
+from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
 
 NAMED = 5  # runs that an error names
 

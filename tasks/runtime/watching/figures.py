@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.schema import WATCHED
-from tasks.metrics import METRICS
-from tasks.metrics.headline import headline_of
-from tasks.reference.changes import FigureChange
-from tasks.reference.regression import (
+from capim.store import EmbeddingStore
+from capim.store.schema import WATCHED
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.headline import headline_of
+from capim.tasks.reference.changes import FigureChange
+from capim.tasks.reference.regression import (
     FigureFalls,
     WatchFinding,
     WatchRule,
@@ -30,14 +30,14 @@ from tasks.reference.regression import (
     judge_figures,
     tested_changes,
 )
-from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored import read_outcomes
-from tasks.runtime.watching.baseline import FigureId, Pinned, dates_of, pinned_baselines
-from tasks.runtime.watching.messages import Figure, Results, exploratory, not_comparable, summary_lines, weights
-from tasks.scoring.protocols.layout import drawn_clusters
-from tasks.scoring.protocols.selection import select_protocols
-from tasks.statistics.clusters import Clusters, known_queries
-from tasks.statistics.resampling import Resampling
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.runtime.watching.baseline import FigureId, Pinned, dates_of, pinned_baselines
+from capim.tasks.runtime.watching.messages import Figure, Results, exploratory, not_comparable, summary_lines, weights
+from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.scoring.protocols.selection import select_protocols
+from capim.tasks.statistics.clusters import Clusters, known_queries
+from capim.tasks.statistics.resampling import Resampling
 
 SECONDS_PER_DAY = 86_400
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from store import EmbeddingStore
-from store.types import Corpus, EvalProtocol
-from tasks.metrics import METRICS
-from tasks.reference.changes import setting_changes
-from tasks.reference.regression import WatchFinding, WatchRule, judge_settings
-from tasks.runtime.references import SetsRef
-from tasks.runtime.watching.baseline import FigureId, Pinned
+from capim.store import EmbeddingStore
+from capim.store.types import Corpus, EvalProtocol
+from capim.tasks.metrics import METRICS
+from capim.tasks.reference.changes import setting_changes
+from capim.tasks.reference.regression import WatchFinding, WatchRule, judge_settings
+from capim.tasks.runtime.references import SetsRef
+from capim.tasks.runtime.watching.baseline import FigureId, Pinned
 
 HISTORY = '`capim query "SELECT * FROM watched"`'
 Results = Mapping[tuple[str, str, str], Mapping[str, Any]]

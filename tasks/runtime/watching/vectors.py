@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from store import EmbeddingStore
-from store.schema import texts
-from store.types import Corpus, Modality
-from tasks.corpora.images.decode import decode_image
-from tasks.encoders import Encoder, encode_captions, encode_images
-from tasks.reference.regression import WatchFinding, WatchRule, judge_vectors
-from tasks.runtime.canaries import canary_cosines
-from tasks.runtime.references import SetsRef
-from tasks.runtime.scoring import vectors_of
+from capim.store import EmbeddingStore
+from capim.store.schema import texts
+from capim.store.types import Corpus, Modality
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.encoders import Encoder, encode_captions, encode_images
+from capim.tasks.reference.regression import WatchFinding, WatchRule, judge_vectors
+from capim.tasks.runtime.canaries import canary_cosines
+from capim.tasks.runtime.references import SetsRef
+from capim.tasks.runtime.scoring import vectors_of
 
 Vectors = list[NDArray[np.float32]]
 

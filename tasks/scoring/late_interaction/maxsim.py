@@ -12,21 +12,21 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import Ragged
-from store.schema import TOP
-from tasks.encoders.device import full_float32
-from tasks.scoring.choices import choice_outcomes
-from tasks.scoring.device_vectors import check_ords
-from tasks.scoring.late_interaction.multivectors import Blocks, checked, gather
-from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, scores_by_image
-from tasks.scoring.late_interaction.screening import pays, screened_scores
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.orientations import orientation_of
-from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
-from tasks.scoring.ranks.accumulator import ScoreRows, rows_of_table
-from tasks.scoring.ranks.both_ways import BothWays
-from tasks.scoring.resources import ON_CPU, Resources
-from tasks.scoring.threads import Advance, ignore
+from capim.store.ragged import Ragged
+from capim.store.schema import TOP
+from capim.tasks.encoders.device import full_float32
+from capim.tasks.scoring.choices import choice_outcomes
+from capim.tasks.scoring.device_vectors import check_ords
+from capim.tasks.scoring.late_interaction.multivectors import Blocks, checked, gather
+from capim.tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, scores_by_image
+from capim.tasks.scoring.late_interaction.screening import pays, screened_scores
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.orientations import orientation_of
+from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.scoring.ranks.accumulator import ScoreRows, rows_of_table
+from capim.tasks.scoring.ranks.both_ways import BothWays
+from capim.tasks.scoring.resources import ON_CPU, Resources
+from capim.tasks.scoring.threads import Advance, ignore
 
 
 def score_maxsim(

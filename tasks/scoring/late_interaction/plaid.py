@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from store.errors import RequestError
-from store.query.indexes import Index
-from store.ragged import Ragged
-from store.schema import TOP
+from capim.store.errors import RequestError
+from capim.store.query.indexes import Index
+from capim.store.ragged import Ragged
+from capim.store.schema import TOP
 
 
 @contextmanager

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from store.ragged import Ragged
-from tasks.scoring.late_interaction.multivectors import Blocks, checked, groups_of_equal_count
-from tasks.scoring.resources import DEFAULT_MEMORY_BYTES, ON_CPU, Resources
-from tasks.scoring.threads import Advance, ignore, one_thread_each
+from capim.store.ragged import Ragged
+from capim.tasks.scoring.late_interaction.multivectors import Blocks, checked, groups_of_equal_count
+from capim.tasks.scoring.resources import DEFAULT_MEMORY_BYTES, ON_CPU, Resources
+from capim.tasks.scoring.threads import Advance, ignore, one_thread_each
 
 _ALIGNED = 16
 _PATCHES_AT_ONCE = 512  # of several images that have few: every token is then read from memory once for all of them

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from store.ragged import Ragged
-from tasks.scoring.late_interaction.multivectors import Blocks
-from tasks.scoring.late_interaction.products import rough_scores, scores_by_image
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.both_ways import BothWays
-from tasks.scoring.ranks.top_k import reached_by
-from tasks.scoring.resources import Resources
-from tasks.scoring.threads import Advance
+from capim.store.ragged import Ragged
+from capim.tasks.scoring.late_interaction.multivectors import Blocks
+from capim.tasks.scoring.late_interaction.products import rough_scores, scores_by_image
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.ranks.both_ways import BothWays
+from capim.tasks.scoring.ranks.top_k import reached_by
+from capim.tasks.scoring.resources import Resources
+from capim.tasks.scoring.threads import Advance
 
 _LEAST_IMAGES, _LEAST_PATCHES = 1000, 128  # with fewer, lists hold much of the gallery, or products are too small
 _BFLOAT16, _FLOAT32 = 2.0**-9, 2.0**-24  # largest relative errors of one rounding

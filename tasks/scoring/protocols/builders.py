@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store.ragged import offsets_of, positions_within
-from store.schema import JUDGED
-from store.types import EvalProtocol
-from tasks.scoring.protocols.layout import FIVE, CorpusLayout, first_with_same, ords_of
-from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+from capim.store.ragged import offsets_of, positions_within
+from capim.store.schema import JUDGED
+from capim.store.types import EvalProtocol
+from capim.tasks.scoring.protocols.layout import FIVE, CorpusLayout, first_with_same, ords_of
+from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
 
 Together: TypeAlias = Literal["id", "caption_id", "negative_id"]
 

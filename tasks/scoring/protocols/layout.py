@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from store.schema import JUDGED
-from store.types import Corpus, EvalProtocol
-from tasks.corpora.images.crops import photograph_key
+from capim.store.schema import JUDGED
+from capim.store.types import Corpus, EvalProtocol
+from capim.tasks.corpora.images.crops import photograph_key
 
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
 

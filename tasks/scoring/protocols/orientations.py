@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from store.types import EvalProtocol
+from capim.store.types import EvalProtocol
 
 ORIENTATIONS = {
     "transposed-per-token": "scores divided by the caption's number of tokens, so that length does not win",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
-from store.errors import RequestError, did_you_mean
-from store.types import Corpus, EvalProtocol, VectorKind
-from tasks.scoring.protocols.layout import CorpusLayout, layout_of
-from tasks.scoring.protocols.orientations import ORIENTATIONS, with_orientations
-from tasks.scoring.protocols.table import ProtocolRule, rules_for
-from tasks.scoring.protocols.tasks import ScoringTask
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.types import Corpus, EvalProtocol, VectorKind
+from capim.tasks.scoring.protocols.layout import CorpusLayout, layout_of
+from capim.tasks.scoring.protocols.orientations import ORIENTATIONS, with_orientations
+from capim.tasks.scoring.protocols.table import ProtocolRule, rules_for
+from capim.tasks.scoring.protocols.tasks import ScoringTask
 
 
 def protocols_of(corpus: Corpus) -> tuple[EvalProtocol, ...]:

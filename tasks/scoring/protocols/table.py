@@ -15,11 +15,11 @@ from typing import Any, TypeAlias, cast
 
 import pyarrow.compute as pc
 
-from store.schema import JUDGED, texts
-from store.types import Direction, EvalProtocol
-from tasks.scoring.protocols import builders
-from tasks.scoring.protocols.layout import FIVE, CorpusLayout
-from tasks.scoring.protocols.tasks import ScoringTask
+from capim.store.schema import JUDGED, texts
+from capim.store.types import Direction, EvalProtocol
+from capim.tasks.scoring.protocols import builders
+from capim.tasks.scoring.protocols.layout import FIVE, CorpusLayout
+from capim.tasks.scoring.protocols.tasks import ScoringTask
 
 FOLDS = 5
 FOLD_SIZE = 1000

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import offsets_of, positions_within
-from store.types import EvalProtocol, Modality
+from capim.store.ragged import offsets_of, positions_within
+from capim.store.types import EvalProtocol, Modality
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,14 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from store.ragged import positions_within
-from store.schema import TOP
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import RetrievalTask, query_columns
-from tasks.scoring.ranks.galleries import Gallery, Queries, galleries_of
-from tasks.scoring.ranks.ranking import RelevantScores, competitors, ranks_of, unjudged_share
-from tasks.scoring.ranks.top_k import TopK, merged, top_k
-from tasks.scoring.resources import DEFAULT_MEMORY_BYTES
+from capim.store.ragged import positions_within
+from capim.store.schema import TOP
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.tasks import RetrievalTask, query_columns
+from capim.tasks.scoring.ranks.galleries import Gallery, Queries, galleries_of
+from capim.tasks.scoring.ranks.ranking import RelevantScores, competitors, ranks_of, unjudged_share
+from capim.tasks.scoring.ranks.top_k import TopK, merged, top_k
+from capim.tasks.scoring.resources import DEFAULT_MEMORY_BYTES
 
 _SURPLUS = 1.5  # times as many of all items as would hold the list if the gallery were spread evenly
 _ROWS_BYTES = 1 << 24

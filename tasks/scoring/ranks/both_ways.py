@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from store.schema import TOP
-from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.orientations import orientation_of
-from tasks.scoring.protocols.tasks import RetrievalTask, ScoringTask
-from tasks.scoring.ranks.accumulator import OutcomeAccumulator, PartOutcomes
+from capim.store.schema import TOP
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.orientations import orientation_of
+from capim.tasks.scoring.protocols.tasks import RetrievalTask, ScoringTask
+from capim.tasks.scoring.ranks.accumulator import OutcomeAccumulator, PartOutcomes
 
 
 class BothWays:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.tied_places import places_of
-from tasks.scoring.ranks.top_k import TopK, count_above_and_tied
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.ranks.tied_places import places_of
+from capim.tasks.scoring.ranks.top_k import TopK, count_above_and_tied
 
 _NEAR = 10  # items of a list whose share of unjudged ones is stored
 

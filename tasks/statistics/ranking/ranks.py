@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.multiplicity import ALPHA
 
 
 class PairTest(NamedTuple):

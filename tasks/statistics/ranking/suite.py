@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from tasks.statistics.bootstrap import NO_SPREAD, Interval, bootstrap_replicates, interval_of
-from tasks.statistics.clusters import Clusters, linked
-from tasks.statistics.multiplicity import adjusted
-from tasks.statistics.permutation import sign_flip_tests
-from tasks.statistics.ranking.ranks import RankSet, rank_sets
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues, stacked_statistic
+from capim.tasks.statistics.bootstrap import NO_SPREAD, Interval, bootstrap_replicates, interval_of
+from capim.tasks.statistics.clusters import Clusters, linked
+from capim.tasks.statistics.multiplicity import adjusted
+from capim.tasks.statistics.permutation import sign_flip_tests
+from capim.tasks.statistics.ranking.ranks import RankSet, rank_sets
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.statistic import ClusteredValues, stacked_statistic
 
 Estimand: TypeAlias = Literal["these corpora", "corpora like these"]
 Statistic: TypeAlias = Literal["macro mean", "borda"]

@@ -7,13 +7,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.effect import detectable_effect
-from tasks.statistics.multiplicity import ALPHA
-from tasks.statistics.pairwise import compare_encoders
-from tasks.statistics.permutation import FlipTest, sign_flip_tests
-from tasks.statistics.ranking.ranks import PairTest, rank_encoders
-from tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.effect import detectable_effect
+from capim.tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.pairwise import compare_encoders
+from capim.tasks.statistics.permutation import FlipTest, sign_flip_tests
+from capim.tasks.statistics.ranking.ranks import PairTest, rank_encoders
+from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.simulations.shares import AT_ONCE, Rate
 
 

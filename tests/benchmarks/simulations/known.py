@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.metrics import METRICS
-from tasks.metrics.examples import outcomes_of
-from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.bootstrap import Interval, paired_intervals
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.effect import equivalence_p
-from tasks.statistics.multiplicity import ALPHA
-from tasks.statistics.pairwise import Scale, compare_encoders
-from tasks.statistics.proportion import share_interval
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.slices import part_means
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.statistics.bootstrap import Interval, paired_intervals
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.effect import equivalence_p
+from capim.tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.pairwise import Scale, compare_encoders
+from capim.tasks.statistics.proportion import share_interval
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.slices import part_means
 from tests.benchmarks.simulations.shares import LEVEL, Rate, contains
 
 N_IMAGES, N_CAPTIONS = 5_000, 25_010  # COCO's Karpathy test split: ten images have a sixth caption

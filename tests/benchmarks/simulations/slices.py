@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.statistics.bootstrap import in_agreement
-from tasks.statistics.clusters import Clusters
-from tasks.statistics.label_tests import label_tests
-from tasks.statistics.multiplicity import ALPHA
-from tasks.statistics.resampling import Resampling
-from tasks.statistics.slices import part_means
+from capim.tasks.statistics.bootstrap import in_agreement
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.label_tests import label_tests
+from capim.tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.slices import part_means
 from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, contains
 
 SIZES = (2, 3, 5, 10, 20, 40)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from tasks.corpora.images.decode import MAX_PIXELS, UndecodableImage, decode_image, image_facts, thumbnail
+from capim.tasks.corpora.images.decode import MAX_PIXELS, UndecodableImage, decode_image, image_facts, thumbnail
 
 
 def encoded(image: Image.Image, form: str, **options: object) -> bytes:

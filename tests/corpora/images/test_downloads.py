@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.corpora.images import downloads
-from tasks.corpora.images.downloads import Downloads
+from capim.tasks.corpora.images import downloads
+from capim.tasks.corpora.images.downloads import Downloads
 
 
 class Shelf(BaseHTTPRequestHandler):

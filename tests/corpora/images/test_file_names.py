@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.corpora import open_corpus
+from capim.tasks.corpora import open_corpus
 from tests.corpora.own_data import Put, files, refusal
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import RequestError, WorkError
-from store.types import IndexedImage
-from tasks.corpora import open_corpus
-from tasks.corpora.images.image_index import index_images
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import IndexedImage
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.images.image_index import index_images
 
 
 def test_every_image_content_is_decoded_once_and_only_once(coco_folder: Path) -> None:
@@ -65,7 +65,7 @@ def test_an_image_that_changes_during_the_work_is_named_and_not_kept_under_the_o
 
 
 def test_a_corpus_without_images_of_its_own_comes_back_as_it_is() -> None:
-    from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+    from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 
     corpus = build_corpus("ids", [ImageRow("a")], [CaptionRow("a0", "a", None)], source=None)
     assert index_images(corpus, known={}, sink=lambda _: None) is corpus

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.corpora.images.source import Folder, Folders
+from capim.tasks.corpora.images.source import Folder, Folders
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from store.errors import RequestError
-from tasks.corpora import open_corpus
+from capim.store.errors import RequestError
+from capim.tasks.corpora import open_corpus
 
 
 def edit(file: Path, change: Callable[[Any], object]) -> None:

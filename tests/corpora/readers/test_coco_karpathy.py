@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora import open_corpus
-from tasks.corpora.images.image_files import coco_id, coco_names
-from tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
-from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
-from tasks.corpora.readers.ground_truths import SIXTH_CAPTIONS, karpathy_test_annotation_ids
-from tasks.scoring.protocols.layout import layout_of
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.images.image_files import coco_id, coco_names
+from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
+from capim.tasks.corpora.readers.ground_truths import SIXTH_CAPTIONS, karpathy_test_annotation_ids
+from capim.tasks.scoring.protocols.layout import layout_of
+from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.tasks import RetrievalTask
 
 
 @pytest.fixture(scope="module")

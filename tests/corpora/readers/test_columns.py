@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.corpora import open_corpus
-from tasks.corpora.check import check_corpus
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.check import check_corpus
 from tests.corpora.own_data import TWO, Put, refusal, texts
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from store.errors import RequestError
-from tasks.corpora import open_corpus
-from tasks.corpora.images.crops import Crops, crop_key
-from tasks.corpora.images.decode import decode_image
-from tasks.corpora.images.source import Folder
-from tasks.corpora.readers.aro import read_aro
-from tasks.corpora.readers.crepe import read_crepe
-from tasks.corpora.readers.winoground import read_winoground
+from capim.store.errors import RequestError
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.images.crops import Crops, crop_key
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.corpora.images.source import Folder
+from capim.tasks.corpora.readers.aro import read_aro
+from capim.tasks.corpora.readers.crepe import read_crepe
+from capim.tasks.corpora.readers.winoground import read_winoground
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import RequestError
-from tasks.corpora.readers.delimited import delimited_rows
+from capim.store.errors import RequestError
+from capim.tasks.corpora.readers.delimited import delimited_rows
 
 
 def rows(file: Path, content: str | bytes) -> list[tuple[str, ...]]:

@@ -12,18 +12,18 @@ import datasets
 import pytest
 from PIL import Image
 
-from store.errors import RequestError
-from tasks.corpora import open_corpus
-from tasks.corpora.readers.aro import read_aro
-from tasks.corpora.readers.bivlc import read_bivlc
-from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
-from tasks.corpora.readers.crossmodal3600 import read_crossmodal3600
-from tasks.corpora.readers.flickr30k_karpathy import read_flickr30k_karpathy
-from tasks.corpora.readers.hub import HubImages, load_split
-from tasks.corpora.readers.hub_table import read_hub
-from tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
-from tasks.corpora.readers.winoground import read_winoground
-from tasks.corpora.readers.xflickrco import read_xflickrco
+from capim.store.errors import RequestError
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.readers.aro import read_aro
+from capim.tasks.corpora.readers.bivlc import read_bivlc
+from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
+from capim.tasks.corpora.readers.crossmodal3600 import read_crossmodal3600
+from capim.tasks.corpora.readers.flickr30k_karpathy import read_flickr30k_karpathy
+from capim.tasks.corpora.readers.hub import HubImages, load_split
+from capim.tasks.corpora.readers.hub_table import read_hub
+from capim.tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
+from capim.tasks.corpora.readers.winoground import read_winoground
+from capim.tasks.corpora.readers.xflickrco import read_xflickrco
 
 
 def jpeg(index: int) -> bytes:
@@ -182,7 +182,7 @@ def test_xflickrco_and_crossmodal3600_have_one_fingerprint_from_files_and_from_t
 def test_aro_order_gives_four_pairs_for_each_caption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {f"hard_text_{n}": [f"wrong {n}"] for n in range(1, 5)}
     hub = publish(tmp_path, {"images": [jpeg(0)], "correct_caption": ["right"], **texts}, images=("images",))
-    monkeypatch.setitem(__import__("tasks.corpora.readers.aro", fromlist=["HUB"]).HUB, "coco-order", hub)
+    monkeypatch.setitem(__import__("capim.tasks.corpora.readers.aro", fromlist=["HUB"]).HUB, "coco-order", hub)
     corpus = read_aro(part="coco-order")
     assert corpus.pairs["category"].to_pylist() == [
         "shuffle_nouns_and_adj",

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from store.errors import RequestError
-from store.schema import texts
-from tasks.corpora import open_corpus
-from tasks.corpora.readers.hub_table import read_hub
+from capim.store.errors import RequestError
+from capim.store.schema import texts
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.readers.hub_table import read_hub
 from tests.corpora.readers.test_hub import jpeg
 
 TEXTS = ["a red bus", "two mugs"]

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from store.errors import RequestError
-from store.types import Corpus
-from tasks.corpora import open_corpus
-from tasks.corpora.change import describe_change
-from tasks.corpora.check import check_corpus
-from tasks.corpora.facts import corpus_facts
-from tasks.corpora.readers import hub, judged_files
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.change import describe_change
+from capim.tasks.corpora.check import check_corpus
+from capim.tasks.corpora.facts import corpus_facts
+from capim.tasks.corpora.readers import hub, judged_files
 
 PAGES = ("p1", "p2", "p3")
 QUERIES = (("q1", "what does it cost"), ("q2", "when does it open"), ("q3", "nobody judged this"))

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from store.errors import RequestError
-from tasks.corpora import CORPORA, open_corpus
-from tasks.corpora.description import reader_call
-from tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
-from tasks.corpora.listing import list_corpora
-from tasks.corpora.readers import hub, judged_files
+from capim.store.errors import RequestError
+from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora.description import reader_call
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
+from capim.tasks.corpora.listing import list_corpora
+from capim.tasks.corpora.readers import hub, judged_files
 from tests.corpora.readers.test_judged import PAGES, QRELS, QUERIES, mteb, png
 
 TASK = "Vidore2ESGReportsRetrieval"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import RequestError
-from tasks.corpora import open_corpus
-from tasks.corpora.facts import corpus_facts
-from tasks.corpora.readers.coco_sm import LANGUAGES, TRANSLATORS, read_coco_sm
-from tasks.corpora.readers.multi30k import read_multi30k
-from tasks.corpora.readers.xflickrco import read_xflickrco
-from tasks.corpora.readers.xtd10 import read_xtd10
+from capim.store.errors import RequestError
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.facts import corpus_facts
+from capim.tasks.corpora.readers.coco_sm import LANGUAGES, TRANSLATORS, read_coco_sm
+from capim.tasks.corpora.readers.multi30k import read_multi30k
+from capim.tasks.corpora.readers.xflickrco import read_xflickrco
+from capim.tasks.corpora.readers.xtd10 import read_xtd10
 
 
 def test_xflickrco_has_2000_images_with_one_caption_in_each_of_8_languages(shared_data: Path) -> None:
@@ -139,7 +139,7 @@ def test_multi30k_names_a_split_or_language_that_is_not_there(tmp_path: Path) ->
 
 
 def test_a_corpus_without_its_reference_language_is_warned_of(shared_data: Path) -> None:
-    from tasks.corpora.check import check_corpus
+    from capim.tasks.corpora.check import check_corpus
 
     checked = check_corpus({"reader": "xflickrco", "root": str(shared_data / "xflickrco"), "languages": ["de", "ja"]})
     assert "no captions in the reference language 'en': no cross-lingual metrics" in checked.warnings

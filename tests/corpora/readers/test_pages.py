@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from tasks.corpora.images.decode import decode_image
-from tasks.corpora.pages.world import (
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.corpora.pages.world import (
     HEIGHT,
     HELD_OUT_REPORTS,
     LANGUAGES,
@@ -22,7 +22,7 @@ from tasks.corpora.pages.world import (
     reports,
     topic_word,
 )
-from tasks.corpora.readers.pages import read_pages
+from capim.tasks.corpora.readers.pages import read_pages
 from tests.tiny_models.curriculum import asked_pages
 
 

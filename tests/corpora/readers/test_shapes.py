@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from store.errors import RequestError
-from tasks.corpora import open_corpus
-from tasks.corpora.images.rendered import RenderedImages
-from tasks.corpora.readers.shapes import draw_scene, read_shapes, read_shapes_multilingual, read_shapes_winoground
-from tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, translated, wordings
-from tasks.corpora.shapes.world import (
+from capim.store.errors import RequestError
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.images.rendered import RenderedImages
+from capim.tasks.corpora.readers.shapes import draw_scene, read_shapes, read_shapes_multilingual, read_shapes_winoground
+from capim.tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, translated, wordings
+from capim.tasks.corpora.shapes.world import (
     held_out_orbits,
     held_out_scenes,
     parse_scene,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import RequestError
-from tasks.corpora import open_corpus
-from tasks.corpora.readers.sugarcrepe import CATEGORIES, read_sugarcrepe
+from capim.store.errors import RequestError
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.readers.sugarcrepe import CATEGORIES, read_sugarcrepe
 
 # Table 3 of Hsieh et al. 2023, and the published files.
 PUBLISHED = {

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from store.errors import RequestError
-from tasks.corpora import open_corpus
-from tasks.corpora.readers.table import read_table
+from capim.store.errors import RequestError
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.readers.table import read_table
 
 
 @pytest.fixture

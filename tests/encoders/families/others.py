@@ -21,7 +21,7 @@ def build_jina(folder: Path, code: Path, tower: Path) -> None:
     from safetensors.torch import save_file
     from transformers import AutoConfig, AutoModel, BertConfig
 
-    from tasks.encoders.adapters.jina import restore_clip_loss
+    from capim.tasks.encoders.adapters.jina import restore_clip_loss
 
     restore_clip_loss()
     code.mkdir(parents=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from store.types import EncoderSpec, VectorKind
+from capim.store.types import EncoderSpec, VectorKind
 from tests.encoders.families import clip, colvision, openclip, others, sentence
 from tests.encoders.families.hub import add_to_cache
 

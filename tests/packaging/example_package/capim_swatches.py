@@ -9,14 +9,14 @@ from zlib import crc32
 import numpy as np
 from PIL import Image
 
-from reports import format as show
-from reports.elements.page import Evidence, Section
-from tasks.corpora import CorpusEntry
-from tasks.corpora.build import build_corpus
-from tasks.corpora.rows import CaptionRow, ImageRow
-from tasks.encoders import Adapter
-from tasks.metrics import Metric
-from tasks.metrics.metric import RETRIEVAL, decided
+from capim.reports import format as show
+from capim.reports.elements.page import Evidence, Section
+from capim.tasks.corpora import CorpusEntry
+from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.rows import CaptionRow, ImageRow
+from capim.tasks.encoders import Adapter
+from capim.tasks.metrics import Metric
+from capim.tasks.metrics.metric import RETRIEVAL, decided
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 160, 50), "blue": (30, 60, 210), "gold": (230, 190, 20)}
 ROW = {"dim": 4, "title": "Mean colour, and the colours that a caption names", "licence": "CC0-1.0", "parameters": 0}

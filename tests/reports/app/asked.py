@@ -8,10 +8,10 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from flows.commands.services import StoreServices
-from reports.app.application import create_app
-from store import EmbeddingStore
-from tasks.corpora.readers.shapes import read_shapes
+from capim.flows.commands.services import StoreServices
+from capim.reports.app.application import create_app
+from capim.store import EmbeddingStore
+from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.random_store import SPECS, random_store
 from tests.reports.app.conftest import TOKEN
 from tests.reports.app.encoded import encoded_store

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
-from reports.app.application import create_app
-from store import EmbeddingStore
-from store.types import IndexedImage
+from capim.reports.app.application import create_app
+from capim.store import EmbeddingStore
+from capim.store.types import IndexedImage
 from tests.reports.stand_in import SCHEMAS, StandIn
 
 TOKEN = "a-token-for-tests"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from store import Block, EmbeddingStore
-from store.schema import texts
-from store.types import Corpus, EncoderSpec, Modality
-from tasks.corpora.images.decode import decode_image
-from tasks.corpora.images.image_index import index_images
-from tasks.encoders import encode_captions, encode_images, load_encoder, spec_of
+from capim.store import Block, EmbeddingStore
+from capim.store.schema import texts
+from capim.store.types import Corpus, EncoderSpec, Modality
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.corpora.images.image_index import index_images
+from capim.tasks.encoders import encode_captions, encode_images, load_encoder, spec_of
 
 
 def encoded_store(folder: Path, corpus: Corpus, names: tuple[str, ...]) -> tuple[EmbeddingStore, list[EncoderSpec]]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from store import EmbeddingStore
-from store.schema import RUNS
-from store.types import Corpus, EncoderSpec
-from tasks.runtime.references import SetsRef
-from tasks.score import score
-from tasks.statistics.resampling import Resampling
+from capim.store import EmbeddingStore
+from capim.store.schema import RUNS
+from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.runtime.references import SetsRef
+from capim.tasks.score import score
+from capim.tasks.statistics.resampling import Resampling
 from tests.random_store import OTHER, SPECS, random_store
 
 DRAWS = Resampling(replicates=20)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows.commands.services import StoreServices
-from reports.app.application import create_app
-from store import EmbeddingStore
-from store.schema import texts
-from tasks.corpora.readers.shapes import read_shapes
+from capim.flows.commands.services import StoreServices
+from capim.reports.app.application import create_app
+from capim.store import EmbeddingStore
+from capim.store.schema import texts
+from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.reports.app.asked import A, B
 from tests.reports.app.conftest import TOKEN
 from tests.reports.app.test_in_browser import serving

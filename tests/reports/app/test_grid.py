@@ -7,7 +7,7 @@ import io
 
 from starlette.testclient import TestClient
 
-from store import EmbeddingStore
+from capim.store import EmbeddingStore
 
 
 def test_the_grid_shows_the_chosen_encoders_and_its_rows_are_its_sql(

@@ -18,8 +18,8 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from reports.app.application import create_app
-from store import EmbeddingStore
+from capim.reports.app.application import create_app
+from capim.store import EmbeddingStore
 from tests.reports.app.conftest import TOKEN, NoServices
 from tests.reports.test_browser import SCHEMES, WIDTHS, Watched
 

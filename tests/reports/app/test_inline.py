@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import capim
-from store import EmbeddingStore
+from capim.store import EmbeddingStore
 from tests.reports.app.asked import A, B
 
 

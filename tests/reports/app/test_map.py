@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from store import EmbeddingStore
-from tasks.results.projection import project
+from capim.store import EmbeddingStore
+from capim.tasks.results.projection import project
 from tests.reports.app.asked import MANY, A, B, asking
 
 

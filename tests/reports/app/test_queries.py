@@ -11,12 +11,12 @@ import pytest
 from starlette.datastructures import QueryParams
 from starlette.testclient import TestClient
 
-from reports.app.conditions import Clauses, in_slice
-from reports.app.filters import QueryFilter, all_of, count_of, read_filter
-from reports.app.pages.queries import languages_of
-from reports.app.state import Evaluated, State
-from store import EmbeddingStore
-from store.errors import RequestError
+from capim.reports.app.conditions import Clauses, in_slice
+from capim.reports.app.filters import QueryFilter, all_of, count_of, read_filter
+from capim.reports.app.pages.queries import languages_of
+from capim.reports.app.state import Evaluated, State
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
 from tests.reports.app.conftest import NoServices
 
 

@@ -13,10 +13,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from reports.app.application import create_app
-from store import EmbeddingStore
-from store.errors import RequestError
-from store.exchange.judgements import Judgement, read_judgements
+from capim.reports.app.application import create_app
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.exchange.judgements import Judgement, read_judgements
 from tests.reports.app.conftest import TOKEN, NoServices
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from reports.app.application import create_app
-from store import EmbeddingStore
-from tasks.corpora.readers.shapes import read_shapes
+from capim.reports.app.application import create_app
+from capim.store import EmbeddingStore
+from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.reports.app.conftest import TOKEN, NoServices
 from tests.reports.app.evaluated import evaluated_store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
-from store import EmbeddingStore
+from capim.store import EmbeddingStore
 from tests.reports.app.conftest import TOKEN
 from tests.reports.conftest import HOSTILE
 
@@ -75,7 +75,7 @@ def test_corpus_text_is_escaped(client: TestClient) -> None:
 
 
 def test_looking_changes_nothing_in_the_store(client: TestClient, served_store: EmbeddingStore) -> None:
-    from store.query.held import version_of
+    from capim.store.query.held import version_of
 
     before = version_of(served_store)
     for address in ("/", "/?as=csv", "/?as=html"):

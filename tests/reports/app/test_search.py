@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from flows.commands.searching import find
-from store import EmbeddingStore
-from store.schema import texts
-from tasks.corpora.readers.shapes import read_shapes
+from capim.flows.commands.searching import find
+from capim.store import EmbeddingStore
+from capim.store.schema import texts
+from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.reports.app.asked import MANY, A, B, asking
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from store import EmbeddingStore
-from store.maintenance.cleaning import compact_store
-from store.maintenance.removal import drop
-from tasks.corpora.readers.shapes import read_shapes
+from capim.store import EmbeddingStore
+from capim.store.maintenance.cleaning import compact_store
+from capim.store.maintenance.removal import drop
+from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.faults.clicking import click, digest
 from tests.random_store import OTHER, random_store
 from tests.reports.app.asked import B, asking
@@ -20,9 +20,9 @@ from tests.reports.app.evaluated import evaluate
 
 WRITER = """
 import sys, time
-from store import EmbeddingStore
-from store.maintenance.cleaning import compact_store
-from store.maintenance.removal import drop
+from capim.store import EmbeddingStore
+from capim.store.maintenance.cleaning import compact_store
+from capim.store.maintenance.removal import drop
 ends = time.monotonic() + float(sys.argv[2])
 store = EmbeddingStore.open(sys.argv[1])
 rows = store.outcomes(encoder=sys.argv[3], corpus="shapes")

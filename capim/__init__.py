@@ -15,52 +15,29 @@ that fails ``WorkError``; ``CapimError`` is both.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+import capim.flows
 
-def _refuse_shadows() -> None:
-    """Stop where Python would import a file of the user's in the place of a package of capim."""
-    for name in ("flows", "tasks", "store", "reports"):
-        package = Path(__file__).parent / name
-        spec = find_spec(name)
-        found = Path((spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), ""))) or "nothing")
-        if found.resolve().parent == package.resolve():
-            continue
-        message = (
-            f"Python finds {found} as {name!r}, the name of a package of capim ({package}); rename it, or start Python "
-            "in another folder and without it on the PYTHONPATH"
-        )
-        if Path(sys.argv[0]).stem == "capim":  # the console script: one line, no traceback
-            sys.stderr.write(f"capim: {message}\n")
-            sys.exit(2)
-        raise ImportError(message, name=name, path=str(found))
+capim.flows.set_environment()  # before any library reads it
 
-
-_refuse_shadows()
-
-import flows  # noqa: E402 - after the check
-
-flows.set_environment()  # before any library reads it
-
-from store.errors import RequestError, WorkError  # noqa: E402
+from capim.store.errors import RequestError, WorkError  # noqa: E402
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
-    import flows.frames  # noqa: TC004 - when it is first used: pandas and Prefect take seconds
-    from flows.config import RunConfig
-    from flows.frames import ReportPath
-    from flows.steps import Comparison, Embedding, Evaluation, Run
-    from reports.app.inline import Shown
-    from store import EmbeddingStore, Modality, Vectors
-    from tasks.encoders import Encoder
-    from tasks.metrics.custom import CustomMetric as Metric
+    import capim.flows.frames  # noqa: TC004 - when it is first used: pandas and Prefect take seconds
+    from capim.flows.config import RunConfig
+    from capim.flows.frames import ReportPath
+    from capim.flows.steps import Comparison, Embedding, Evaluation, Run
+    from capim.reports.app.inline import Shown
+    from capim.store import EmbeddingStore, Modality, Vectors
+    from capim.tasks.encoders import Encoder
+    from capim.tasks.metrics.custom import CustomMetric as Metric
 
 __all__ = [
     "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "compare", "embed", "evaluate", "open",
@@ -88,7 +65,7 @@ class Workspace:
     @property
     def store(self) -> EmbeddingStore:
         """The store, for everything that has no method here: items, multi-vectors, maintenance."""
-        from flows.commands.workspace import open_store
+        from capim.flows.commands.workspace import open_store
 
         return open_store(self.workspace)
 
@@ -103,7 +80,7 @@ class Workspace:
     ) -> ReportPath:
         """Encode, evaluate, compare and report; returns the path of the report. What is stored is not encoded again."""
         config = self._config("run", suite, corpora=corpora, encoders=encoders, protocols=protocols, **options)
-        return flows.frames.run(config, quiet=self.quiet)
+        return capim.flows.frames.run(config, quiet=self.quiet)
 
     def embed(
         self,
@@ -116,7 +93,7 @@ class Workspace:
     ) -> pd.DataFrame:
         """Encode what the store lacks; one row per encoder and corpus."""
         config = self._config("embed", suite, corpora=corpora, encoders=encoders, **options)
-        return flows.frames.embedded(config, only, quiet=self.quiet)
+        return capim.flows.frames.embedded(config, only, quiet=self.quiet)
 
     def evaluate(
         self,
@@ -135,7 +112,7 @@ class Workspace:
         have the test of each against the best other encoder.
         """
         config = self._config("evaluate", suite, corpora=corpora, encoders=encoders, protocols=protocols, **options)
-        return flows.frames.evaluated(config, metric, quiet=self.quiet)
+        return capim.flows.frames.evaluated(config, metric, quiet=self.quiet)
 
     def compare(
         self,
@@ -159,7 +136,7 @@ class Workspace:
             raise RequestError(f"compare takes two encoders, or encoders=[…]; got {', '.join(pair)} and {encoders}")
         chosen = pair or encoders
         config = self._config("compare", None, corpora=corpora, encoders=chosen, protocols=protocols, **options)
-        return flows.frames.compared(config, a, metric, quiet=self.quiet)
+        return capim.flows.frames.compared(config, a, metric, quiet=self.quiet)
 
     def report(
         self,
@@ -171,7 +148,7 @@ class Workspace:
     ) -> ReportPath:
         """Write a report of the store, or of a part of it; returns its path."""
         config = self._config("report", suite, corpora=corpora, encoders=encoders, protocols=protocols)
-        return flows.frames.report(config)
+        return capim.flows.frames.report(config)
 
     def results(
         self,
@@ -185,13 +162,15 @@ class Workspace:
     ) -> pd.DataFrame:
         """Stored figures with their intervals; names may be shell patterns. ``wide``: every column."""
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
-        return flows.frames.results(self.store, names, against, wide=wide)
+        return capim.flows.frames.results(self.store, names, against, wide=wide)
 
     def outcomes(
         self, *, encoders: Names | None = None, corpora: Names | None = None, protocols: Names | None = None
     ) -> pd.DataFrame:
         """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query."""
-        return flows.frames.outcomes(self.store, {"encoders": encoders, "corpora": corpora, "protocols": protocols})
+        return capim.flows.frames.outcomes(
+            self.store, {"encoders": encoders, "corpora": corpora, "protocols": protocols}
+        )
 
     def vectors(
         self,
@@ -207,7 +186,7 @@ class Workspace:
         Several vectors per item are read with ``.store.multivectors(…)``.
         """
         part = {"language": language, "translator": translator}
-        return flows.frames.vectors(self.store, corpus, encoder=encoder, modality=modality, **part)
+        return capim.flows.frames.vectors(self.store, corpus, encoder=encoder, modality=modality, **part)
 
     def search(
         self,
@@ -228,21 +207,21 @@ class Workspace:
         captions for an image alone, else images.
         """
         query = {"text": text, "image": image, "vector": vector, "modality": modality, "k": k, "use_index": index}
-        return flows.frames.found(self.store, encoder=encoder, corpus=corpus, device=device, **query)
+        return capim.flows.frames.found(self.store, encoder=encoder, corpus=corpus, device=device, **query)
 
     def sql(self, statement: str) -> pd.DataFrame:
         """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
-        return flows.frames.selected(self.store, statement)
+        return capim.flows.frames.selected(self.store, statement)
 
     def show(self, page: str = "/", /, **parameters: Names | int) -> Shown:
         """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
 
         An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.
         """
-        return flows.frames.shown(self.store, page, **parameters)
+        return capim.flows.frames.shown(self.store, page, **parameters)
 
     def _config(self, step: str, suite: str | Path | None, **options: Any) -> RunConfig:
-        from flows.steps import step_config
+        from capim.flows.steps import step_config
 
         return step_config(step, {"workspace": self.workspace, **options}, suite)
 
@@ -254,18 +233,18 @@ def open(workspace: str | Path | None = None, *, quiet: bool = False) -> Workspa
 
 def main() -> int:
     """The console script `capim`."""
-    from flows.cli import main as run
+    from capim.flows.cli import main as run
 
     return run()
 
 
 def __getattr__(name: str) -> Any:
     if name == "Metric":
-        from tasks.metrics.custom import CustomMetric
+        from capim.tasks.metrics.custom import CustomMetric
 
         return CustomMetric
     if name == "Encoder":
-        from tasks.encoders import Encoder
+        from capim.tasks.encoders import Encoder
 
         return Encoder
     if name == "__version__":
