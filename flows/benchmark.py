@@ -6,20 +6,225 @@ it ends.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Any
 
-from capim.flows.compare import compare_step
 from capim.flows.config import RunConfig
 from capim.flows.embed import embed_step, paired
-from capim.flows.evaluate import evaluate_step
-from capim.flows.execution import call, run_flow
-from capim.flows.publish import publish_step
-from capim.flows.request import check_request
+from capim.flows.execution import Failed, attempt_each, call, call_each, refuse_all, run_flow
+from capim.flows.request import check_request, device_faults, evaluations_of
 from capim.flows.runs import IncompleteError, record_end, recorded_run
-from capim.tasks.discover import find_evaluations, find_sets
+from capim.store.errors import RequestError
+from capim.tasks.compare import (
+    compare_combined,
+    compare_corpus,
+    diagnose_corpus,
+    publish_report,
+    rank_suite,
+    show_report,
+)
+from capim.tasks.complete import complete_figures, find_outcomes, find_outdated
+from capim.tasks.custom_metric import custom_metric
+from capim.tasks.diagnosis.table import BY_PART, check_analyses
+from capim.tasks.embed import find_evaluations, find_sets
+from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.references import EmbedRef, SetsRef
-from capim.tasks.score_part import check_scoring
+from capim.tasks.runtime.references import (
+    CompareRef,
+    EmbedRef,
+    EvaluationRef,
+    MetricRef,
+    Missing,
+    RankingRef,
+    SetsRef,
+    by_corpus,
+    encoder_name,
+)
+from capim.tasks.score import check_scoring, score, score_distractors, score_part
+
+# --- Flow `evaluate`: exact ranks and metrics with intervals, for every sealed pair of embedding sets.
+
+
+@run_flow("evaluate", hours=24)
+def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
+    """Score the newest sets of the run's encoders and corpora (all where none is named); one reference per pair.
+
+    Encoders that have outcomes only get the metrics that these lack.
+
+    Raises:
+        IncompleteError: Some encoders could not be scored; the others are.
+    """
+    wanted: dict[str, Any] = {
+        "corpora": config.corpora,
+        "encoders": config.encoders,
+        "sample": config.sample,
+        "seed": config.seed,
+    }
+    sets: tuple[SetsRef, ...] = call(find_sets, config.store_uri, **wanted)
+    outcomes: tuple[EvaluationRef, ...] = call(find_outcomes, config.store_uri, **wanted)
+    if faults := device_faults(config):
+        raise RequestError(faults)
+    if config.protocols or config.distractors:
+        named = {"protocols": config.protocols, "distractors": config.distractors}
+        call(check_scoring, (*sets, *(each.sets for each in outcomes)), store_uri=config.store_uri, **named)
+    with recorded_run(config, "evaluate") as run:
+        evaluated, missing = evaluate_step(config, run, sets)
+        settings = _settings(config, run)
+        completed = tuple(call_each(complete_figures, [{"evaluation": each, **settings} for each in outcomes]))
+        if missing:
+            raise IncompleteError((*evaluated, *completed), missing)
+    return (*evaluated, *completed)
+
+
+def evaluate_step(
+    config: RunConfig, run: str, sets: tuple[SetsRef, ...]
+) -> tuple[tuple[EvaluationRef, ...], tuple[Missing, ...]]:
+    """Score these sets under the run's protocols; returns one reference per pair, and the pairs that failed.
+
+    Raises:
+        WorkError: All pairs failed.
+    """
+    how: dict[str, Any] = {"device": config.device.partition(",")[0], "memory_bytes": config.memory}
+    n_parts = config.parts
+    if n_parts > 1:  # a part that fails is scored again by `score`, which says why
+        where = {"store_uri": config.store_uri, "protocols": config.protocols}
+        numbers = range(1, n_parts + 1)
+        pieces = [{"sets": pair, "part": part, "n_parts": n_parts} for pair in sets for part in numbers]
+        attempt_each(score_part, [{**piece, **where, **how} for piece in pieces])
+    settings = {"n_parts": n_parts, **how, **_settings(config, run)}
+    attempts = attempt_each(score, [{"sets": pair, **settings} for pair in sets])
+    failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
+    if failed and len(failed) == len(sets):
+        refuse_all(list(failed.values()))
+    if config.distractors:
+        how |= {"corpora": config.distractors, "resampling": config.resampling, "run": run}
+        scored = [pair for pair in sets if pair not in failed and pair.corpus not in config.distractors]
+        call_each(score_distractors, [{"sets": pair, "store_uri": config.store_uri, **how} for pair in scored])
+    missing = [Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=one.reason) for pair, one in failed.items()]
+    return tuple(one for one in attempts if not isinstance(one, Failed)), tuple(missing)
+
+
+def _settings(config: RunConfig, run: str) -> dict[str, Any]:
+    """What tasks that compute figures have in common."""
+    return {
+        "store_uri": config.store_uri,
+        "protocols": config.protocols,
+        "resampling": config.resampling,
+        "keep_replicates": config.keep_replicates,
+        "run": run,
+    }
+
+
+@run_flow("custom-metric", hours=24, title=lambda config, metric, **_: f"{metric} {config.title}")
+def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: bool = True) -> tuple[MetricRef, ...]:
+    """Evaluate a user's metric on stored evaluations, compare encoders by it, and slice it.
+
+    ``metric`` is ``FILE.py:NAME``, or the loaded metric. Without ``results`` only the comparisons and slices. One
+    reference per corpus.
+    """
+    load_metric(metric)  # a wrong request leaves no record of a run
+    check_analyses(config.analyses)
+    if config.analyses and not results and set(config.analyses).isdisjoint(BY_PART):
+        raise RequestError(f"{', '.join(config.analyses)}: a metric of your own is sliced by {', '.join(BY_PART)}")
+    evaluations = evaluations_of(config)
+    with recorded_run(config, "custom-metric") as run:
+        arguments = _settings(config, run) | {
+            "metric": metric,
+            "analyses": config.analyses,
+            "device": config.device.partition(",")[0],
+            "results": results,
+        }
+        return tuple(call_each(custom_metric, [{"evaluations": e, **arguments} for e in by_corpus(evaluations)]))
+
+
+# --- Flow `compare`: pairwise comparisons of encoders, diagnostic slices, and one ranking over the corpora.
+
+
+PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of it, few enough to spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What a run compared: one reference per corpus and a few of its protocols, and the ranking.
+
+    ``renewed`` are evaluations of which another version of a metric had made results.
+    """
+
+    comparisons: tuple[CompareRef, ...]
+    ranking: RankingRef
+    renewed: tuple[EvaluationRef, ...] = ()
+
+
+@run_flow("compare", hours=24)
+def compare(config: RunConfig) -> Compared:
+    """Compare the run's encoders on its corpora, by its protocols; all that were evaluated where none is named."""
+    check_analyses(config.analyses)
+    evaluations = evaluations_of(config)
+    with recorded_run(config, "compare") as run:
+        return compare_step(config, run, evaluations)
+
+
+def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> Compared:
+    """Compare these evaluations corpus by corpus, slice their outcomes, and rank the encoders over the corpora.
+
+    Results by another version of a metric than the one that compares are computed anew first.
+    """
+    arguments: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+    outdated: tuple[EvaluationRef, ...] = call(find_outdated, config.store_uri, evaluations)
+    if outdated:
+        call_each(complete_figures, [{"evaluation": each, "protocols": (), **arguments} for each in outdated])
+    groups = by_corpus(evaluations)
+    compared = call_each(
+        compare_corpus,
+        [{"evaluations": group, "protocols": part, **arguments} for group in groups for part in _families(group)],
+    )
+    compared += call_each(compare_combined, [{"evaluations": group, **arguments} for group in groups])
+    call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups])
+    ranking = call(rank_suite, evaluations, **arguments)
+    return Compared(comparisons=tuple(compared), ranking=ranking, renewed=outdated)
+
+
+def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:
+    """The protocols of one corpus, a few at a time: p-values are adjusted within a protocol, never across."""
+    protocols = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
+    return [tuple(protocols[at : at + PROTOCOLS_AT_ONCE]) for at in range(0, len(protocols), PROTOCOLS_AT_ONCE)]
+
+
+# --- Flow `publish`: the report of what the store has.
+
+
+REPORTS_VARIABLE = "CAPIM_REPORTS_URL"  # where browsers find the reports of the workspace
+
+
+@run_flow("publish", hours=2)
+def publish(config: RunConfig) -> str:
+    """Write the report of the run's encoders, corpora and protocols (all where none is named); returns its path.
+
+    Raises:
+        RequestError: A name has no results; nothing was written.
+    """
+    found = evaluations_of(config)
+    corpora = tuple(dict.fromkeys(each.sets.corpus for each in found)) if config.corpora else ()
+    encoders = tuple(encoder_name(encoder) for encoder in config.encoders)
+    with recorded_run(config, "report") as run:
+        return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=config.protocols)
+
+
+def publish_step(
+    config: RunConfig,
+    run: str,
+    *,
+    corpora: tuple[str, ...] = (),
+    encoders: tuple[str, ...] = (),
+    protocols: tuple[str, ...] = (),
+) -> str:
+    """The report of these encoders, corpora and protocols; of all in the store where none is named."""
+    where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run}
+    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
+    [page] = call_each(publish_report, [{**where, **chosen}])
+    show_report(page, store_uri=config.store_uri, run=run, reports_url=os.environ.get(REPORTS_VARIABLE))
+    return page
 
 
 @dataclass(frozen=True, kw_only=True)

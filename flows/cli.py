@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from capim.flows import set_environment
 from capim.flows.commands import add_commands
 from capim.flows.terminal.parser import WRONG_REQUEST, Parser
-from capim.store.errors import RequestError, WorkError, without_credentials
-from capim.store.safe_text import plain, shortened
+from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 

@@ -23,9 +23,8 @@ from capim.flows.request import Request, check_request, entry_named, missing_enc
 from capim.flows.runs import IncompleteError, recorded_run
 from capim.store.errors import RequestError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
-from capim.tasks.corpora.encodable import import_advice
-from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard, is_complete
-from capim.tasks.register import register_corpus
+from capim.tasks.corpora.check import import_advice
+from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard, is_complete, register_corpus
 from capim.tasks.runtime.encoding import EncodeSettings
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.progress import track

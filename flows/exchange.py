@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from capim.flows.config import Named, RunConfig
 from capim.flows.execution import call, run_flow
+from capim.flows.request import evaluations_of
 from capim.flows.runs import recorded_run
-from capim.store.exchange.manifest import ImportRow
+from capim.store.errors import RequestError
+from capim.store.exchange.exporting import ImportRow
+from capim.tasks.approximate import approximate
+from capim.tasks.combine import fuse, rerank
 from capim.tasks.imports import import_embedding_files
 from capim.tasks.imports import import_outcomes as import_source
 from capim.tasks.results.imported.sources import Source
+from capim.tasks.runtime.combining import TEXT_TO_IMAGE
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
 
 
 def _title(config: RunConfig, rows: list[ImportRow], **_: object) -> str:
@@ -61,3 +68,66 @@ def import_outcomes(
             resampling=config.resampling,
             run=run,
         )
+
+
+# --- Flows `rerank`, `fuse` and `approximate`: stored encoders combined, and approximate search compared with exact.
+
+
+@run_flow("rerank", hours=24, title=lambda config, first, second, **_: _on(config, f"{first} then {second}"))
+def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, ...]) -> list[str]:
+    """Re-rank the first results of ``first`` with ``second``, on every corpus of the run that has both."""
+    groups = _together(config, (first, second))
+    with recorded_run(config, "rerank") as run:
+        how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+        return [call(rerank, *pair, depths=depths, **how) for pair in groups]
+
+
+@run_flow("fuse", hours=24, title=lambda config, encoders, **_: _on(config, " + ".join(encoders)))
+def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float, ...] = ()) -> list[str]:
+    """Fuse several encoders by reciprocal ranks or weights, on every corpus of the run that has them all."""
+    groups = _together(config, encoders)
+    with recorded_run(config, "fuse") as run:
+        how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+        return [call(fuse, members, weights=weights, **how) for members in groups]
+
+
+@run_flow("approximate", hours=24)
+def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> list[SetsRef]:
+    """Measure compression and approximate search for the run's encoders and corpora; returns what was measured.
+
+    Raises:
+        RequestError: No encoder of the run has stored vectors.
+    """
+    found = evaluations_of(config)
+    with recorded_run(config, "approximate") as run:
+        how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+        written = [call(approximate, each, methods=methods, **how) for each in found]
+        if not sum(written):
+            names = ", ".join(dict.fromkeys(each.sets.encoder for each in found))
+            raise RequestError(f"no stored vectors of {names}; `capim store info` shows the stored embedding sets")
+    return [each.sets for each, n_rows in zip(found, written, strict=True) if n_rows]
+
+
+def _on(config: RunConfig, subject: str) -> str:
+    """The name of a run about several encoders as one subject."""
+    return replace(config, encoders=(subject,)).title
+
+
+def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:
+    """The evaluations of these encoders in their order, one tuple for every corpus that has them all."""
+    found = evaluations_of(config, encoders)
+    by_corpus: dict[str, dict[str, EvaluationRef]] = {}
+    for each in found:
+        by_corpus.setdefault(each.sets.corpus_fingerprint, {})[each.sets.encoder] = each
+    groups = [tuple(m[e] for e in encoders) for m in by_corpus.values() if all(e in m for e in encoders)]
+    groups = [
+        group
+        for group in groups
+        if any(all(protocol in member.evaluations for member in group) for protocol in TEXT_TO_IMAGE)
+    ]
+    if not groups:
+        raise RequestError(
+            f"no corpus has {' or '.join(TEXT_TO_IMAGE)} outcomes of all of {', '.join(encoders)}; "
+            f"run `capim evaluate --encoders {','.join(encoders)}`"
+        )
+    return groups

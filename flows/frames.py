@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
+from capim.flows.benchmark import publish
 from capim.flows.commands.searching import FOUND_COLUMNS, find
 from capim.flows.commands.workspace import corpus_in, found_results, in_order, unknown_texts, wanted_rows
 from capim.flows.config import RunConfig
 from capim.flows.execution import start
-from capim.flows.publish import publish
 from capim.flows.steps import listed, run_benchmark, run_compare, run_embed, run_evaluate, run_metric
 from capim.flows.terminal.output import RESULT_COLUMNS, cell, print_answer
 from capim.flows.terminal.parser import PLURALS
 from capim.reports.rows.pairs import AGAINST_BEST, PAIR_COLUMNS, pair_rows
 from capim.reports.rows.snapshot import answer_lines
 from capim.store import EmbeddingStore, Vectors
-from capim.store.safe_text import plain
+from capim.store.errors import plain
 from capim.tasks.metrics.custom import CustomMetric
-from capim.tasks.runtime.figures.families import compared_rows
+from capim.tasks.runtime.figures.comparisons import compared_rows
 
 if TYPE_CHECKING:
     from capim.reports.app.inline import Shown
@@ -49,7 +49,7 @@ class Frame(pd.DataFrame):
 
     def chart(self, *, title: str = "") -> Any:
         """An Altair chart of the values or differences with their intervals; ``.save("figure.svg")`` writes it."""
-        from capim.reports.elements.frame_chart import interval_chart
+        from capim.reports.elements.charts import interval_chart
 
         return interval_chart(self.to_dict("records"), title=title)
 

@@ -13,10 +13,8 @@ from capim.flows.execution import Failed, call
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks.diagnosis.table import check_analyses
-from capim.tasks.discover import find_evaluations
+from capim.tasks.embed import check_corpora, find_evaluations, resolve_encoder
 from capim.tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
-from capim.tasks.register import check_corpora
-from capim.tasks.resolve import resolve_encoder
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EvaluationRef, Missing, encoder_name
 

@@ -7,18 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from capim.flows.commands.declare import STEP_FIELDS
 from capim.flows.config import DEMO, FIELDS, RunConfig, missing_names, read_suite, run_config
 from capim.flows.terminal.output import print_embedded
-from capim.flows.terminal.parser import names
+from capim.flows.terminal.parser import STEP_FIELDS, names
 from capim.flows.terminal.progress import bars
-from capim.store.errors import RequestError, unknown
-from capim.store.safe_text import plain
+from capim.store.errors import RequestError, plain, unknown
 from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
-    from capim.flows.benchmark import BenchmarkRef
-    from capim.flows.compare import Compared
+    from capim.flows.benchmark import BenchmarkRef, Compared
     from capim.tasks.metrics.custom import CustomMetric
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef
 
@@ -167,7 +164,7 @@ def run_evaluate(config: RunConfig, *, quiet: bool) -> tuple[EvaluationRef, ...]
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    from capim.flows.evaluate import evaluate
+    from capim.flows.benchmark import evaluate
 
     def show(done: tuple[EvaluationRef, ...]) -> None:
         n_scored = sum(reference.n_scored for reference in done)
@@ -193,8 +190,8 @@ def run_metric(
     Raises:
         RequestError: There is no figure because every encoder was left out, or the metric fails.
     """
+    from capim.flows.benchmark import evaluate_custom
     from capim.flows.commands.workspace import in_order
-    from capim.flows.evaluate import evaluate_custom
     from capim.flows.execution import start
     from capim.reports.rows.pairs import against_best, pair_rows
     from capim.store import EmbeddingStore
@@ -221,11 +218,11 @@ def run_metric(
 
 def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
     """Compare every pair of encoders, slice their outcomes and rank them; says what was compared."""
-    from capim.flows.compare import compare
+    from capim.flows.benchmark import compare
     from capim.flows.execution import start
     from capim.reports.rows.pairs import summary
     from capim.store import EmbeddingStore
-    from capim.tasks.runtime.figures.families import compared_rows
+    from capim.tasks.runtime.figures.comparisons import compared_rows
 
     with bars(quiet=quiet, flow="compare"):
         done = start(compare, config)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from capim.flows.benchmark import evaluate_step
 from capim.flows.config import RunConfig
 from capim.flows.embed import embed_step, paired
-from capim.flows.evaluate import evaluate_step
 from capim.flows.execution import announce, call, run_flow
 from capim.flows.request import check_request
 from capim.flows.runs import recorded_run
@@ -21,7 +21,7 @@ from capim.tasks.reference.regression import WatchFinding, WatchRule
 from capim.tasks.runtime.artifacts import artifact_key, show_table
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import encoder_name
-from capim.tasks.runtime.watching.figures import WatchedFigures
+from capim.tasks.runtime.watched import WatchedFigures
 from capim.tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors
 
 

@@ -10,9 +10,17 @@ from typing import Any
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
-from capim.reports.elements.cells import difference_text, metric_title, range_text, value_text
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
-from capim.reports.elements.tables import numbers, pivot, texts, value
+from capim.reports.elements.tables import (
+    difference_text,
+    metric_title,
+    numbers,
+    pivot,
+    range_text,
+    texts,
+    value,
+    value_text,
+)
 from capim.reports.render import render_html, render_markdown
 from capim.reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
 from capim.store.types import digest16

@@ -10,9 +10,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
-from capim.reports.elements.gallery import Grid, Hit
 from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
-from capim.reports.elements.page import Report, Section
+from capim.reports.elements.page import Grid, Hit, Report, Section
 from capim.reports.elements.thumbnails import data_uris
 from capim.reports.exports.plain import json_bytes
 from capim.reports.render import render_html

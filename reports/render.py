@@ -20,11 +20,10 @@ import jinja2
 from markupsafe import Markup
 
 from capim.reports.elements import charts
-from capim.reports.elements.gallery import Cases
-from capim.reports.elements.page import Chart, Report, Table
+from capim.reports.elements.page import Cases, Chart, Report, Table
 from capim.reports.elements.tables import T
 from capim.reports.exports.plain import csv_bytes
-from capim.store.safe_text import plain
+from capim.store.errors import plain
 
 TEMPLATES = Path(__file__).parent / "templates"
 IN_THE_PAGE = (  # sections that markdown can do without: those before the gap always, then as many as are too long

@@ -9,8 +9,7 @@ from typing import Any
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
-from capim.reports.elements.gallery import Grid, Hit
-from capim.reports.elements.page import Report, Section
+from capim.reports.elements.page import Grid, Hit, Report, Section
 from capim.reports.elements.thumbnails import data_uris
 from capim.reports.render import render_html
 from capim.store.types import Modality, digest16

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore
     from capim.store.errors import RequestError, WorkError
-    from capim.store.ragged import Ragged
-    from capim.store.sets.checks import Block
     from capim.store.sets.reading import Vectors
     from capim.store.sets.seal import SealedSet
+    from capim.store.sets.writing import Block
     from capim.store.types import Corpus, Embeddings, EncoderSpec, EvalProtocol, IndexedImage, Modality, SetKey
+    from capim.store.values import Ragged
 
 __all__ = [
     "Block",
@@ -42,9 +42,9 @@ __all__ = [
     "WorkError",
 ]
 _ELSEWHERE = {
-    "Block": "sets.checks",
+    "Block": "sets.writing",
     "EmbeddingStore": "embedding_store",
-    "Ragged": "ragged",
+    "Ragged": "values",
     "RequestError": "errors",
     "SealedSet": "sets.seal",
     "Vectors": "sets.reading",

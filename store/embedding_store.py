@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, without_credentials
 from capim.store.keys import set_key, table_of
-from capim.store.ragged import Ragged
 from capim.store.sets import reading, seal
-from capim.store.sets.checks import Block
 from capim.store.sets.decoding import StoredRows
 from capim.store.sets.reading import Vectors
 from capim.store.sets.seal import SealedSet
-from capim.store.sets.writing import SetWriter
-from capim.store.tables import analysis_rows, corpora, metadata
+from capim.store.sets.writing import Block, SetWriter
+from capim.store.tables import corpora, metadata
+from capim.store.tables import rows as stored_rows
 from capim.store.tables.connection import Connection
 from capim.store.tables.corpora import ItemIndex
-from capim.store.tables.formats import open_format
+from capim.store.tables.metadata import open_format
 from capim.store.types import Corpus, EncoderSpec, IndexedImage, Modality, SetKey
+from capim.store.values import Ragged
 
 
 class EmbeddingStore:
@@ -267,15 +267,15 @@ class EmbeddingStore:
         Raises:
             RequestError: A column or a value does not fit; nothing was written.
         """
-        return analysis_rows.write_rows(self.connection, table, rows, replace)
+        return stored_rows.write_rows(self.connection, table, rows, replace)
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
         """Rows of an analysis whose columns hold the given texts (of several: any); outcomes in query order."""
-        return analysis_rows.read_rows(self.connection, table, equals)
+        return stored_rows.read_rows(self.connection, table, equals)
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
         """How many of :meth:`rows` have each text in one column; reads no other column."""
-        return analysis_rows.count_rows(self.connection, table, column, equals)
+        return stored_rows.count_rows(self.connection, table, column, equals)
 
     def outcomes(self, *, encoder: str | None = None, corpus: str | None = None, **equals: str) -> pa.Table:
         """Ranks (``schema.OUTCOMES``) in query order, by encoder, corpus, and columns such as ``protocol``."""

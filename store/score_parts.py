@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store.schema import required
-from capim.store.tables.faults import retrying, storage_faults
+from capim.store.tables.connection import retrying, storage_faults
 
 if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore

@@ -8,8 +8,7 @@ from capim.tasks.runtime.combining import combined_spec, result_slices, text_to_
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.shell import shell
-from capim.tasks.scoring.fusion import reciprocal_rank_fusion, weighted_sum
-from capim.tasks.scoring.two_stage import two_stage
+from capim.tasks.scoring.two_stage import reciprocal_rank_fusion, two_stage, weighted_sum
 from capim.tasks.statistics.resampling import Resampling
 
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.tasks.discover import Named, find_evaluations
+from capim.tasks.embed import Named, find_evaluations
 from capim.tasks.metrics.headline import DIRECTIONS
 from capim.tasks.runtime.figures.result_writer import ResultWriter, all_languages, outdated_results
 from capim.tasks.runtime.references import EvaluationRef, encoder_name
 from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.runtime.shell import shell
 from capim.tasks.runtime.stored import outcome_encoders
-from capim.tasks.scoring.protocols.selection import select_protocols
+from capim.tasks.scoring.protocols.table import select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.schema import texts
-from capim.tasks.diagnose import is_diagnosed
+from capim.tasks.compare import is_diagnosed
 from capim.tasks.diagnosis.table import BY_PART
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics.custom import CustomMetric, load_metric
@@ -15,7 +15,7 @@ from capim.tasks.runtime.figures.own_metric import OwnMetric
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, MetricRef
 from capim.tasks.runtime.shell import shell
-from capim.tasks.scoring.protocols.selection import select_protocols
+from capim.tasks.scoring.protocols.table import select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 

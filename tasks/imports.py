@@ -7,15 +7,13 @@ from typing import Any
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.exchange.imported_encoder import namesakes
-from capim.store.exchange.importing import import_sets
-from capim.store.exchange.manifest import ImportRow
+from capim.store.exchange.exporting import ImportRow
+from capim.store.exchange.importing import import_sets, namesakes
 from capim.store.schema import texts
 from capim.store.types import Storage
 from capim.tasks.results.imported.rows import Imported, encoder_of_outcomes
 from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
-from capim.tasks.runtime.imports.embeddings import catalog_faults, done_line, named_imports, next_steps
-from capim.tasks.runtime.imports.outcomes import plan_import, write_import
+from capim.tasks.runtime.exchange import catalog_faults, done_line, named_imports, next_steps, plan_import, write_import
 from capim.tasks.runtime.open_corpora import corpus_for_import
 from capim.tasks.runtime.shell import shell
 from capim.tasks.statistics.resampling import Resampling

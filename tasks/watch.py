@@ -13,16 +13,20 @@ from capim.tasks.encoders import load_encoder
 from capim.tasks.encoders.device import device_identity
 from capim.tasks.reference.changes import setting_changes
 from capim.tasks.reference.regression import WatchFinding, WatchRule, cosines, judge_settings, judge_vectors
-from capim.tasks.runtime.device_lock import held
-from capim.tasks.runtime.encoding import device_for, hardware_of
+from capim.tasks.runtime.encoding import device_for, hardware_of, held
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef
 from capim.tasks.runtime.shell import shell
 from capim.tasks.runtime.stored import chosen
 from capim.tasks.runtime.versions import library_versions
-from capim.tasks.runtime.watching.baseline import run_fault
-from capim.tasks.runtime.watching.figures import WatchedFigures, watch_figures
-from capim.tasks.runtime.watching.vectors import changed_canaries, fresh_vectors, stored_vectors
+from capim.tasks.runtime.watched import (
+    WatchedFigures,
+    changed_canaries,
+    fresh_vectors,
+    run_fault,
+    stored_vectors,
+    watch_figures,
+)
 from capim.tasks.statistics.resampling import Resampling
 
 

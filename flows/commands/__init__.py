@@ -6,12 +6,22 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from capim.flows.commands.declare import Commands
+    from capim.flows.terminal.parser import Commands
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add every command to the parser."""
-    from capim.flows.commands import combine, completion, exchange, exports, maintenance, models, rows, runs, serving
+    from capim.flows.commands import (
+        combine,
+        completion,
+        exchange,
+        exports,
+        maintenance,
+        models,
+        runs,
+        serving,
+        workspace,
+    )
 
-    for module in (runs, rows, serving, exchange, exports, combine, models, maintenance, completion):
+    for module in (runs, workspace, serving, exchange, exports, combine, models, maintenance, completion):
         module.add_commands(commands, common)

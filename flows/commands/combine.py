@@ -6,10 +6,9 @@ import argparse
 import json
 import sys
 
-from capim.flows.commands.declare import STATISTICS, Commands, config_options, declare, given_options
 from capim.flows.config import run_config
 from capim.flows.terminal.output import show_rows
-from capim.flows.terminal.parser import names
+from capim.flows.terminal.parser import STATISTICS, Commands, config_options, declare, given_options, names
 from capim.flows.terminal.progress import bars
 from capim.store.errors import RequestError, unknown
 
@@ -61,7 +60,7 @@ def rerank(args: argparse.Namespace) -> None:
         raise RequestError(
             f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(map(str, depths))}"
         )
-    from capim.flows.combine import rerank_flow
+    from capim.flows.exchange import rerank_flow
     from capim.flows.execution import start
 
     with bars(quiet=args.quiet):
@@ -81,7 +80,7 @@ def fuse(args: argparse.Namespace) -> None:
             f"--encoders must name at least two encoders to fuse, got {', '.join(args.encoders) or 'none'}"
         )
     weights = _weights(args.weights, args.encoders)
-    from capim.flows.combine import fuse_flow
+    from capim.flows.exchange import fuse_flow
     from capim.flows.execution import start
 
     with bars(quiet=args.quiet):
@@ -115,7 +114,7 @@ def ann(args: argparse.Namespace) -> int:
 
     Example: capim ann --encoders tiny-colpali --corpora shapes --methods pooling,muvera
     """
-    from capim.flows.combine import approximate_flow
+    from capim.flows.exchange import approximate_flow
     from capim.flows.execution import start
     from capim.store import EmbeddingStore
     from capim.tasks.diagnosis.compression.methods import METHODS

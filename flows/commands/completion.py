@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from capim.flows.commands.declare import Commands, declare
+from capim.flows.terminal.parser import Commands, declare
 from capim.store.errors import RequestError, WorkError
 
 if TYPE_CHECKING:

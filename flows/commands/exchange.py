@@ -10,15 +10,13 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from capim.flows.commands.declare import Commands, config_options, declare, refuse_unused
 from capim.flows.commands.workspace import corpus_in, open_store, unknown_texts
 from capim.flows.terminal.output import link, show_rows
-from capim.flows.terminal.parser import names
-from capim.store.errors import RequestError
-from capim.store.safe_text import plain
+from capim.flows.terminal.parser import Commands, config_options, declare, names, refuse_unused
+from capim.store.errors import RequestError, plain
 
 if TYPE_CHECKING:
-    from capim.store.exchange.manifest import ImportRow
+    from capim.store.exchange.exporting import ImportRow
 
 _OF_OUTCOMES = ("protocol", "revision", "note", "replace", "replicates")
 IMPORTS = {
@@ -168,7 +166,7 @@ def _kind_of_import(args: argparse.Namespace) -> str:
 
 
 def _import_rows(kind: str, args: argparse.Namespace) -> list[ImportRow]:
-    from capim.store.exchange.manifest import ImportRow, read_manifest, rows_of_folder
+    from capim.store.exchange.exporting import ImportRow, read_manifest, rows_of_folder
 
     if kind == "a manifest":
         return read_manifest(Path(args.manifest))

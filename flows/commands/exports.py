@@ -8,11 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capim.flows.commands.declare import Command, Commands, declare, refuse_unused
 from capim.flows.commands.workspace import corpus_in, open_store, wanted_rows
-from capim.flows.terminal.parser import names
-from capim.store.errors import RequestError
-from capim.store.safe_text import plain
+from capim.flows.terminal.parser import Command, Commands, declare, names, refuse_unused
+from capim.store.errors import RequestError, plain
 
 if TYPE_CHECKING:
     from capim.store import EmbeddingStore
@@ -57,7 +55,7 @@ def export(args: argparse.Namespace) -> None:
 
 def _results(args: argparse.Namespace) -> None:
     from capim.reports.exports import export_results
-    from capim.tasks.runtime.exports.ndcg import ndcg_rows
+    from capim.tasks.runtime.exchange import ndcg_rows
 
     store = open_store(args.workspace)
     more = partial(ndcg_rows, store) if args.kind == "mteb" else None
@@ -85,7 +83,7 @@ def _outcomes(args: argparse.Namespace) -> None:
 
 
 def _trec(args: argparse.Namespace) -> None:
-    from capim.tasks.runtime.exports.trec import export_trec
+    from capim.tasks.runtime.exchange import export_trec
 
     store = open_store(args.workspace)
     wanted = wanted_rows(store, "outcomes", encoder=args.encoder, corpus=args.corpus, protocol=args.protocol)
@@ -104,7 +102,7 @@ def _embeddings(args: argparse.Namespace) -> None:
 
 
 def _atlas(args: argparse.Namespace) -> None:
-    from capim.tasks.runtime.exports.atlas import export_atlas
+    from capim.tasks.runtime.exchange import export_atlas
 
     store = open_store(args.workspace)
     _require(args, one=("corpus",))

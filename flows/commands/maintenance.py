@@ -6,9 +6,9 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from capim.flows.commands.declare import Commands, declare, declare_group
 from capim.flows.commands.workspace import corpus_in, open_store
 from capim.flows.terminal.output import show_rows
+from capim.flows.terminal.parser import Commands, declare, declare_group
 from capim.store.errors import RequestError, without_credentials
 
 SET_COLUMNS = (
@@ -81,9 +81,9 @@ def verify(args: argparse.Namespace) -> int:
 
     Example: capim store verify
     """
-    from capim.store.maintenance import health
+    from capim.store.maintenance import integrity
 
-    checks = [asdict(check) for check in health.verify(open_store(args.workspace))]
+    checks = [asdict(check) for check in integrity.verify(open_store(args.workspace))]
     show_rows(args, checks)
     damaged = sum(check["state"] in ("damaged", "lost") for check in checks)
     remedy = ": `capim store repair --all` and the same run again heal what can be made again" if damaged else ""
@@ -96,7 +96,7 @@ def compact(args: argparse.Namespace) -> None:
 
     Example: capim store compact
     """
-    from capim.store.maintenance.cleaning import compact_store
+    from capim.store.maintenance.removal import compact_store
 
     freed = compact_store(open_store(args.workspace))
     show_rows(args, ({"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())))
@@ -134,12 +134,12 @@ def diff(args: argparse.Namespace) -> None:
 
     Example: capim store diff single-shapes-image-0a1b single-shapes-image-2c3d
     """
-    from capim.store.maintenance import difference
+    from capim.store.maintenance import inventory
     from capim.store.maintenance.inventory import find_set
 
     store = open_store(args.workspace)
     other = open_store(args.other) if args.other else store
-    found = difference.diff(store, find_set(store, args.a), find_set(other, args.b), other=other)
+    found = inventory.diff(store, find_set(store, args.a), find_set(other, args.b), other=other)
     show_rows(args, [asdict(found)])
 
 
@@ -152,17 +152,17 @@ def repair(args: argparse.Namespace) -> int:
 
     Example: capim store repair --all
     """
-    from capim.store.maintenance import repair as repairs
+    from capim.store.maintenance import integrity
 
     if bool(args.name) == args.all:
         raise RequestError("give one table (capim store verify names those that are damaged), or --all")
     store = open_store(args.workspace)
-    done = dict(repairs.repair_all(store, accept=args.accept)) if args.all else {}
+    done = dict(integrity.repair_all(store, accept=args.accept)) if args.all else {}
     if args.name:
-        done = {args.name: repairs.repair_one(store, args.name, accept=args.accept)}
+        done = {args.name: integrity.repair_one(store, args.name, accept=args.accept)}
     for name, words in done.items():
         sys.stderr.write(f"{name}: {words}\n")
-    failed = sum(repairs.FAILED in words for words in done.values())
+    failed = sum(integrity.FAILED in words for words in done.values())
     sys.stderr.write(f"{len(done) - failed} tables repaired; run the same commands again to make what was removed\n")
     return 1 if failed else 0
 

@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capim.flows.commands.declare import Commands, config_options, declare, declare_group
 from capim.flows.commands.workspace import open_store
 from capim.flows.terminal.output import show_rows
-from capim.flows.terminal.parser import spelt
-from capim.store.errors import RequestError
-from capim.store.safe_text import plain
+from capim.flows.terminal.parser import Commands, config_options, declare, declare_group, spelt
+from capim.store.errors import RequestError, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +84,7 @@ def _adapters() -> Iterator[dict[str, Any]]:
 
 
 def _corpora() -> Iterator[dict[str, Any]]:
-    from capim.tasks.corpora.listing import list_corpora
+    from capim.tasks.corpora.naming import list_corpora
 
     return iter(list_corpora())
 
@@ -143,7 +141,7 @@ def list_known(args: argparse.Namespace) -> None:
 def _pin(args: argparse.Namespace) -> None:
     if args.what != "encoders":
         raise RequestError("--pin works with encoders only: `capim list encoders --pin FILE`")
-    from capim.tasks.encoders.checkpoints.pinning import pin, pinned_toml
+    from capim.tasks.encoders.checkpoints.resolving import pin, pinned_toml
 
     pins = list(pin())
     Path(args.pin).write_text(pinned_toml(pins), encoding="utf-8")
@@ -218,7 +216,7 @@ def ids_of_corpus(args: argparse.Namespace) -> int:
     """
     from capim.tasks.corpora import open_corpus
     from capim.tasks.corpora.images.image_index import index_images
-    from capim.tasks.corpora.listing import corpus_items
+    from capim.tasks.corpora.naming import corpus_items
 
     stored = _stored_corpus(args.what, args.workspace)
     corpus = stored or index_images(open_corpus(args.what), known={}, sink=lambda _: None)

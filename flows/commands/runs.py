@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from capim.flows.commands.declare import STEP_FIELDS, Commands, config_options, declare, given_options, refuse_unused
-from capim.flows.commands.rows import print_ranking
+from capim.flows.commands.workspace import print_ranking
 from capim.flows.config import RunConfig
 from capim.flows.steps import demo_configs, run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
 from capim.flows.terminal.output import RESULT_COLUMNS, link, print_own_report, print_report, show_rows
+from capim.flows.terminal.parser import STEP_FIELDS, Commands, config_options, declare, given_options, refuse_unused
 from capim.flows.terminal.progress import bars
-from capim.store.errors import RequestError, WorkError
-from capim.store.safe_text import plain
+from capim.store.errors import RequestError, WorkError, plain
 
 FINDING_COLUMNS = ("verdict", "subject", "message")
 
@@ -194,8 +193,8 @@ def report(args: argparse.Namespace) -> int:
         page = write_comparison(old, new, f"{config.reports_uri}/compared")
         sys.stdout.write(f"{link(str(page), sys.stdout)}\n")
         return 0
+    from capim.flows.benchmark import publish
     from capim.flows.execution import start
-    from capim.flows.publish import publish
 
     print_report(start(publish, config))
     return 0

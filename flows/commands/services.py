@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.layout import Explanation
-from capim.store.planes import Map, Method
 from capim.store.types import EncoderSpec, Modality
+from capim.store.values import Map, Method
 
 if TYPE_CHECKING:
     from capim.reports.search import Search

@@ -10,9 +10,9 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
-from capim.flows.commands.declare import Commands, declare
 from capim.flows.commands.workspace import open_store
 from capim.flows.terminal.output import link
+from capim.flows.terminal.parser import Commands, declare
 from capim.store.errors import RequestError
 
 HOST = "127.0.0.1"

@@ -12,9 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from capim.store.errors import RequestError, unknown, without_credentials
+from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.exchange.row_files import write_csv, write_json
-from capim.store.safe_text import plain, shortened
 
 if TYPE_CHECKING:
     from capim.tasks.runtime.references import EmbedRef

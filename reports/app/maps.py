@@ -13,9 +13,9 @@ from starlette.datastructures import QueryParams
 from capim.reports.app.filters import QueryFilter, all_of
 from capim.reports.app.state import Evaluated, State, Statement, names_in
 from capim.store.errors import RequestError, unknown
-from capim.store.planes import Method
 from capim.store.schema import texts
 from capim.store.types import Modality
+from capim.store.values import Method
 
 METHODS = {"pca": "PCA", "umap": "UMAP"}
 MODALITIES = {"image": "images", "caption": "captions"}

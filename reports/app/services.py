@@ -7,8 +7,8 @@ from typing import Protocol
 
 from capim.reports.search import Search
 from capim.store.layout import Explanation
-from capim.store.planes import Map, Method
 from capim.store.types import Modality
+from capim.store.values import Map, Method
 
 
 class Services(Protocol):

@@ -16,14 +16,14 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from capim.reports.app.services import Services
-from capim.reports.rows.conclusion import Conclusion, conclusions
 from capim.reports.rows.languages import JUDGED, cross_lingual, judged_language
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.standing import Conclusion, conclusions
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.exchange.judgements import read_judgements
-from capim.store.query.held import HeldTables, version_of
+from capim.store.exchange.row_files import read_judgements
+from capim.store.query.sql import HeldTables, version_of
 from capim.store.types import Direction
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ PICTURES = 8  # of those that were searched for, in memory
 class Statement:
     """A SELECT over the store's tables, and the values of the ``?`` in it.
 
-    ``only`` and ``lists`` say which rows it needs (``store.query.held``): these stay in memory.
+    ``only`` and ``lists`` say which rows it needs (``store.query.sql``): these stay in memory.
     """
 
     sql: str

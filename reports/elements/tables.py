@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from capim.reports import format as show
-from capim.reports.elements.page import Cell, Column, Mark, Table
+from capim.reports.elements.page import Bar, Cell, Column, Mark, Table
+from capim.reports.rows.report_data import ReportData, Row, is_own
 
 T = TypeVar("T")
 ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]
@@ -98,3 +99,167 @@ def counted(n: int, title: str = "") -> Cell:
 def absent(title: str = "") -> Cell:
     """A dash; the tooltip says why there is no value."""
     return Cell(text=show.ABSENT, title=title, mark="muted")
+
+
+# --- Stored rows as table cells: a value with its interval, its ties and the reason where it is missing.
+
+
+NOT_FRACTIONS = frozenset({"median_rank", "mean_rank", "RSUM"})  # ranks, and points 0..600
+UNITS = frozenset(  # metrics of analyses in units of their own
+    {"skewness", "score margin", "negative log likelihood", "distance of the centres", "mean cosine"}
+    | {f"mean cosine of {pair}" for pair in ("two images", "two captions", "an image and a caption")}
+)
+
+METRIC_TITLES = {
+    "unjudged@10": "unjudged in the top 10",
+    "median_rank": "median rank",
+    "mean_rank": "mean rank",
+    "winoground_text": "text score",
+    "winoground_image": "image score",
+    "winoground_group": "group score",
+    "pair_accuracy": "accuracy",
+    "consistency_nDCG@20": "nDCG@20",
+    "consistency_RBO": "RBO",
+    "negative log likelihood": "negative log-likelihood",
+}
+
+
+def metric_title(metric: str) -> str:
+    """The name of a metric in a heading."""
+    return METRIC_TITLES.get(metric, metric)
+
+
+def described(data: ReportData, metric: str) -> str:
+    """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
+    own = data.metrics.get(metric)
+    return f"{own['title'].rstrip('.')} ({metric})" if own is not None else metric_title(metric)
+
+
+def is_fraction(metric: str) -> bool:
+    """Whether a metric is displayed in percent; a user's metric is a number in its own unit."""
+    return metric not in NOT_FRACTIONS | UNITS and not is_own(metric)
+
+
+def value_text(metric: str, number: float | None) -> str:
+    """A value as displayed: percent, a rank, points, or a number in its own unit."""
+    return show.percent(number) if is_fraction(metric) else show.number(number, _decimals(metric))
+
+
+def range_text(metric: str, low: float | None, high: float | None) -> str:
+    """An interval in the unit of its metric."""
+    return show.percent_range(low, high) if is_fraction(metric) else show.span(low, high, _decimals(metric))
+
+
+def difference_text(metric: str, difference: float | None, decimals: int = 1) -> str:
+    """A difference of two values: percentage points with so many decimals, else a number in the metric's unit."""
+    if is_fraction(metric):
+        return show.points(difference, decimals)
+    text = show.number(difference, _decimals(metric))
+    return f"+{text}" if is_own(metric) and difference is not None and difference > 0 else text
+
+
+def _decimals(metric: str) -> int:
+    return 3 if is_own(metric) or metric in UNITS else 1
+
+
+def result_column(
+    data: ReportData,
+    corpus: str,
+    protocol: str,
+    metric: str,
+    *,
+    heading: str = "",
+    group: str = "",
+    explain: str = "",
+    plain: bool = False,
+    states: Mapping[str, str] | None = None,
+) -> ColumnOf[str]:
+    """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given.
+
+    ``plain`` leaves out the interval bar and the mark of the best value; ``states`` are what the tests say of encoders.
+    The bars of a metric share an axis over all protocols of a corpus.
+    """
+    ranked = data.ranked(corpus, protocol, metric)
+    axis = None if plain else axis_of([r for r in data.results if (r["corpus"], r["metric"]) == (corpus, metric)])
+    best = {r["encoder"] for r in ranked if r["value"] is not None and r["value"] == ranked[0]["value"]}
+
+    def cell(encoder: str) -> Cell:
+        mark: Mark = "" if plain else "best" if encoder in best else ""
+        row = data.row(corpus, protocol, metric, encoder)
+        return result_cell(row, mark=mark, axis=axis, state=(states or {}).get(encoder, ""))
+
+    return numbers(heading or metric_title(metric), cell, group=group, explain=explain)
+
+
+def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] | None = None, state: str = "") -> Cell:
+    """One row of ``schema.RESULTS`` as a cell; ``axis``: the ends of the axis on which to draw the interval."""
+    if row is None:
+        return absent("not evaluated")
+    metric = row["metric"]
+    if row["value"] is None:
+        return absent(row["reason"] or "no value")
+    interval, ties = range_text(metric, row["ci_low"], row["ci_high"]), tie_range(row)
+    about = [f"{metric} = {show.exact(row['value'])}"]
+    if interval:
+        about.append(f"{show.percent(row['level'], 0)} % interval {interval} ({row['interval_method']})")
+    about.append(f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}")
+    if ties:
+        about.append(f"{ties} if ties are all lost or all won; {show.percent(row['tie_share'])} % of queries tie")
+    return Cell(
+        text=value_text(metric, row["value"]),
+        note=interval,
+        state=state,
+        title=", ".join(about),
+        sort=show.exact(row["value"]),
+        mark=mark,
+        bar=interval_bar(row, axis) if axis else None,
+    )
+
+
+def figure_text(row: Row | None) -> str:
+    """A value with its interval in one line."""
+    if row is None or row["value"] is None:
+        return show.ABSENT
+    metric, percent = row["metric"], show.PERCENT if is_fraction(row["metric"]) else ""
+    interval = range_text(metric, row["ci_low"], row["ci_high"])
+    return f"{value_text(metric, row['value'])}{percent}" + (f" ({interval})" if interval else "")
+
+
+def tie_cell(row: Row | None) -> Cell:
+    """The effect of ties: the share of tied queries, and the value with all ties lost and all won."""
+    if row is None or row["value"] is None:
+        return absent()
+    return value(row["tie_share"], show.percent(row["tie_share"]), note=tie_range(row), mark="muted")
+
+
+def tie_range(row: Row) -> str:
+    """The value with ties all lost and all won; empty where ties change nothing."""
+    low, high = row["value_ties_lost"], row["value_ties_won"]
+    if low is None or high is None or low == high:
+        return ""
+    return range_text(row["metric"], min(low, high), max(low, high))
+
+
+def interval_bar(row: Row, axis: tuple[float, float]) -> Bar | None:
+    """The interval in CSS percentages of an axis; None without an interval."""
+    low, high, centre, chance = row["ci_low"], row["ci_high"], row["value"], row["chance"]
+    start, end = axis
+    if low is None or high is None or centre is None or end <= start:
+        return None
+
+    def position(x: float) -> str:
+        return f"{100 * min(1.0, max(0.0, (x - start) / (end - start))):.2f}%"
+
+    return Bar(
+        low=position(low),
+        width=f"{max(0.0, 100 * (min(high, end) - max(low, start)) / (end - start)):.2f}%",
+        point=position(centre),
+        chance=position(chance) if chance is not None and start <= chance <= end else "",
+    )
+
+
+def axis_of(rows: Sequence[Row]) -> tuple[float, float]:
+    """An axis from the lowest interval end to the highest, with a margin of 4 % on both sides."""
+    ends = [x for r in rows for x in (r["ci_low"], r["ci_high"], r["value"]) if x is not None]
+    margin = 0.04 * (max(ends) - min(ends)) if ends else 0.0
+    return (min(ends) - margin, max(ends) + margin) if ends else (0.0, 1.0)

@@ -12,9 +12,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.reports.rows.families import one_family, shown_ranking
 from capim.reports.rows.gallery_tasks import gallery_tasks
 from capim.reports.rows.match_maps import Explain, match_maps
+from capim.reports.rows.pairs import one_family, shown_ranking
 from capim.reports.rows.report_data import TABLES, ReportData, Row, grouped
 from capim.reports.rows.selected_queries import SelectedQuery, select_queries
 from capim.reports.rows.shareable import shareable, without_paths
@@ -53,7 +53,7 @@ def read_report_data(
         corpora: Only the results on these corpora; by default on all.
         encoders: Only the results of these encoders; by default of all.
         protocols: Only the results under these protocols, ids or shell patterns; by default under all.
-        describe: Gives the features of English captions (``tasks.diagnosis.content.caption_features.caption_features``)
+        describe: Gives the features of English captions (``tasks.diagnosis.content.queries.caption_features``)
             for the filter of the gallery; reports import no diagnosis.
         explain: Gives the maps of late-interaction encoders (``tasks.runtime.explanation.explain_pairs``).
         gallery: Whether to select queries for the gallery, which reads outcomes and thumbnails.

@@ -15,7 +15,7 @@ from capim.reports.rows.selected_queries import SelectedQuery
 from capim.store import SealedSet
 from capim.store.exchange.row_files import json_value
 from capim.store.types import Corpus, EncoderSpec, canonical_json
-from capim.tasks.statistics.ranking.ranks import EncoderRank, PairTest, rank_encoders
+from capim.tasks.statistics.ranking import EncoderRank, PairTest, rank_encoders
 
 Row: TypeAlias = Mapping[str, Any]
 K = TypeVar("K")

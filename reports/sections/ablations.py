@@ -15,9 +15,18 @@ import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts
-from capim.reports.elements.cells import is_fraction, metric_title
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
+from capim.reports.elements.tables import (
+    ColumnOf,
+    anchor,
+    is_fraction,
+    measures,
+    metric_title,
+    numbers,
+    pivot,
+    texts,
+    value,
+)
 from capim.reports.rows.names import named
 from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped
 from capim.reports.sections.frontier import cost_of_compression

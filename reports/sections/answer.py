@@ -5,14 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 from capim.reports import format as show
-from capim.reports.elements.cells import axis_of, metric_title, result_cell
 from capim.reports.elements.page import Cell, Evidence, Mark, Section, Table
-from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, texts
-from capim.reports.rows.conclusion import Conclusion, conclusions, in_order
+from capim.reports.elements.tables import ColumnOf, absent, axis_of, metric_title, numbers, pivot, result_cell, texts
 from capim.reports.rows.languages import DIRECTIONS, language_name, languages, translators
 from capim.reports.rows.names import DIRECTION_TITLES, named
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import Task, chance_of, decision, language_cells, values
+from capim.reports.rows.standing import (
+    Conclusion,
+    Task,
+    chance_of,
+    conclusions,
+    decision,
+    in_order,
+    language_cells,
+    values,
+)
 from capim.reports.sections.leaderboard import cost_columns
 from capim.reports.sections.sentence import answer, state_words
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.reports import format as show
-from capim.reports.elements.gallery import Answer, Case, Hit
+from capim.reports.elements.page import Answer, Case, Hit
 from capim.reports.rows.match_maps import map_key
 from capim.reports.rows.names import DIRECTION_TITLES
 from capim.reports.rows.report_data import ReportData

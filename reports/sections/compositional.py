@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from capim.reports import format as show
-from capim.reports.elements.cells import result_column
 from capim.reports.elements.page import Block, Cell, Section, Table
-from capim.reports.elements.tables import absent, measures, pivot, texts, value
+from capim.reports.elements.tables import absent, measures, pivot, result_column, texts, value
 from capim.reports.rows.names import named
 from capim.reports.rows.report_data import ReportData
 

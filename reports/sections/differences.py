@@ -8,9 +8,21 @@ import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts
-from capim.reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text, value_text
 from capim.reports.elements.page import Block, Cell, Chart, Mark, Section, Table
-from capim.reports.elements.tables import ColumnOf, anchor, numbers, pivot, texts, value
+from capim.reports.elements.tables import (
+    ColumnOf,
+    anchor,
+    described,
+    difference_text,
+    is_fraction,
+    metric_title,
+    numbers,
+    pivot,
+    range_text,
+    texts,
+    value,
+    value_text,
+)
 from capim.reports.rows.names import named, plain_title
 from capim.reports.rows.report_data import ReportData, Row, is_own
 from capim.reports.rows.standing import SUM, claimed, decision_of, headline_tasks

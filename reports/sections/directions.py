@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from capim.reports.elements.cells import result_column
 from capim.reports.elements.page import Block, Section, Table
-from capim.reports.elements.tables import pivot, texts
+from capim.reports.elements.tables import pivot, result_column, texts
 from capim.reports.rows.names import DIRECTION_TITLES, VARIANTS, named
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.leaderboard import HEADLINES

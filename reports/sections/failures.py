@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from capim.reports import format as show
-from capim.reports.elements.gallery import Case, Filter, Gallery
-from capim.reports.elements.page import Block, Cell, Section, Table
+from capim.reports.elements.page import Block, Case, Cell, Filter, Gallery, Section, Table
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
 from capim.reports.rows.names import named
 from capim.reports.rows.report_data import CAUSES, LEADING, SHARE, WITHOUT, ReportData, Row, detail_of

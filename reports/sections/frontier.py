@@ -11,9 +11,8 @@ import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts
-from capim.reports.elements.cells import result_column
 from capim.reports.elements.page import Cell, Chart, Table
-from capim.reports.elements.tables import absent, numbers, pivot, texts, value
+from capim.reports.elements.tables import absent, numbers, pivot, result_column, texts, value
 from capim.reports.rows.names import named, plain_title
 from capim.reports.rows.report_data import ReportData, Row, detail_of, goodness
 from capim.reports.rows.speed import Rate, Speed, image_rate

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from capim.reports import format as show
-from capim.reports.elements.cells import metric_title
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table
-from capim.reports.elements.tables import measures, numbers, pivot, texts, value
+from capim.reports.elements.tables import measures, metric_title, numbers, pivot, texts, value
 from capim.reports.rows.names import named
 from capim.reports.rows.report_data import ReportData, Row, detail_of
 

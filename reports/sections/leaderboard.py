@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from capim.reports import format as show
-from capim.reports.elements.cells import described, result_column, tie_cell
 from capim.reports.elements.page import Block, Cell, Section, Table
-from capim.reports.elements.tables import ColumnOf, absent, anchor, measures, numbers, pivot, texts, value
+from capim.reports.elements.tables import (
+    ColumnOf,
+    absent,
+    anchor,
+    described,
+    measures,
+    numbers,
+    pivot,
+    result_column,
+    texts,
+    tie_cell,
+    value,
+)
 from capim.reports.rows.languages import judged_language
 from capim.reports.rows.names import named
 from capim.reports.rows.report_data import ReportData, is_own
@@ -16,8 +27,8 @@ from capim.reports.rows.shareable import without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.sections.frontier import accuracy_over_speed, rate_cell
 from capim.reports.sections.sentence import row_words
-from capim.store.exchange.imported_encoder import ADAPTER as IMPORTED
-from capim.tasks.statistics.ranking.ranks import EncoderRank
+from capim.store.exchange.importing import ADAPTER as IMPORTED
+from capim.tasks.statistics.ranking import EncoderRank
 
 HEADLINES = ("t2i/all", "i2t/any")
 METRICS: tuple[str, ...] = ("R@1", "R@5", "R@10")

@@ -9,9 +9,8 @@ import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts
-from capim.reports.elements.cells import metric_title, result_cell
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, T, numbers, pivot, texts
+from capim.reports.elements.tables import ColumnOf, T, metric_title, numbers, pivot, result_cell, texts
 from capim.reports.rows.languages import (
     MEASURES,
     cross_lingual,

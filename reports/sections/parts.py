@@ -8,13 +8,26 @@ from functools import partial
 from typing import NamedTuple
 
 from capim.reports import format as show
-from capim.reports.elements.cells import described, difference_text, is_fraction, range_text, value_text
 from capim.reports.elements.page import Cell, Mark, Table
-from capim.reports.elements.tables import ColumnOf, absent, anchor, counted, numbers, pivot, texts, value
+from capim.reports.elements.tables import (
+    ColumnOf,
+    absent,
+    anchor,
+    counted,
+    described,
+    difference_text,
+    is_fraction,
+    numbers,
+    pivot,
+    range_text,
+    texts,
+    value,
+    value_text,
+)
 from capim.reports.rows.names import named
 from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines
-from capim.tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.decision import ALPHA
 
 CONTRAST = ("with", "without", "difference")
 TITLES = {

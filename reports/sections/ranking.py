@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from capim.reports import format as show
-from capim.reports.elements.cells import metric_title
 from capim.reports.elements.page import Cell, Section, Table
-from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
+from capim.reports.elements.tables import ColumnOf, absent, measures, metric_title, numbers, pivot, texts, value
 from capim.reports.format import PERCENT
-from capim.reports.rows.families import same_photographs
+from capim.reports.rows.pairs import same_photographs
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import headline_tasks
 

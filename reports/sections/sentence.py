@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from capim.reports import format as show
-from capim.reports.elements.cells import difference_text, figure_text, is_fraction, metric_title, range_text
-from capim.reports.rows.conclusion import Conclusion, conclusions, leading, unread
+from capim.reports.elements.tables import difference_text, figure_text, is_fraction, metric_title, range_text
 from capim.reports.rows.languages import language_name
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.speed import image_rate
-from capim.reports.rows.standing import Task, chance_of, claimed, decision, decision_of, values
+from capim.reports.rows.standing import (
+    Conclusion,
+    Task,
+    chance_of,
+    claimed,
+    conclusions,
+    decision,
+    decision_of,
+    leading,
+    unread,
+    values,
+)
 
 SHOWN = 3  # outcomes on different corpora in the sentence
 NO_RESULT = "No headline figure was evaluated: nothing to choose by."

@@ -13,9 +13,18 @@ import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts
-from capim.reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import anchor, numbers, pivot, texts
+from capim.reports.elements.tables import (
+    anchor,
+    described,
+    difference_text,
+    is_fraction,
+    metric_title,
+    numbers,
+    pivot,
+    range_text,
+    texts,
+)
 from capim.reports.rows.names import named, plain_title
 from capim.reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, grouped, is_own
 from capim.reports.sections import parts

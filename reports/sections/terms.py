@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from capim.reports import format as show
-from capim.reports.elements.gallery import Cases, Gallery
-from capim.reports.elements.page import Block, Chart, Evidence, Notice, Section, Table, Text
+from capim.reports.elements.page import Block, Cases, Chart, Evidence, Gallery, Notice, Section, Table, Text
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.sentence import margin_words
 

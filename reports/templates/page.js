@@ -45,7 +45,7 @@ const tables = [...document.querySelectorAll(".table")].map((box) => {
   return { box, table, body, last, title, group, state, update };
 });
 const csv = ({ body, last, title, group }) => {
-  // as store/safe_text.py: no spreadsheet runs a cell as a formula, numbers stay numbers
+  // as store/errors.py: no spreadsheet runs a cell as a formula, numbers stay numbers
   const formula = (text) => /^'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(text) && !Number.isFinite(Number(text));
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const kept = last.map((c, i) => i).filter((i) => !last[i].classList.contains("gone"));

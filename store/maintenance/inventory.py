@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.keys import SET_PREFIXES, key_columns, table_of
-from capim.store.schema import FORMAT, TIME, optional
+from capim.store.schema import FORMAT, TIME, optional, texts
+from capim.store.sets.reading import open_set, read_blocks
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.tables.compaction import data_bytes
-from capim.store.tables.connection import Connection
-from capim.store.tables.faults import storage_faults
+from capim.store.tables.connection import Connection, storage_faults
 from capim.store.tables.schemas import vector_type
-from capim.store.types import SetKey
+from capim.store.types import EncoderSpec, SetKey
 
 _SIZES = ("n_rows", "n_bytes")  # of the data files of the current version
 SETS_INFO = pa.schema(
@@ -158,3 +160,119 @@ def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
     for row in rows.to_pylist():
         writers.setdefault(row["set_name"], set()).add(f"{row['host']} ({row['device']})")
     return writers
+
+
+# --- The comparison of two embedding sets item by item, for `capim store diff`.
+
+
+_WINDOW = {"single": 4096, "multi": 64}
+_WORST = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetDifference:
+    """How two sets differ in the items that both have (matched by id).
+
+    Attributes:
+        only_a: Items that only the first has.
+        only_b: Items that only the second has.
+        equal: Items with the same stored bits.
+        different: Items whose vectors differ.
+        lowest_cosine: The lowest cosine between the two vectors of an item; None if no vectors can be compared.
+        mean_cosine: Mean over the different items with the same number of vectors; None if there are none.
+        largest_change: Largest absolute difference of a component; None as for ``mean_cosine``.
+        worst: Ids of at most ten different items: first those with another number of vectors, then by cosine.
+    """
+
+    only_a: int
+    only_b: int
+    equal: int
+    different: int
+    lowest_cosine: float | None
+    mean_cosine: float | None
+    largest_change: float | None
+    worst: tuple[str, ...]
+
+
+def diff(store: EmbeddingStore, a: SetKey, b: SetKey, *, other: EmbeddingStore | None = None) -> SetDifference:
+    """Compares two sets in bounded memory; the second may be in another store.
+
+    Raises:
+        RequestError: One set has single vectors and one multi-vectors, or the dimensions differ.
+    """
+    sides = [(one, key, one.sealed(key)) for one, key in ((store, a), (other or store, b))]
+    tables = [open_set(one.connection, key, state) for one, key, state in sides]
+    dims = [vector_type(table.schema).list_size for table in tables]
+    if a.vectors != b.vectors or dims[0] != dims[1]:
+        raise RequestError(
+            f"{table_of(a)} ({a.vectors}, dim {dims[0]}) and {table_of(b)} ({b.vectors}, dim {dims[1]}) cannot be "
+            "compared vector by vector"
+        )
+    items = [one.item_index(key) for one, key, _ in sides]
+    ords = [np.unique(table.to_table(columns=["ord"]).column("ord").to_numpy()) for table in tables]
+    ids = [texts(index.ids.take(positions)) for index, positions in zip(items, ords, strict=True)]
+    in_b = set(ids[1])
+    shared = [identifier for identifier in ids[0] if identifier in in_b]
+    wanted = [np.array([index.ord_of[identifier] for identifier in shared], dtype=np.int32) for index in items]
+    blocks = [
+        read_blocks(one.connection, key, index, positions, sealed=state, window=_WINDOW[a.vectors])
+        for (one, key, state), index, positions in zip(sides, items, wanted, strict=True)
+    ]
+    pairs = (pair for rows in zip(*blocks, strict=True) for pair in zip(*(part.vectors for part in rows), strict=True))
+    equal, cosines, changes, different = 0, [], [], []
+    for identifier, (left, right) in zip(shared, pairs, strict=True):
+        if left.shape != right.shape:
+            different.append((-2.0, identifier))
+        elif left.tobytes() == right.tobytes():
+            equal += 1
+        else:
+            wide_left, wide_right = left.astype(np.float64), right.astype(np.float64)
+            norms = np.linalg.norm(wide_left, axis=1) * np.linalg.norm(wide_right, axis=1)
+            cosine = np.einsum("ij,ij->i", wide_left, wide_right) / norms
+            cosines.append(cosine)
+            changes.append(float(np.abs(wide_left - wide_right).max()))
+            different.append((float(cosine.min()), identifier))
+    every = np.concatenate(cosines) if cosines else np.ones(min(1, equal))
+    return SetDifference(
+        only_a=len(ids[0]) - len(shared),
+        only_b=len(ids[1]) - len(shared),
+        equal=equal,
+        different=len(different),
+        lowest_cosine=float(every.min()) if len(every) else None,
+        mean_cosine=float(every.mean()) if cosines else None,
+        largest_change=max(changes, default=None),
+        worst=tuple(identifier for _, identifier in sorted(different)[:_WORST]),
+    )
+
+
+# --- Whether the disk has enough space for an embedding set before it is encoded.
+
+
+_ROW_BYTES = 120  # id, hashes and figures beside the vectors
+_MARGIN = 1.3  # new files beside the old ones while a set is compacted, and what else is written
+
+
+def bytes_needed(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0) -> int:
+    """Disk space in bytes that a set of ``n_items`` rows takes while it is written and sealed: rows × bytes × 1.3.
+
+    Examples:
+        >>> spec = EncoderSpec(name="e", adapter="a", checkpoint="c", revision="r", dim=1024)
+        >>> bytes_needed(spec, 1000)
+        5480800
+    """
+    component = 2 if spec.storage == "float16" else 4
+    return int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES) * _MARGIN)
+
+
+def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, vectors_per_item: float = 1.0) -> int:
+    """The :func:`bytes_needed`; raises :class:`WorkError` if the disk has less free. Object storage has no limit."""
+    needed = bytes_needed(spec, n_items, vectors_per_item)
+    if store.connection.is_local:
+        free = shutil.disk_usage(Path(store.uri)).free
+        if free < needed:
+            raise WorkError(
+                f"{n_items} items by {spec.name!r} need about {needed / 1e9:.2f} GB, {store.uri} has "
+                f"{free / 1e9:.2f} GB free",
+                remedy="Free space (`capim store compact`, `capim store drop`), or give a workspace on another disk",
+            )
+    return needed

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.store.checksums import row_checksums, row_seeds
 from capim.store.errors import WorkError
-from capim.store.ragged import Ragged
 from capim.store.tables.schemas import vector_column, vector_type
 from capim.store.types import SetKey
+from capim.store.values import Ragged, row_checksums, row_seeds
 
 if TYPE_CHECKING:
     import lance

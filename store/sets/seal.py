@@ -17,19 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.checksums import digest
 from capim.store.errors import RequestError, WorkError
 from capim.store.files import sync
 from capim.store.keys import key_columns, key_of_row, table_of
 from capim.store.sets.decoding import refuse_damage, scan
 from capim.store.tables.compaction import compact, data_bytes, drop_old_versions
-from capim.store.tables.connection import Connection
+from capim.store.tables.connection import Connection, retrying, storage_faults
 from capim.store.tables.corpora import ItemIndex
-from capim.store.tables.faults import retrying, storage_faults
 from capim.store.tables.metadata import read, write
 from capim.store.tables.rows import now, one_of
 from capim.store.tables.schemas import vector_type
 from capim.store.types import SetKey
+from capim.store.values import digest
 
 if TYPE_CHECKING:
     import lance

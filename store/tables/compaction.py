@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from capim.store.errors import WorkError
-from capim.store.tables.connection import FILE_BYTES, Connection
-from capim.store.tables.faults import retrying, storage_faults
-from capim.store.tables.table_files import RECORDS
+from capim.store.tables.connection import FILE_BYTES, Connection, retrying, storage_faults
+from capim.store.tables.digests import RECORDS
 
 if TYPE_CHECKING:
     import lance

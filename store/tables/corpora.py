@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError, WorkError
 from capim.store.keys import corpus_table, is_fingerprint
 from capim.store.schema import CORPUS_PARTS, texts
-from capim.store.tables.connection import Connection
-from capim.store.tables.faults import storage_faults
+from capim.store.tables.connection import Connection, storage_faults
 from capim.store.tables.metadata import read, write
 from capim.store.tables.rows import now, quoted
 from capim.store.types import Corpus, Modality, name_fault

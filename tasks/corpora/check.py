@@ -3,17 +3,134 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
-from capim.store.types import Corpus
+from capim.store.schema import JUDGED
+from capim.store.types import MODALITIES, Corpus, Modality
 from capim.tasks.corpora.description import reader_call
-from capim.tasks.corpora.facts import CorpusFacts, corpus_facts
-from capim.tasks.corpora.images.file_names import is_image_name
+from capim.tasks.corpora.images.image_files import is_image_name
 from capim.tasks.corpora.images.image_index import index_images
 from capim.tasks.corpora.layouts import Recognised, toml_lines
+
+# --- Counts that describe a corpus: items, languages, duplicates, annotations.
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusFacts:
+    """Counts over one corpus.
+
+    Attributes:
+        n_images: Images in the gallery.
+        n_captions: Captions of all languages, negatives included.
+        n_negatives: Captions that describe no image of the corpus.
+        n_skipped: Images and queries that were left out; ``Corpus.skipped`` has the reasons.
+        captions_per_image: Number of captions (within one language and translator) -> number of images that have it.
+        languages: Language -> captions.
+        translators: Translator -> captions.
+        n_undescribed: Images without a caption: distractors.
+        duplicate_images: Images beyond the first with the same bytes.
+        duplicate_captions: Captions with the same text, language and translator as an earlier caption of any image;
+            as queries or items they tie exactly. Negatives are not counted.
+        empty_captions: Captions that are empty or white space.
+        n_annotated: Images with annotated objects.
+        n_without_bytes: Images of which only the id is given.
+        pairs: Category -> pairs.
+        n_quadruples: Winoground-form examples.
+        positives: ``ground truth direction`` -> queries that have a positive.
+        judged: Of judged documents: number of judgements, and the fewest and most relevant documents of a query.
+    """
+
+    n_images: int
+    n_captions: int
+    n_negatives: int
+    n_skipped: int
+    captions_per_image: Mapping[int, int]
+    languages: Mapping[str, int]
+    translators: Mapping[str, int]
+    n_undescribed: int
+    duplicate_images: int
+    duplicate_captions: int
+    empty_captions: int
+    n_annotated: int
+    n_without_bytes: int
+    pairs: Mapping[str, int]
+    n_quadruples: int
+    positives: Mapping[str, int]
+    judged: Mapping[str, int]
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Label and value of every fact that is not zero or empty, as text."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            label = each.name.removeprefix("n_").replace("_", " ")
+            if isinstance(value, Mapping) and value:
+                yield label, ", ".join(f"{key}: {count:,}" for key, count in value.items())
+            elif isinstance(value, int) and value:
+                yield label, f"{value:,}"
+
+
+def corpus_facts(corpus: Corpus) -> CorpusFacts:
+    """The facts of a corpus.
+
+    Examples:
+        >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+        >>> facts = corpus_facts(build_corpus("c", [ImageRow("a"), ImageRow("b")], [CaptionRow("1", "a", "red"),
+        ...     CaptionRow("2", "a", "blue"), CaptionRow("3", "b", "red")], source=None))
+        >>> facts.captions_per_image, facts.duplicate_captions, facts.n_without_bytes
+        ({1: 1, 2: 1}, 1, 2)
+    """
+    images, captions = corpus.images, corpus.captions
+    own = captions.filter(pc.is_valid(captions["image_id"]))
+    per_part = own.group_by(["image_id", "language", "translator"]).aggregate([([], "count_all")])
+    most = per_part.group_by("image_id").aggregate([("count_all", "max")])
+    texts = own.filter(pc.is_valid(own["text"])).select(["text", "language", "translator"])
+    blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), pa.scalar(""))
+    judged = judged_facts(corpus)
+    queries = (
+        corpus.relevance.filter(pc.field("grade") > 0).group_by(["ground_truth", "direction", "query_id"]).aggregate([])
+    )
+    return CorpusFacts(
+        n_images=images.num_rows,
+        n_captions=captions.num_rows,
+        n_negatives=0 if judged else captions["image_id"].null_count,
+        n_skipped=corpus.skipped.num_rows,
+        captions_per_image=_counts(most["count_all_max"].to_pylist()),
+        languages=_counts(captions["language"].to_pylist()),
+        translators=_counts(captions["translator"].to_pylist()),
+        n_undescribed=images.num_rows - most.num_rows,
+        duplicate_images=images.num_rows - images["sha"].null_count - pc.count_distinct(images["sha"]).as_py(),
+        duplicate_captions=texts.num_rows - texts.group_by(texts.column_names).aggregate([]).num_rows,
+        empty_captions=captions.filter(blank).num_rows,
+        n_annotated=images.num_rows - images["objects"].null_count,
+        n_without_bytes=images["sha"].null_count,
+        pairs=_counts(corpus.pairs["category"].to_pylist()),
+        n_quadruples=corpus.quadruples.num_rows,
+        positives=_counts(f"{row['ground_truth']} {row['direction']}" for row in queries.to_pylist()),
+        judged=judged,
+    )
+
+
+def judged_facts(corpus: Corpus) -> dict[str, int]:
+    """Number of judgements, fewest and most relevant documents of a query; empty without judgements."""
+    rows = corpus.relevance.filter(pc.field("ground_truth") == JUDGED)
+    if not rows.num_rows:
+        return {}
+    relevant = rows.filter(pc.field("grade") > 0).group_by("query_id").aggregate([([], "count_all")])["count_all"]
+    fewest, most = (int(value.as_py()) for value in pc.min_max(relevant).values())
+    return {"judgements": rows.num_rows, "fewest relevant per query": fewest, "most relevant per query": most}
+
+
+def _counts(values: Iterable[Any]) -> dict[Any, int]:
+    return dict(sorted(Counter(values).items()))
+
 
 _SHOWN = 20
 
@@ -145,3 +262,47 @@ def _warnings(complete: Corpus, usable: Corpus, facts: CorpusFacts) -> list[str]
     if usable.languages_reference not in facts.languages and len(facts.languages) > 1:
         lines.append(f"no captions in the reference language {usable.languages_reference!r}: no cross-lingual metrics")
     return lines
+
+
+# --- Which modalities of a corpus can be encoded, and what to do about the other one.
+#
+# A corpus may have ids in place of image files, or of caption texts, for embeddings that were made elsewhere.
+
+
+_LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
+
+
+def encodable(corpus: Corpus) -> tuple[Modality, ...]:
+    """The modalities that can be encoded: images if all have files, captions if all have texts."""
+    without = {"image": corpus.images["sha"].null_count, "caption": corpus.captions["text"].null_count}
+    return tuple(modality for modality in MODALITIES if not without[modality])
+
+
+def import_advice(encoder: str, corpus: str, lacking: Modality) -> str:
+    """How a corpus is evaluated of which one modality cannot be encoded, in one line.
+
+    Embeddings pair only under one encoder, so what was encoded here is exported and imported with the rest.
+    """
+    have: Modality = "caption" if lacking == "image" else "image"
+    return (
+        f"corpus {corpus!r}: {_LACKS[lacking]}, so only its {have}s can be encoded. To evaluate them with {lacking} "
+        f"embeddings of the same model, import both under one name: `capim export embeddings --encoder {encoder} "
+        f"--corpus {corpus} --modality {have} --to {have}s.npz`, then `capim import --encoder {encoder}-imported "
+        f"--corpus {corpus} --{lacking}s FILE --{have}s {have}s.npz`"
+    )
+
+
+def encoding_fault(corpus: Corpus, modalities: Sequence[Modality], *, given: object = "") -> str | None:
+    """Why none of these modalities of a corpus can be encoded; None if one can.
+
+    ``given`` is what the user gave for the corpus: a name, a path or the table of a suite.
+    """
+    if set(modalities) & set(encodable(corpus)):
+        return None
+    lacks = " and ".join(_LACKS[modality] for modality in modalities)
+    files = " ".join(f"--{modality}s FILE" for modality in modalities)
+    source = shlex.quote(given) if given and isinstance(given, str) else corpus.name
+    return (
+        f"corpus {corpus.name!r}: {lacks}, so they cannot be encoded; import embeddings made elsewhere: `capim import "
+        f"--corpus {source} --encoder NAME {files}`, with the ids that `capim corpora ids {source}` lists"
+    )

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from capim.store.errors import RequestError
 from capim.store.schema import SKIPPED
 from capim.store.types import Corpus
-from capim.tasks.corpora.rows import SkippedRow
+from capim.tasks.corpora.build import SkippedRow
 
 
 def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:

@@ -5,23 +5,62 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, EncoderSpec, EvalProtocol
+from capim.store.values import Ragged
 from capim.tasks.diagnosis.slices import Slice
-from capim.tasks.diagnosis.vectors import StoredVectors
 from capim.tasks.metrics import METRICS
 from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.selection import build_task
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
-from capim.tasks.statistics.bootstrap import Interval
+from capim.tasks.scoring.protocols.table import build_task
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.resampling import Resampling
+
+# --- The stored vectors of one encoder on one corpus, as the analyses read them.
+
+
+Matrix: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SingleVectors:
+    """One unit vector per item.
+
+    Attributes:
+        images: float32, shape ``(n_images, dim)``, in corpus order.
+        captions: float32, shape ``(n_captions, dim)``, in corpus order.
+        image_norms: Norms before normalisation, shape ``(n_images,)``.
+        caption_norms: The same for captions.
+    """
+
+    images: Matrix
+    captions: Matrix
+    image_norms: NDArray[np.float32]
+    caption_norms: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LateInteractionVectors:
+    """Many unit vectors per item, float32.
+
+    Attributes:
+        images: All images, or a sample of them; their ``ords`` tell which, ascending.
+        captions: All captions.
+    """
+
+    images: Ragged
+    captions: Ragged
+
+
+StoredVectors: TypeAlias = SingleVectors | LateInteractionVectors
+
 
 METRIC = "R@1"
 

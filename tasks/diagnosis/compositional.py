@@ -17,8 +17,7 @@ from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.content.lexicon import words_of
 from capim.tasks.diagnosis.slice_means import QueryValues, mean_slices, part_slices
 from capim.tasks.diagnosis.slices import Slice
-from capim.tasks.statistics.bootstrap import Interval
-from capim.tasks.statistics.proportion import share_interval
+from capim.tasks.statistics.intervals import Interval, share_interval
 
 QUADRUPLE_METRICS = ("winoground_text", "winoground_image", "winoground_group")
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.analysis_input import AnalysisInput, SingleVectors
 from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
+from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
 
 K = 10
 N_LISTED = 10  # hubs in the detail
@@ -152,3 +152,57 @@ def _worst(
     first = np.bincount(wrong[wrong >= 0], minlength=len(counts))
     order = np.lexsort((-counts, -first))[:N_LISTED]
     return [{"id": ids[i], "wrongly_first": int(first[i]), f"n_{K}": int(counts[i])} for i in order if first[i]]
+
+
+# --- The modality gap: image and caption vectors occupy different regions (Liang et al., Mind the Gap, NeurIPS 2022).
+
+
+NOT_SAMPLED = "no interval: computed from all stored vectors, nothing was sampled"
+
+
+def modality_gap(data: AnalysisInput) -> Iterator[Slice]:
+    """Distance between the mean image and the mean caption, and mean cosines; single-vector encoders only."""
+    for encoder in data.encoders:
+        vectors = data.vectors(encoder)
+        if not isinstance(vectors, SingleVectors):
+            continue
+        images, captions = vectors.images, vectors.captions
+        figures = {
+            "distance of the centres": centre_distance(images, captions),
+            "mean cosine of two images": mean_cosine(images),
+            "mean cosine of two captions": mean_cosine(captions),
+            "mean cosine of an image and a caption": float(_centre(images) @ _centre(captions)),
+        }
+        for name, value in figures.items():
+            interval = Interval(value=value, reason=NOT_SAMPLED)
+            yield data.slice(encoder, "gap", name, name, interval, counts=(len(captions), len(images)))
+
+
+def centre_distance(images: NDArray[np.float32], captions: NDArray[np.float32]) -> float:
+    """Euclidean distance between the mean image and the mean caption, 0..2 for unit vectors.
+
+    Examples:
+        >>> centre_distance(np.float32([[1, 0], [1, 0]]), np.float32([[0, 1]]))
+        1.4142135623730951
+    """
+    return float(np.linalg.norm(_centre(images) - _centre(captions)))
+
+
+def mean_cosine(vectors: NDArray[np.float32]) -> float:
+    """Mean cosine of two different items; NaN for fewer than two.
+
+    Examples:
+        >>> mean_cosine(np.float32([[1, 0], [0, 1], [1, 0]]))
+        0.3333333333333333
+    """
+    n = len(vectors)
+    if n < 2:
+        return float("nan")
+    total = vectors.sum(axis=0, dtype=np.float64)
+    own = float(np.einsum("nd,nd->", vectors, vectors, dtype=np.float64))
+    return (float(total @ total) - own) / (n * (n - 1))
+
+
+def _centre(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    centre: NDArray[np.float64] = vectors.mean(axis=0, dtype=np.float64)
+    return centre

@@ -1,7 +1,7 @@
 """Recall with a gallery that is drawn along with the queries, as V29 computes it: biased, for comparison only.
 
 5,000 images drawn with replacement are about 3,160 different ones, and a smaller gallery is easier: the mean over the
-draws lies well above the metric. The headline keeps the gallery fixed (``tasks.statistics.bootstrap``).
+draws lies well above the metric. The headline keeps the gallery fixed (``tasks.statistics.intervals``).
 
 Computed from stored result lists. An image that is drawn several times counts once. Every relevant item belongs to the
 query's own image, so it is in the gallery whenever the query is, and the query's rank is one more than the number of
@@ -22,9 +22,9 @@ from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.metrics.retrieval import expected_hit
 from capim.tasks.scoring.protocols.layout import layout_of
-from capim.tasks.statistics.bootstrap import Interval, interval_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import count_blocks
+from capim.tasks.statistics.intervals import Interval, interval_of
 
 MAX_REPLICATES = 1000  # as in V29
 CUTOFFS = (1, 5, 10)

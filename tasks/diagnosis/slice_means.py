@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.slices import Slice
-from capim.tasks.statistics.bootstrap import Interval, in_agreement, paired_intervals
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.label_tests import label_tests
-from capim.tasks.statistics.multiplicity import adjusted
+from capim.tasks.statistics.decision import adjusted
+from capim.tasks.statistics.intervals import Interval, in_agreement, paired_intervals
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.slices import part_means
+from capim.tasks.statistics.slices import label_tests, part_means
 
 
 class QueryValues(NamedTuple):

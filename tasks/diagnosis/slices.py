@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from capim.store.schema import SLICES
 from capim.store.types import Corpus, canonical_json, digest16
-from capim.tasks.statistics.bootstrap import Interval
+from capim.tasks.statistics.intervals import Interval
 
 
 @dataclass(frozen=True, kw_only=True)

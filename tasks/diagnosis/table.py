@@ -9,21 +9,13 @@ from capim.store.errors import RequestError, unknown
 from capim.store.types import Direction
 from capim.tasks.diagnosis.ablations.forms import vector_forms
 from capim.tasks.diagnosis.ablations.forward_precision import forward_precision
-from capim.tasks.diagnosis.ambiguous import ambiguous, without_ambiguous
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.calibration import temperatures, thresholds
+from capim.tasks.diagnosis.calibration import score_margins, temperatures, thresholds
 from capim.tasks.diagnosis.compositional import caption_baselines, tags
-from capim.tasks.diagnosis.confusable_images import confusable_images
-from capim.tasks.diagnosis.content.caption_features import complexity
-from capim.tasks.diagnosis.content.categories import categories
-from capim.tasks.diagnosis.content.judged_queries import judged_queries
-from capim.tasks.diagnosis.content.truncated_captions import truncated_captions
-from capim.tasks.diagnosis.disagreement import disagreement
-from capim.tasks.diagnosis.error_kinds import error_kinds
-from capim.tasks.diagnosis.hubs import hubs
-from capim.tasks.diagnosis.modality_gap import modality_gap
+from capim.tasks.diagnosis.content.queries import categories, complexity, judged_queries, truncated_captions
+from capim.tasks.diagnosis.hubs import hubs, modality_gap
+from capim.tasks.diagnosis.misses import ambiguous, confusable_images, disagreement, error_kinds, without_ambiguous
 from capim.tasks.diagnosis.resampled_gallery import resampled_gallery
-from capim.tasks.diagnosis.score_margins import score_margins
 from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.scoring.protocols.layout import is_judged
 

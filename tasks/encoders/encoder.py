@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.ragged import Ragged
 from capim.store.types import Embeddings, EncoderSpec, Modality
+from capim.store.values import Ragged
 
 if TYPE_CHECKING:
     from PIL.Image import Image

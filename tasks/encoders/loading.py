@@ -41,8 +41,7 @@ def load_encoder(
         loads_reported,
         missing_weights,
     )
-    from capim.tasks.encoders.memory import is_out_of_memory
-    from capim.tasks.encoders.tensors import check_device
+    from capim.tasks.encoders.tensors import check_device, is_out_of_memory
 
     adapter = adapter_of(spec)
     if repr(trust_remote_code) not in ("True", "False"):  # a caller without types may pass the text "false"
@@ -89,7 +88,7 @@ def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
     """What an adapter returned: an encoder, or an object with two functions, which becomes one."""
     if hasattr(loaded, "embed"):
         return loaded  # type: ignore[no-any-return]
-    from capim.tasks.encoders.adapters.functions import NAMES, functions_of
+    from capim.tasks.encoders.adapters.module import NAMES, functions_of
 
     if missing := [name for name in NAMES.values() if not callable(getattr(loaded, name, None))]:
         raise RequestError(

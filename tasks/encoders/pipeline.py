@@ -23,8 +23,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.types import Embeddings
 from capim.tasks.encoders.batching import Batch, caption_batches, group_equal, image_batches
 from capim.tasks.encoders.encoder import Encoder, Prepared, concatenate, service_of, take
-from capim.tasks.encoders.memory import is_out_of_memory, peak_bytes, release, usable_cores
-from capim.tasks.encoders.tensors import Uploads, join
+from capim.tasks.encoders.tensors import Uploads, is_out_of_memory, join, peak_bytes, release, usable_cores
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -3,7 +3,7 @@
 Its arguments are matched by name, any combination of
 
 - ``outcomes``: ranks, ties and best lists of the queries by column, their texts, languages and the ids of the searched
-  items (:class:`tasks.metrics.custom_views.QueryOutcomes`);
+  items (:class:`tasks.metrics.custom.QueryOutcomes`);
 - ``block``: raw scores of some queries with their relevance (:class:`tasks.scoring.score_blocks.ScoreBlock`), for
   retrieval by encoders with embeddings; ``outcomes`` are then those of the block's queries;
 - ``corpus``: the corpus (:class:`store.types.Corpus`).
@@ -24,24 +24,288 @@ The mean over queries, its interval, comparisons and slices follow as for every 
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+import sys
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.own_code import what_failed
-from capim.store.types import Corpus, Direction
-from capim.tasks.metrics.custom_source import find, found_object, source_digest
-from capim.tasks.metrics.custom_views import QueryOutcomes
+from capim.store.own_code import loaded_module, shown_path, what_failed
+from capim.store.types import Corpus, Direction, EvalProtocol, digest16
+from capim.store.values import positions_within
+from capim.tasks.metrics.crosslingual import language_part
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.outcomes import Outcomes, stored_attributes
+
+# --- Finds a user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``.
+
+
+FORM = "module:function or path.py:function, options in parentheses, e.g. my_metrics.py:margin, my_metrics.py:at_k(k=3)"
+
+
+class Found(NamedTuple):
+    """What a user named: an object of a module, with options."""
+
+    name: str
+    target: Any
+    options: Mapping[str, object]
+    file: str
+
+
+def find(requested: str, folder: Path) -> Found:
+    """The object that a user named.
+
+    A file is executed under a private name, so that ``metrics.py`` or ``store.py`` never stands for a module of capim
+    or of a library; modules beside it can be imported, unless they are called like a package of capim. The name of the
+    metric is ``FILE:NAME(option=value)``, with the file's name without its folder and the options in alphabetical
+    order.
+
+    Raises:
+        RequestError: No such file, module or object, a module that cannot be imported, or options that are not
+            literals.
+    """
+    where, name, options = _parsed(requested)
+    file = folder / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
+    beside = str(file.parent.resolve() if where.endswith(".py") else folder.resolve())
+    sys.path.append(beside)  # at the end: a file beside the metric never stands for a library
+    try:
+        if where.endswith(".py") or ("." not in where and file.is_file()):
+            module = _executed(requested, file.resolve())
+            where = file.stem if where.endswith(".py") else where
+        else:
+            module = loaded_module(where, f"metric {requested!r}")
+    finally:
+        sys.path.remove(beside)
+    if not callable(target := getattr(module, name, None)):
+        raise RequestError(f"metric {requested!r}: {where!r} has no such function; it has {_callables(module)}")
+    return Found(
+        name=_with_options(f"{where}:{name}", options),
+        target=target,
+        options=options,
+        file=str(getattr(module, "__file__", "") or ""),
+    )
+
+
+def found_object(target: Any) -> Found:
+    """A Python object as if it had been named: ``MODULE:NAME``, with the options of a partial function.
+
+    The module of a script is its file's name, as for ``FILE.py:NAME``; that of a notebook is ``notebook``.
+
+    Raises:
+        RequestError: It cannot be called, or is a lambda, which has no name.
+    """
+    options = dict(target.keywords) if isinstance(target, functools.partial) else {}
+    inner = target.func if isinstance(target, functools.partial) else target
+    name = getattr(inner, "__name__", type(inner).__name__)
+    if not callable(target) or not name.isidentifier():
+        raise RequestError(
+            f"metric {target!r} must be {FORM}; or a function with a name: capim.Metric(name='own:NAME', function=…)"
+        )
+    where = str(getattr(inner, "__module__", None) or "notebook")
+    if where in ("__main__", "builtins"):  # builtins: of code that was executed without a name
+        where = Path(getattr(sys.modules["__main__"], "__file__", None) or "notebook").stem
+    called = inner if hasattr(inner, "__code__") else getattr(type(inner), "__call__", None)  # noqa: B004
+    return Found(
+        name=_with_options(f"{where}:{name}", options),
+        target=inner,
+        options=options,
+        file=getattr(getattr(called, "__code__", None), "co_filename", ""),
+    )
+
+
+def source_digest(target: Any, file: str) -> str:
+    """A digest of a metric's file, of Python without comments; of the object's own code where it is in no file.
+
+    Modules that the code imports are not part of it. Code of an interactive shell that keeps no source is told apart by
+    its instructions.
+    """
+    while isinstance(target, functools.partial):
+        target = target.func
+    owner = target if hasattr(target, "__code__") else type(target)
+    try:
+        in_file = Path(file).is_file()
+        text = Path(file).read_text("utf-8", "replace") if in_file else textwrap.dedent(inspect.getsource(owner))
+    except (OSError, TypeError):
+        code = getattr(owner, "__code__", None) or getattr(owner.__call__, "__code__", None)
+        return digest16([code.co_code.hex(), *map(str, code.co_names)] if code else str(owner))
+    with suppress(SyntaxError, ValueError):  # no Python: a file of judgements
+        text = ast.unparse(ast.parse(text))
+    return digest16(text)
+
+
+def _with_options(name: str, options: Mapping[str, object]) -> str:
+    given = ", ".join(f"{option}={value!r}" for option, value in sorted(options.items()))
+    return name + (f"({given})" if options else "")
+
+
+def _parsed(requested: str) -> tuple[str, str, dict[str, object]]:
+    where, _, expression = requested.partition(":")
+    try:
+        named: ast.expr | None = ast.parse(expression.strip(), mode="eval").body
+    except SyntaxError:
+        named = None
+    call = named if isinstance(named, ast.Call) else None
+    function = call.func if call else named
+    keywords = call.keywords if call else []
+    if not where or not isinstance(function, ast.Name) or (call and call.args) or any(k.arg is None for k in keywords):
+        raise RequestError(f"metric {requested!r} must be {FORM}")
+    options: dict[str, object] = {}
+    for keyword in keywords:
+        try:
+            options[str(keyword.arg)] = ast.literal_eval(keyword.value)
+        except ValueError:
+            raise RequestError(
+                f"metric {requested!r}: option {keyword.arg} must be a literal (a number, a text in quotes, True, a "
+                f"list), got {ast.unparse(keyword.value)}"
+            ) from None
+    return where, function.id, options
+
+
+def _executed(requested: str, file: Path) -> ModuleType:
+    if not file.is_file():
+        raise RequestError(f"metric {requested!r}: there is no file {shown_path(str(file))}")
+    return loaded_module(file, f"metric {requested!r}")
+
+
+def _callables(module: ModuleType) -> str:
+    own = [
+        name
+        for name, value in vars(module).items()
+        if callable(value) and not name.startswith("_") and inspect.getmodule(value) in (module, None)
+    ]
+    return ", ".join(own) or "none"
+
+
+# --- What a user's metric sees of the queries: their outcomes by column, their texts and languages, the searched items.
+
+
+_ATTRIBUTES = {column: name for name, column in stored_attributes()}
+COLUMNS = tuple(_ATTRIBUTES)
+# one value per relevant item instead of one per query
+_OF_RELEVANT = ("relevant_rank_best", "relevant_rank_worst", "relevant_grades", "relevant_scores")
+
+
+class Column(np.ndarray[Any, np.dtype[Any]]):
+    """A NumPy array that also answers ``to_numpy()`` and ``to_pylist()``, as a column of an Arrow table does."""
+
+    def to_numpy(self) -> NDArray[Any]:
+        """The values as a plain array."""
+        return np.asarray(self)
+
+    def to_pylist(self) -> list[Any]:
+        """The values as a list."""
+        values: list[Any] = self.tolist()
+        return values
+
+
+class QueryOutcomes:
+    """Outcomes of one encoder under one protocol: ``outcomes["rank_worst"]`` or ``outcomes.rank_worst``.
+
+    Columns are named as in the stored table (``store.schema.OUTCOMES``) and have one value per query, with three
+    exceptions: ``top_ords``, ``top_scores`` and ``scores`` are matrices with a row per query, padded with -1 and NaN;
+    ``relevant_rank_best`` and ``relevant_rank_worst`` hold the ranks of all relevant items, query after query,
+    ``n_relevant`` each, and where documents were judged ``relevant_grades`` and ``relevant_scores`` likewise; columns
+    that the protocol does not have are None.
+
+    Examples:
+        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> outcomes = QueryOutcomes(outcomes_of([[1], [3]]))
+        >>> (outcomes.rank_worst <= 2).tolist(), outcomes["rank_worst"].to_numpy().tolist()
+        ([True, False], [1, 3])
+    """
+
+    def __init__(self, outcomes: Outcomes, corpus: Corpus | None = None) -> None:
+        self._outcomes = outcomes
+        self._corpus = corpus
+        self.protocol: EvalProtocol = outcomes.protocol
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COLUMNS:
+            raise KeyError(f"outcomes have no column {name!r}; they have {', '.join(COLUMNS)}")
+        values = getattr(self._outcomes, _ATTRIBUTES[name])
+        return None if values is None else values.view(Column)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in COLUMNS:
+            more = "query_texts, languages, items, corpus, protocol"
+            raise AttributeError(f"outcomes have no {name!r}; they have {', '.join(COLUMNS)}, and {more}")
+        return self[name]
+
+    @property
+    def corpus(self) -> Corpus:
+        """The corpus of the queries.
+
+        Raises:
+            RequestError: The metric is computed without one.
+        """
+        if self._corpus is None:
+            raise RequestError("these outcomes come without their corpus: give it when the metric is made")
+        return self._corpus
+
+    @property
+    def query_texts(self) -> Column:
+        """The text of each query: a caption, of a pair the right one, of a quadruple the first; None for an image."""
+        return self._of_captions("text")
+
+    @property
+    def languages(self) -> Column:
+        """The language of each query's caption (BCP-47); for an image that of the protocol, or None."""
+        if self.protocol.direction == "i2t":
+            part = language_part(self.protocol)
+            return np.full(len(self), part and part[0], dtype=object).view(Column)
+        return self._of_captions("language")
+
+    @cached_property
+    def items(self) -> Column:
+        """The ids of all items that the queries search, by position: ``items[top_ords[:, 0]]`` are those found first.
+
+        Raises:
+            RequestError: The protocol has no gallery.
+        """
+        if self.protocol.direction not in ("t2i", "i2t"):
+            raise RequestError(f"protocol {self.protocol.id!r} searches no items")
+        table = self.corpus.images if self.protocol.direction == "t2i" else self.corpus.captions
+        return np.array(table["id"].to_pylist(), dtype=object).view(Column)
+
+    def at(self, rows: NDArray[np.int64]) -> QueryOutcomes:
+        """The outcomes of some queries, by their positions, in the order given."""
+        outcomes = self._outcomes
+        counts = outcomes.n_relevant[rows]
+        ranks = positions_within(counts) + np.repeat(outcomes.offsets[:-1][rows], counts)
+        chosen: dict[str, Any] = {
+            field.name: values[ranks if field.name in _OF_RELEVANT else rows]
+            for field in fields(outcomes)
+            if isinstance(values := getattr(outcomes, field.name), np.ndarray)
+        }
+        return QueryOutcomes(replace(outcomes, **chosen), self._corpus)
+
+    def _of_captions(self, column: str) -> Column:
+        """A column of the captions that the queries are; None for images."""
+        if self.protocol.direction == "i2t":
+            return np.full(len(self), None, dtype=object).view(Column)
+        captions, positions = self.corpus.captions, self._outcomes.query_ords
+        if self.protocol.direction != "t2i":
+            pairs = self.protocol.direction == "pairs"
+            ids = self.corpus.pairs["caption_id"] if pairs else self.corpus.quadruples["caption_0"]
+            position_of = {name: at for at, name in enumerate(captions["id"].to_pylist())}
+            positions = np.array([position_of[name] for name in ids.take(positions).to_pylist()], dtype=np.int32)
+        return np.array(captions[column].take(positions).to_pylist(), dtype=object).view(Column)
+
 
 ARGUMENTS = ("outcomes", "block", "corpus")
 _ALL_DIRECTIONS: frozenset[Direction] = RETRIEVAL | {"pairs", "quadruples"}

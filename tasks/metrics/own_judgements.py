@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.exchange.judgements import read_judgements
+from capim.store.exchange.row_files import read_judgements
 from capim.store.schema import texts
 from capim.store.types import Corpus
-from capim.tasks.metrics.custom import CustomMetric
-from capim.tasks.metrics.custom_views import QueryOutcomes
+from capim.tasks.metrics.custom import CustomMetric, QueryOutcomes
 
 
 def with_judgements(file: str | Path) -> CustomMetric:

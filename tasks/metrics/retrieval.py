@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties
+from capim.store.values import positions_within
+from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties
 from capim.tasks.scoring.outcomes import Outcomes
 
 
@@ -148,4 +151,191 @@ MEDIAN_RANK = replace(
     title="Median rank of the first relevant item",
     reduce="median",
     guess=random_median_rank,
+)
+
+
+# --- Metrics of all relevant items of a query: recall@k, AP, mAP@R, R-Precision, nDCG@k, with ties in expectation.
+#
+# A group of equal scores is taken in random order (McSherry and Najork, "Computing Information Retrieval Performance
+# Measures Efficiently in the Presence of Tied Scores", ECIR 2008).
+
+
+class TieGroups(NamedTuple):
+    """Runs of equal scores that hold a relevant item; arrays of shape ``(n_groups,)``, queries in order."""
+
+    query: NDArray[np.int64]
+    above: NDArray[np.int64]  # items above the group
+    relevant_above: NDArray[np.int64]
+    relevant: NDArray[np.int64]  # in the group
+    gain: NDArray[np.int64]  # sum of the grades of these; their number where nobody judged grades
+    size: NDArray[np.int64]  # of the group, irrelevant items included
+
+
+def tie_groups(outcomes: Outcomes) -> TieGroups:
+    """The groups behind ``relevant_rank_best`` and ``relevant_rank_worst``; see :func:`first_of_ties`."""
+    low, high = outcomes.relevant_rank_best.astype(np.int64), outcomes.relevant_rank_worst.astype(np.int64)
+    query = outcomes.query_of_relevant
+    first = np.flatnonzero(first_of_ties(outcomes))
+    relevant = np.diff(np.append(first, len(low)))
+    grades = outcomes.relevant_grades
+    return TieGroups(
+        query=query[first],
+        above=low[first] - 1,
+        relevant_above=first - outcomes.offsets[query[first]],
+        relevant=relevant,
+        gain=relevant if grades is None else np.add.reduceat(grades.astype(np.int64), first),
+        size=high[first] - low[first] + relevant,
+    )
+
+
+def _summed(per_group: NDArray[np.float64], groups: TieGroups, n_queries: int) -> NDArray[np.float64]:
+    return np.bincount(groups.query, weights=per_group, minlength=n_queries).astype(np.float64)
+
+
+def found_in_top(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Expected number of relevant items among the top ``k`` (one ``k`` per query), shape ``(n_queries,)``."""
+    groups = tie_groups(outcomes)
+    places = np.clip(k[groups.query] - groups.above, 0, groups.size)
+    return _summed(groups.relevant * places / groups.size, groups, len(outcomes))
+
+
+def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Expected sum of precisions at the relevant items within the top ``k``, divided by ``min(k, n_relevant)``.
+
+    With ``k = n_relevant`` this is AP@R of ECCV Caption (Musgrave et al. 2020, Chun et al. 2022), with ``k`` at the end
+    of the list trec_eval's average precision.
+
+    Examples:
+        Relevant items at ranks 1 and 3, R = 2: only the first is within the top 2, precision 1; 1 / 2.
+
+        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> average_precision(outcomes_of([[1, 3]]), np.array([2])).tolist()
+        [0.5]
+    """
+    groups = tie_groups(outcomes)
+    places = np.clip(k[groups.query] - groups.above, 0, groups.size)
+
+    def precision(group: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.float64]:
+        others = (groups.relevant[group] - 1) / np.maximum(groups.size[group] - 1, 1)
+        share = groups.relevant[group] / groups.size[group]
+        before = groups.relevant_above[group] + 1 + (place - 1) * others
+        return share * before / (groups.above[group] + place)
+
+    values = _over_places(groups, places, precision, len(outcomes))
+    values /= np.minimum(k, outcomes.n_relevant)
+    return values
+
+
+def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
+    """nDCG@k with the grades as gains and discount ``1 / log2(rank + 1)``, expected over ties, shape ``(n_queries,)``.
+
+    Linear gains, as trec_eval has them; the ideal list holds all relevant items. Without grades every gain is 1.
+
+    Examples:
+        One relevant item at rank 3: 1 / log2(4), ideal 1.
+
+        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> ndcg(outcomes_of([[3]]), 10).tolist()
+        [0.5]
+    """
+    groups = tie_groups(outcomes)
+    places = np.clip(k - groups.above, 0, groups.size)
+
+    def gain(group: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.float64]:
+        share = groups.gain[group] / groups.size[group]
+        gains: NDArray[np.float64] = share / np.log2(groups.above[group] + place + 1)
+        return gains
+
+    values: NDArray[np.float64] = _over_places(groups, places, gain, len(outcomes))
+    values /= _ideal(outcomes, k)
+    return values
+
+
+def _ideal(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
+    """DCG@k of the list that has the highest grades first, shape ``(n_queries,)``."""
+    grades = outcomes.relevant_grades
+    if grades is None:
+        ideal = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
+        return ideal[np.minimum(outcomes.n_relevant, k)]
+    query, place = outcomes.query_of_relevant, positions_within(outcomes.n_relevant)
+    gains = grades[np.lexsort((-grades, query))] / np.log2(place + 2)
+    return np.bincount(query, weights=np.where(place < k, gains, 0.0), minlength=len(outcomes)).astype(np.float64)
+
+
+def _over_places(
+    groups: TieGroups,
+    places: NDArray[np.int64],
+    term: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]],
+    n_queries: int,
+) -> NDArray[np.float64]:
+    """Sum ``term(group, place)`` over the first ``places`` places (1-based) of every group, per query."""
+    group = np.repeat(np.arange(len(places)), places)
+    place = positions_within(places) + 1
+    return np.bincount(groups.query[group], weights=term(group, place), minlength=n_queries).astype(np.float64)
+
+
+def _several(
+    name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]], *, judged: bool | None
+) -> Metric:
+    """A metric of all relevant items; its bounds are its values with all ties lost and with all ties won."""
+    return Metric(
+        name=name,
+        title=title,
+        directions=RETRIEVAL,
+        values=lambda o, ties: measure(decided(o, ties)),
+        several=True,
+        judged=judged,
+    )
+
+
+def recall_all_at(k: int, *, judged: bool = False) -> Metric:
+    """True recall, the share of a query's relevant items among the top ``k``: ``recall@k`` of judged documents.
+
+    Elsewhere it is ``recall_all@k``, because the literature of image-text retrieval calls a hit recall.
+    """
+    return _several(
+        f"recall@{k}" if judged else f"recall_all@{k}",
+        f"Share of all relevant items in the top {k}",
+        lambda o: found_in_top(o, np.full(len(o), k)) / o.n_relevant,
+        judged=judged,
+    )
+
+
+def ndcg_at(k: int, *, judged: bool | None = None) -> Metric:
+    """``nDCG@k``: the gain is the grade of a judged document, else 1."""
+    return _several(f"nDCG@{k}", f"Normalised discounted cumulative gain at {k}", lambda o: ndcg(o, k), judged=judged)
+
+
+def _unjudged(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
+    if outcomes.unjudged is None:
+        raise ValueError(f"protocol {outcomes.protocol.id!r} has no judged documents")
+    return outcomes.unjudged
+
+
+MAP_AT_R = _several(
+    "mAP@R",
+    "Mean average precision at R, the number of relevant items",
+    lambda o: average_precision(o, o.n_relevant.astype(np.int64)),
+    judged=False,
+)
+R_PRECISION = _several(
+    "R-Precision",
+    "Precision at R, the number of relevant items",
+    lambda o: found_in_top(o, o.n_relevant.astype(np.int64)) / o.n_relevant,
+    judged=False,
+)
+AVERAGE_PRECISION = _several(
+    "AP",
+    "Average precision over the whole list (trec_eval's map)",
+    lambda o: average_precision(o, o.n_gallery.astype(np.int64)),
+    judged=True,
+)
+UNJUDGED = Metric(
+    name="unjudged@10",
+    title="Share of the top 10 that nobody judged: counted as not relevant, and may be relevant",
+    directions=RETRIEVAL,
+    values=_unjudged,
+    judged=True,
+    needs="unjudged",
+    higher_is_better=False,
 )

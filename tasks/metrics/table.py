@@ -16,8 +16,19 @@ from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, W
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.headline import RSUM
 from capim.tasks.metrics.metric import Metric, Ties
-from capim.tasks.metrics.retrieval import MEAN_RANK, MEDIAN_RANK, MRR, RECALLS, hit_at
-from capim.tasks.metrics.several import AVERAGE_PRECISION, MAP_AT_R, R_PRECISION, UNJUDGED, ndcg_at, recall_all_at
+from capim.tasks.metrics.retrieval import (
+    AVERAGE_PRECISION,
+    MAP_AT_R,
+    MEAN_RANK,
+    MEDIAN_RANK,
+    MRR,
+    R_PRECISION,
+    RECALLS,
+    UNJUDGED,
+    hit_at,
+    ndcg_at,
+    recall_all_at,
+)
 from capim.tasks.scoring.outcomes import Outcomes
 
 _OWN = {

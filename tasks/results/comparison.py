@@ -19,7 +19,7 @@ from capim.tasks.metrics.headline import Figure
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
-from capim.tasks.statistics.pairwise import Scale, compare_encoders
+from capim.tasks.statistics.pairs import Scale, compare_encoders
 from capim.tasks.statistics.resampling import Resampling
 
 

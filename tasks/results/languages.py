@@ -25,10 +25,9 @@ from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.crosslingual import eta_squared, language_part, language_weights, noise_eta_squared
 from capim.tasks.results.summary import Provenance, result_row, results_table
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.statistics.bootstrap import Interval, bootstrap_statistic
 from capim.tasks.statistics.clusters import Clusters, Drawn
+from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.statistic import ClusteredValues, stacked_statistic
 
 RowOf: TypeAlias = Callable[..., dict[str, Any]]
 SUMMARISED = ("R@1", "R@5", "R@10", "consistency_nDCG@20", "consistency_RBO")

@@ -27,9 +27,9 @@ from capim.tasks.metrics.headline import Figure
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import drawn_clusters, is_judged
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries, linked
-from capim.tasks.statistics.ranking.suite import LEAST_CORPORA, rank_over_corpora
+from capim.tasks.statistics.intervals import ClusteredValues
+from capim.tasks.statistics.ranking import LEAST_CORPORA, rank_over_corpora
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.statistic import ClusteredValues
 
 
 class EncoderId(NamedTuple):

@@ -12,19 +12,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.store.schema import RESULTS
+from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import digest16
 from capim.tasks.metrics import Metric, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
-from capim.tasks.statistics.bootstrap import Interval, bootstrap_samples
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
-from capim.tasks.statistics.decisions import against_chance
-from capim.tasks.statistics.proportion import cluster_robust_error, interval_at_the_edge, share_interval
+from capim.tasks.statistics.decision import against_chance
+from capim.tasks.statistics.intervals import (
+    ClusteredValues,
+    Interval,
+    Reduce,
+    bootstrap_replicates,
+    bootstrap_samples,
+    cluster_robust_error,
+    interval_at_the_edge,
+    share_interval,
+    statistic_of,
+)
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.statistic import ClusteredValues, Reduce
 
 ANY_SCORES = "no interval: any scores have this value, because the gallery is so small"
 NOT_DEFINED = "no value: the aggregate of these queries is not a number"
@@ -229,3 +237,34 @@ def _at_the_edge(
 def _common(values: NDArray[np.float64]) -> float:
     """The value that all queries have; NaN if they differ."""
     return float(values[0]) if np.ptp(values) == 0 else np.nan
+
+
+# --- Stored bootstrap replicates: rows of ``schema.REPLICATES``, which ``capim run --keep-replicates`` writes.
+#
+# Two rows with the same ``corpus_fingerprint``, ``n_clusters``, ``seed`` and number of replicates come from the same
+# draws, whenever and wherever they were made: their difference is the paired bootstrap of the difference.
+
+
+def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
+    """One row of ``schema.REPLICATES`` per metric: its value in every draw; ``result`` is the id of its results row."""
+    created = datetime.now(UTC)
+    provenance, protocol = evaluated.provenance, evaluated.outcomes.protocol.id
+    identity = {name: value for name, value in asdict(provenance).items() if name in REPLICATES.names}
+    rows = []
+    for metric, sample in evaluated.samples:
+        statistic = statistic_of(*sample, metric.reduce)
+        [replicates] = bootstrap_replicates(statistic, evaluated.clusters.n_clusters, resampling)
+        rows.append(
+            {
+                **identity,
+                "result": result_key(provenance, protocol, metric.name),
+                "protocol": protocol,
+                "metric": metric.name,
+                "value": metric.value(evaluated.outcomes),
+                "replicate_values": replicates,
+                "n_clusters": evaluated.clusters.n_clusters,
+                "seed": resampling.seed,
+                "created": created,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=REPLICATES)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.ragged import Ragged
-from capim.store.tables.analysis_rows import in_order
+from capim.store.tables.rows import in_order
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, EvalProtocol, Modality, digest16
+from capim.store.values import Ragged
 from capim.tasks.diagnosis.slices import Slice, slice_rows
 from capim.tasks.metrics import metrics_of
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
@@ -21,15 +21,14 @@ from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import vectors_of
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.scoring.dense import dense_score_rows
-from capim.tasks.scoring.fusion import scores_per_token
 from capim.tasks.scoring.late_interaction.multivectors import Blocks, gather
 from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
 from capim.tasks.scoring.ranks.accumulator import ScoreRows
-from capim.tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs
-from capim.tasks.statistics.bootstrap import Interval
+from capim.tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs, scores_per_token
+from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.resampling import Resampling
 
 TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents

@@ -3,39 +3,85 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import secrets
+import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from capim.store import Block, EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.keys import set_key, table_of
-from capim.store.maintenance.disk_space import check_disk_space
-from capim.store.rounding import Rounding, rounding_of
+from capim.store.maintenance.inventory import check_disk_space
 from capim.store.schema import BATCHES, texts
 from capim.store.types import Corpus, EncoderSpec, Modality, SetKey
-from capim.tasks.corpora.encodable import encoding_fault
+from capim.store.values import Rounding, rounding_of
+from capim.tasks.corpora.check import encoding_fault
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import Encoder, adapter_named, load_encoder
 from capim.tasks.encoders.device import choose_device, device_identity, device_name
 from capim.tasks.encoders.encoder import service_of
 from capim.tasks.runtime.canaries import check_canaries
-from capim.tasks.runtime.device_lock import held
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.versions import library_versions, this_host
 
 if TYPE_CHECKING:
     from capim.tasks.encoders.endpoints.client import EndpointClient
     from capim.tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
+
+
+# --- One encode per accelerator of a host, with or without a Prefect server.
+
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def held(identity: str) -> Iterator[None]:
+    """Hold an accelerator for the block; waits while another process of this host holds it.
+
+    The operating system gives the lock back when a process dies, however it dies. The CPU is shared and not locked.
+
+    Args:
+        identity: As of ``tasks.encoders.device.device_identity``.
+
+    Examples:
+        >>> with held("cpu"), held("cpu"):
+        ...     pass
+    """
+    if identity == "cpu":
+        yield
+        return
+    lock = FileLock(lock_file(identity), mode=0o666, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("%s is encoding for another process; waiting until it is free (%s)", identity, lock.lock_file)
+        begun = time.monotonic()
+        lock.acquire()
+        logger.info("%s is free after %.0f s", identity, time.monotonic() - begun)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def lock_file(identity: str) -> Path:
+    """Where the lock of a device is: the same for every user and workspace of a host."""
+    return Path(tempfile.gettempdir()) / f"capim-{re.sub('[^A-Za-z0-9-]', '-', identity)}.lock"
+
 
 BATCH_ROWS = 64  # rows of timings in one commit
 UNITS = {"image": "images", "caption": "captions"}
@@ -181,7 +227,7 @@ class SetEncoder:
         return self._loaded
 
     def _batch_size(self, modality: Modality) -> int:
-        from capim.tasks.encoders.tuning import find_batch_size
+        from capim.tasks.encoders.batching import find_batch_size
 
         size = self._settings.image_batch if modality == "image" else self._settings.caption_batch
         if size is None and service_of(self._encoder()) is not None:  # to try sizes would be paid for

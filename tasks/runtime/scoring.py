@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.score_parts import drop_parts, read_parts, stored_parts, write_part
-from capim.store.sets.windows import VectorWindows
-from capim.store.tables.analysis_rows import in_order
+from capim.store.sets.reading import VectorWindows
+from capim.store.tables.rows import in_order
 from capim.store.types import MODALITIES, Corpus, EvalProtocol, Modality, SetKey, digest16
-from capim.tasks.corpora.encodable import encodable, import_advice
+from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics.crosslingual import language_part
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import read_outcomes
-from capim.tasks.scoring.device_vectors import VectorRows
+from capim.tasks.scoring.consistency import CaptionParts
+from capim.tasks.scoring.dense import VectorRows
 from capim.tasks.scoring.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
-from capim.tasks.scoring.languages import CaptionParts
 from capim.tasks.scoring.late_interaction.multivectors import Blocks
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 from capim.tasks.scoring.ranks.accumulator import PartOutcomes
 from capim.tasks.scoring.resources import Resources
 from capim.tasks.scoring.threads import Advance, ignore

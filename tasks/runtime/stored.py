@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
 from capim.store.keys import spec_from_json
-from capim.store.ragged import Ragged
 from capim.store.types import MODALITIES, Corpus, EvalProtocol, Modality
-from capim.tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
+from capim.store.values import Ragged
+from capim.tasks.diagnosis.analysis_input import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.scoring.outcomes import Outcomes
 
 

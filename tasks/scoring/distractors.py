@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.ragged import Ragged
-from capim.tasks.scoring.dense import dense_part
-from capim.tasks.scoring.device_vectors import VectorRows
+from capim.store.values import Ragged
+from capim.tasks.scoring.dense import VectorRows, dense_part
 from capim.tasks.scoring.late_interaction.maxsim import maxsim_part
 from capim.tasks.scoring.late_interaction.multivectors import Blocks
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.ranks.both_ways import BothWays
 from capim.tasks.scoring.resources import ON_CPU, Resources
 

@@ -8,16 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus, EvalProtocol
-from capim.tasks.scoring.dense import dense_choices, dense_part, score_dense
-from capim.tasks.scoring.device_vectors import VectorRows
-from capim.tasks.scoring.languages import CaptionParts, Part, score_parts, scorings
+from capim.tasks.scoring.consistency import CaptionParts, Part, score_parts, scorings
+from capim.tasks.scoring.dense import VectorRows, dense_choices, dense_part, score_dense
 from capim.tasks.scoring.late_interaction.maxsim import choices_of, maxsim_part, score_maxsim
 from capim.tasks.scoring.late_interaction.multivectors import Blocks
 from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.builders import ChoiceTask, RetrievalTask, ScoringTask
 from capim.tasks.scoring.protocols.layout import layout_of
-from capim.tasks.scoring.protocols.orientations import orientation_of
-from capim.tasks.scoring.protocols.selection import build_tasks
-from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.scoring.protocols.table import build_tasks, orientation_of
 from capim.tasks.scoring.ranks.accumulator import PartOutcomes
 from capim.tasks.scoring.ranks.both_ways import BothWays
 from capim.tasks.scoring.resources import ON_CPU, Resources
@@ -38,7 +36,7 @@ def evaluate(
     """Outcomes of every protocol.
 
     Args:
-        protocols: From :func:`tasks.scoring.protocols.selection.select_protocols`.
+        protocols: From :func:`tasks.scoring.protocols.table.select_protocols`.
         images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``, in memory or
             read window by window. Multi-vector encoders: a function that yields the blocks at each call.
         captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.ragged import offsets_of, positions_within
 from capim.store.schema import OUTCOMES
 from capim.store.types import EvalProtocol
+from capim.store.values import offsets_of, positions_within
 
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
 """Attribute -> column of the stored table, where the names differ."""

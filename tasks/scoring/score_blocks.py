@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.types import EvalProtocol
-from capim.tasks.scoring.dense import dense_score_rows
-from capim.tasks.scoring.device_vectors import VectorRows
+from capim.tasks.scoring.dense import VectorRows, dense_score_rows
 from capim.tasks.scoring.late_interaction.maxsim import maxsim_score_rows
 from capim.tasks.scoring.late_interaction.multivectors import Blocks
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.resources import ON_CPU, Resources
 
 

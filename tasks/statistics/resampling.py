@@ -22,7 +22,7 @@ class Resampling:
         permutations: Random sign flips, where not all of them can be enumerated.
         seed: Of the draws and of the random sign flips; not negative.
         level: Confidence level of the intervals, in (0, 1).
-        method: ``wilson`` for shares of hits (``tasks.statistics.proportion``) and percentile intervals for every other
+        method: ``wilson`` for shares of hits (``tasks.statistics.intervals``) and percentile intervals for every other
             figure; ``percentile`` for every figure; ``bca`` (bias-corrected and accelerated; Efron 1987) for every
             figure.
         adjustment: Of the p-values of all pairs under one metric: ``max-t`` (step-down, on the flips that the pairs

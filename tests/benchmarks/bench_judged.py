@@ -26,9 +26,9 @@ from capim.tasks.results.summary import Evaluated, Provenance, result_rows
 from capim.tasks.scoring.dense import dense_score_rows
 from capim.tasks.scoring.evaluate import evaluate
 from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.judged_by_mteb import ndcg_by_mteb
 from tests.benchmarks.judged_pages import N_JUDGEMENTS, N_PAGES, N_QUERIES, write_judged_pages

@@ -22,17 +22,17 @@ import torch
 from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 from numpy.typing import NDArray
 
-from capim.store.ragged import Ragged
+from capim.store.values import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.diagnosis.compression.frontier import measured
 from capim.tasks.diagnosis.compression.methods import METHODS, methods_of
-from capim.tasks.scoring.late_interaction import maxsim, screening
+from capim.tasks.scoring.late_interaction import maxsim, products
 from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
 from capim.tasks.scoring.late_interaction.multivectors import gather
 from capim.tasks.scoring.late_interaction.products import maxsim_scores
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 from capim.tasks.scoring.threads import n_threads
 from tests.benchmarks.rows import Row, fastest
 
@@ -112,13 +112,13 @@ def full_rows(quick: bool) -> list[Row]:
         return found, (time.perf_counter() - started) / 60
 
     computed: list[int] = []
-    compute = screening._compute
+    compute = products._compute
 
-    def counted(rough: screening.RoughScores, chosen: NDArray[np.bool_], *rest: Any) -> None:
+    def counted(rough: products.RoughScores, chosen: NDArray[np.bool_], *rest: Any) -> None:
         computed.append(int(chosen.sum()))
         compute(rough, chosen, *rest)
 
-    with patch.object(screening, "_compute", counted):
+    with patch.object(products, "_compute", counted):
         found, minutes = scored()
     with patch.object(maxsim, "pays", lambda *_: False):
         in_float32 = scored()[1]

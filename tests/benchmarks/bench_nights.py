@@ -81,9 +81,8 @@ def run(quick: bool = False) -> list[Row]:
 
 def simulated(parent: Path, nights: int) -> Iterator[Night]:
     """The nights, one after the other, in a workspace of a folder."""
-    from capim.flows.benchmark import benchmark
+    from capim.flows.benchmark import benchmark, evaluate
     from capim.flows.config import run_config
-    from capim.flows.evaluate import evaluate
     from capim.flows.runs import prune
     from capim.store import EmbeddingStore
     from capim.store.maintenance.inventory import disk_bytes

@@ -33,12 +33,8 @@ from capim.flows.embed import encode_settings
 from capim.flows.execution import call, start
 from capim.flows.request import check_request
 from capim.flows.steps import demo_configs
-from capim.tasks.compare import compare_corpus
-from capim.tasks.diagnose import diagnose_corpus
-from capim.tasks.discover import find_evaluations, find_sets
-from capim.tasks.embed import embed_corpora
-from capim.tasks.publish import publish_report
-from capim.tasks.register import register_corpus
+from capim.tasks.compare import compare_corpus, diagnose_corpus, publish_report
+from capim.tasks.embed import embed_corpora, find_evaluations, find_sets, register_corpus
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.shards import EncodeWork
 from capim.tasks.score import score

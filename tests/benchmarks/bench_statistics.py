@@ -15,7 +15,7 @@ from capim.store.types import EvalProtocol
 from capim.tasks.metrics import METRICS
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.statistics.bootstrap import bootstrap_samples
+from capim.tasks.statistics.intervals import bootstrap_samples
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from capim.store import Block, EmbeddingStore, SetKey
 from capim.store.keys import table_of
-from capim.store.maintenance.health import verify
+from capim.store.maintenance.integrity import verify
 from tests.benchmarks.rows import Row
 from tests.benchmarks.store_blocks import (
     POOL,

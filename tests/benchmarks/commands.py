@@ -33,9 +33,9 @@ STEPS = {
     "capim.tasks.runtime.figures.result_writer:result_rows": "intervals",
     "capim.tasks.runtime.figures.result_writer:rsum_row": "intervals",
     "capim.tasks.compare:comparison_rows": "comparisons",
-    "capim.tasks.diagnose:diagnose": "diagnosis",
-    "capim.tasks.diagnose:judge_results": "diagnosis",
-    "capim.tasks.publish:write_report": "report",
+    "capim.tasks.compare:diagnose": "diagnosis",
+    "capim.tasks.compare:judge_results": "diagnosis",
+    "capim.tasks.compare:write_report": "report",
     "capim.store.embedding_store:EmbeddingStore.seal": "sealing",
     "capim.store.embedding_store:EmbeddingStore.vectors": "reading vectors",
     "capim.store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
@@ -48,8 +48,8 @@ STEPS = {
 # command -> modules of its steps, so that timing imports no others; a command that is not listed uses all
 STEPS_OF = {
     "evaluate": ("capim.tasks.runtime.scoring", "capim.tasks.runtime.figures.result_writer", "capim.store."),
-    "compare": ("capim.tasks.compare", "capim.tasks.diagnose", "capim.store."),
-    "report": ("capim.tasks.publish", "capim.store."),
+    "compare": ("capim.tasks.compare", "capim.tasks.compare", "capim.store."),
+    "report": ("capim.tasks.compare", "capim.store."),
     "import": ("store.",),
     "store": ("store.",),
 }

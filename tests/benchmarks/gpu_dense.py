@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 from capim.tasks.scoring.resources import Resources
 from tests.benchmarks.gpu_card import ROUNDING, Card, coco, peak_gib, reset_peak
 from tests.benchmarks.rows import Row, fastest

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from capim.store.ragged import Ragged
+from capim.store.values import Ragged
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
 from capim.tasks.scoring.late_interaction.multivectors import gather
 from capim.tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, pair_scores
-from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 from capim.tasks.scoring.resources import Resources
 from tests.benchmarks.gpu_card import ROUNDING, Card, paired, peak_gib, reset_peak
 from tests.benchmarks.rows import Row, fastest

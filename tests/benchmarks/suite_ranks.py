@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.statistics.bootstrap import bootstrap_replicates
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.ranking.suite import (
+from capim.tasks.statistics.intervals import ClusteredValues, bootstrap_replicates, stacked_statistic
+from capim.tasks.statistics.ranking import (
     LEAST_SAMPLE,
     Estimand,
     Standing,
@@ -20,7 +20,6 @@ from capim.tasks.statistics.ranking.suite import (
     rank_over_corpora,
 )
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.statistic import ClusteredValues, stacked_statistic
 from tests.benchmarks.rows import Row
 
 LEVEL = 0.95

@@ -20,8 +20,7 @@ from capim.tasks.corpora.build import (
     build_corpus,
 )
 from capim.tasks.corpora.change import describe_change
-from capim.tasks.corpora.check import check_corpus
-from capim.tasks.corpora.facts import corpus_facts
+from capim.tasks.corpora.check import check_corpus, corpus_facts
 from capim.tasks.corpora.images.image_index import index_images
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora.check import corpus_facts
 from capim.tasks.corpora.description import description_model, load_reader
-from capim.tasks.corpora.facts import corpus_facts
 from capim.tasks.corpora.images.decode import decode_image, image_sha
 from capim.tasks.corpora.images.image_index import index_images
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS

@@ -11,7 +11,7 @@ import pytest
 from capim.store.errors import RequestError
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.description import description_model, load_reader, reader_call
-from capim.tasks.corpora.listing import list_corpora
+from capim.tasks.corpora.naming import list_corpora
 
 
 def refusal(what: Any, **options: Any) -> str:

@@ -16,11 +16,11 @@ from capim.flows.embed import embed
 from capim.flows.execution import start
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.tasks.runtime.device_lock import held, lock_file
+from capim.tasks.runtime.encoding import held, lock_file
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPIM = str(Path(sys.executable).with_name("capim"))
-HOLDER = """import time; from capim.tasks.runtime.device_lock import held
+HOLDER = """import time; from capim.tasks.runtime.encoding import held
 with held({0!r}):
     print('held', flush=True); time.sleep({1})
 """

@@ -12,10 +12,9 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.compositional import caption_baselines, tags
-from capim.tasks.diagnosis.content.caption_features import complexity
-from capim.tasks.diagnosis.content.categories import categories
+from capim.tasks.diagnosis.content.queries import categories, complexity
 from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
+from capim.tasks.scoring.protocols.table import build_task, protocols_of, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 RIGHT = np.array([[1, 0], [0, 1]], np.float32)  # the two images, and what a right caption says

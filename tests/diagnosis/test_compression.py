@@ -15,15 +15,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.query.indexes import Index
-from capim.store.ragged import Ragged
+from capim.store.query.search import Index
+from capim.store.values import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.diagnosis.ablations.transforms import BYTES, pooled, token_trees
-from capim.tasks.diagnosis.compression.fixed_encoding import FixedEncoding
 from capim.tasks.diagnosis.compression.frontier import depths_of, frontier, measured
-from capim.tasks.diagnosis.compression.methods import METHODS, Method, methods_of
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.diagnosis.compression.methods import METHODS, FixedEncoding, Method, methods_of
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.resampling import Resampling
 

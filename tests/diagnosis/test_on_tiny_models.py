@@ -14,27 +14,24 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from capim.store.ragged import Ragged
 from capim.store.schema import BATCHES, SLICES
 from capim.store.types import Corpus, EncoderSpec
+from capim.store.values import Ragged
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_winoground
-from capim.tasks.diagnosis.ablations.devices import device_rows
 from capim.tasks.diagnosis.ablations.forms import restricted, sample_queries, vector_forms
-from capim.tasks.diagnosis.ablations.forward_precision import forward_precision
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
+from capim.tasks.diagnosis.ablations.forward_precision import device_rows, forward_precision
+from capim.tasks.diagnosis.analysis_input import AnalysisInput, LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.diagnosis.slices import Slice, slice_rows
 from capim.tasks.diagnosis.table import diagnose
-from capim.tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder, resolve, spec_of
 from capim.tasks.encoders.encoder import Encoder, Prepared
 from capim.tasks.metrics import METRICS
-from capim.tasks.reference.gate import judge_results
-from capim.tasks.reference.published import Published
+from capim.tasks.reference.published import Published, judge_results
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
 from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 pytestmark = pytest.mark.slow

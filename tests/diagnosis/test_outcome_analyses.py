@@ -12,16 +12,21 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.confusable_images import confusable_images, connected, mutual_confusions
-from capim.tasks.diagnosis.disagreement import disagreement
-from capim.tasks.diagnosis.error_kinds import error_kinds, kinds_of
+from capim.tasks.diagnosis.calibration import score_margin, score_margins
 from capim.tasks.diagnosis.hubs import _never_without, _skewness_without, hubs, k_occurrence, skewness
-from capim.tasks.diagnosis.score_margins import score_margin, score_margins
+from capim.tasks.diagnosis.misses import (
+    confusable_images,
+    connected,
+    disagreement,
+    error_kinds,
+    kinds_of,
+    mutual_confusions,
+)
 from capim.tasks.diagnosis.slices import Slice, slice_rows
 from capim.tasks.diagnosis.table import diagnose
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 N = 12

@@ -16,7 +16,7 @@ from capim.tasks.diagnosis.resampled_gallery import resampled_gallery
 from capim.tasks.diagnosis.slices import Slice, slice_rows
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 from capim.tasks.statistics.draws import count_blocks
 from capim.tasks.statistics.resampling import Resampling
 

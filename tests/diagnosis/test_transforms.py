@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from capim.store.ragged import Ragged
+from capim.store.values import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.diagnosis.ablations.forms import hits_scored_in
 from capim.tasks.diagnosis.ablations.transforms import (
@@ -24,11 +24,11 @@ from capim.tasks.diagnosis.ablations.transforms import (
     whitening,
 )
 from capim.tasks.diagnosis.calibration import calibration_error
-from capim.tasks.diagnosis.modality_gap import centre_distance, mean_cosine
+from capim.tasks.diagnosis.hubs import centre_distance, mean_cosine
 from capim.tasks.metrics import METRICS
 from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 
 
 def unit(rng: np.random.Generator, n: int, dim: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.diagnosis.table import diagnose
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 SHORT, LONG = "a red circle", "a red circle left of a blue square " * 4

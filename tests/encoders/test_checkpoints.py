@@ -18,7 +18,7 @@ from capim.tasks.encoders import ADAPTERS, catalog, entry_from, load_encoder, re
 from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
 from capim.tasks.encoders.checkpoints.checkpoint import digest_of, local_path
 from capim.tasks.encoders.checkpoints.hub import hub_error, snapshot
-from capim.tasks.encoders.checkpoints.pinning import pin, pinned_toml
+from capim.tasks.encoders.checkpoints.resolving import pin, pinned_toml
 from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, needed_files
 from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES

@@ -20,7 +20,7 @@ from capim.tasks.encoders.conformance.inputs import noise_image, six_scenes
 from capim.tasks.encoders.conformance.suite import check_encoder
 from capim.tasks.encoders.endpoints import client
 from capim.tasks.encoders.endpoints.options import EndpointOptions, own_options
-from capim.tasks.encoders.endpoints.pace import Pace
+from capim.tasks.encoders.endpoints.sending import Pace
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.documents import ROOT, fenced_blocks
 from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, dripping, endpoint, huge, status

@@ -20,8 +20,7 @@ from pathlib import Path
 
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.keys import SET_PREFIXES
-from capim.store.maintenance.health import verify
-from capim.store.maintenance.repair import FAILED, repair_all
+from capim.store.maintenance.integrity import FAILED, repair_all, verify
 from tests.faults.fault import Failed, Fault, Scene, expect
 from tests.faults.small_store import Contents, contents, make, run
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, IndexedImage
 from capim.store.keys import set_key, table_of
-from capim.store.maintenance.health import HISTORY, verify
+from capim.store.maintenance.integrity import HISTORY, verify
 from capim.store.schema import CORPUS_PARTS, texts
 from capim.store.sets.decoding import columns_of
 from capim.store.sets.reading import open_set
 from capim.store.tables import metadata
-from capim.store.tables.faults import storage_faults
+from capim.store.tables.connection import storage_faults
 from capim.store.tables.rows import delete
 from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
 from capim.store.types import Modality

@@ -13,7 +13,7 @@ import pytest
 from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.corpora.encodable import encodable, encoding_fault
+from capim.tasks.corpora.check import encodable, encoding_fault
 from tests.encoders.own_module import write_module, write_suite, write_weights
 
 NAMED = 'files = ["weights.npy"]\n'

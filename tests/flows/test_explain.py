@@ -16,7 +16,7 @@ from capim.flows.cli import main
 from capim.reports.rows.match_maps import map_key, match_maps
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.ragged import Ragged
+from capim.store.values import Ragged
 from capim.tasks.runtime.explanation import explain_pair, explain_pairs
 from capim.tasks.scoring.late_interaction.products import pair_scores, token_similarities
 from tests.benchmarks.pointing import pointing_game

@@ -22,11 +22,10 @@ from capim.reports.app.rendering import as_csv
 from capim.reports.exports.plain import csv_bytes
 from capim.reports.render import escape_markdown
 from capim.store import EmbeddingStore, EncoderSpec
-from capim.store.exchange import npz as npz_files
-from capim.store.exchange.judgements import Judgement, add_judgement, read_judgements
-from capim.store.exchange.npz import read_npz
-from capim.store.exchange.row_files import read_row_file, write_row_file
-from capim.store.safe_text import text_of_csv
+from capim.store.errors import text_of_csv
+from capim.store.exchange import embedding_files
+from capim.store.exchange.embedding_files import read_npz
+from capim.store.exchange.row_files import Judgement, add_judgement, read_judgements, read_row_file, write_row_file
 from tests.store.conftest import _corpus
 
 VECTORS = np.ones((20, 4), np.float32)
@@ -184,7 +183,7 @@ def test_a_malformed_input_is_a_wrong_request(
 def test_arrays_that_expand_a_thousand_times_are_not_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "zeros.npz", embeddings=np.zeros((1000, 1000), np.float32))
     assert len(read_npz(tmp_path / "zeros.npz")["embeddings"]) == 1000  # small
-    monkeypatch.setattr(npz_files, "_SMALL", 1 << 20)
+    monkeypatch.setattr(embedding_files, "_SMALL", 1 << 20)
     with pytest.raises(ValueError, match="would expand to 4,000,000"):
         read_npz(tmp_path / "zeros.npz")
 

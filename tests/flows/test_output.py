@@ -22,7 +22,7 @@ from capim.flows.config import RunConfig
 from capim.flows.runs import recorded_run
 from capim.flows.terminal.output import link, print_rows
 from capim.store import EmbeddingStore
-from capim.store.safe_text import plain
+from capim.store.errors import plain
 from capim.store.schema import RUNS
 from capim.tasks.runtime.artifacts import CONSOLE_LEVEL, hide_prefects_lines
 

@@ -11,15 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from capim.flows.benchmark import evaluate
 from capim.flows.config import run_config
-from capim.flows.evaluate import evaluate
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.score_parts import PREFIX
-from capim.tasks.discover import find_sets
-from capim.tasks.register import check_corpora
+from capim.tasks.embed import check_corpora, find_sets
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.score_part import score_part
+from capim.tasks.score import score_part
 from capim.tasks.scoring.evaluate import evaluate_part
 from capim.tasks.scoring.ranks.accumulator import PartOutcomes
 
@@ -89,7 +88,7 @@ def test_distractors_that_are_unknown_or_have_no_vectors_are_refused_before_anyt
     config = run_config({**TINY, "workspace": str(small_demo), "distractors": ("shape", CORPORA[1])})
     store = EmbeddingStore.open(config.store_uri)
     runs = store.rows("runs").num_rows
-    monkeypatch.setattr("capim.flows.evaluate.evaluate_step", lambda *_: pytest.fail("something was scored"))
+    monkeypatch.setattr("capim.flows.benchmark.evaluate_step", lambda *_: pytest.fail("something was scored"))
     with pytest.raises(RequestError, match="corpus 'shape' is not in the store"):
         evaluate.fn(config)
     assert store.rows("runs").num_rows == runs

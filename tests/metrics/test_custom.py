@@ -15,13 +15,12 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.metrics import custom
-from capim.tasks.metrics.custom import CustomMetric, load_metric
-from capim.tasks.metrics.custom_views import QueryOutcomes
+from capim.tasks.metrics.custom import CustomMetric, QueryOutcomes, load_metric
 from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.scoring.choices import choice_outcomes
 from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
-from capim.tasks.scoring.protocols.tasks import ChoiceTask
+from capim.tasks.scoring.protocols.builders import ChoiceTask
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from tests.scoring.conftest import small_corpus, unit
 
 MODULE = '''

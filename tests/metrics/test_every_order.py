@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus, EvalProtocol
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.retrieval import expected_hit
-from capim.tasks.metrics.several import average_precision, found_in_top, ndcg
+from capim.tasks.metrics.retrieval import average_precision, expected_hit, found_in_top, ndcg
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 
 Measure = Callable[[Sequence[int]], float]
 KS = (1, 2, 3, 5)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from capim.flows.cli import main
-from capim.reports.build import SECTIONS
+from capim.reports.write import SECTIONS
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.plugins import Table
@@ -226,8 +226,8 @@ def test_packages_are_looked_for_only_when_a_name_is_not_one_of_capims(monkeypat
 
 
 def test_a_section_that_fails_is_left_out_of_the_report(broken, caplog) -> None:
-    from capim.reports.build import report_of
     from capim.reports.rows.reading import read_report_data
+    from capim.reports.write import report_of
     from tests.reports.stand_in import demo
 
     assert len(report_of(read_report_data(demo())).sections) > 5

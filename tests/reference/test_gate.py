@@ -12,12 +12,14 @@ from capim.store.errors import RequestError
 from capim.store.schema import RESULTS
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora.subset import sample_suffix
-from capim.tasks.reference.gate import CheckedResult, gate_rows, judge_results
 from capim.tasks.reference.published import (
     SEED,
+    CheckedResult,
     Published,
     ReferenceCheck,
+    gate_rows,
     judge_figure,
+    judge_results,
     published,
     published_name,
 )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from capim.reports.elements.gallery import Answer, Case, Cases, Filter, Gallery, Grid, Hit
 from capim.reports.elements.page import (
+    Answer,
     Bar,
+    Case,
+    Cases,
     Cell,
     Chart,
     Column,
     Evidence,
+    Filter,
+    Gallery,
+    Grid,
+    Hit,
     Notice,
     Report,
     Section,

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from capim.reports.build import report_of
 from capim.reports.elements.page import Report
 from capim.reports.rows.reading import read_report_data
+from capim.reports.write import report_of
 from capim.store import EmbeddingStore, schema
 from capim.store.sets.seal import SealedSet
 from capim.store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.headline import DIRECTIONS
 from capim.tasks.statistics import VERSION
-from capim.tasks.statistics.decisions import against_chance
+from capim.tasks.statistics.decision import against_chance
 
 SCHEMAS = {
     "results": schema.RESULTS,

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from capim.reports.build import report_of
 from capim.reports.elements.page import Notice, Report, Section, Table
 from capim.reports.format import PERCENT
 from capim.reports.rows.reading import read_report_data
 from capim.reports.sections.answer import MEAN
 from capim.reports.sections.terms import TERMS
+from capim.reports.write import report_of
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, report, result, spec
 

@@ -13,12 +13,12 @@ from altair.vegalite.v6.schema import core
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capim.reports.build import report_of
 from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.selected_queries import SelectedQuery, Task, select_queries
 from capim.reports.rows.speed import speeds
 from capim.reports.sections.frontier import label_positions, pareto
+from capim.reports.write import report_of
 from capim.store import schema
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec

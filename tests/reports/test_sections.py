@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from capim.reports.build import SECTIONS, report_of
 from capim.reports.elements.page import Section
 from capim.reports.rows.reading import read_report_data
+from capim.reports.write import SECTIONS, report_of
 
 
 @pytest.fixture(scope="module")

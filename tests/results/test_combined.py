@@ -10,10 +10,9 @@ import pytest
 from capim.store.types import EvalProtocol
 from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.metrics.headline import RSUM, Figure, planned_figures
-from capim.tasks.results.combined import combined_figures, language_values, rsum_values
+from capim.tasks.results.combined import combined_figures, language_values, rsum_row, rsum_values
 from capim.tasks.results.comparison import encoder_key, figure_rows
 from capim.tasks.results.languages import part_of
-from capim.tasks.results.rsum import rsum_row
 from capim.tasks.results.summary import Provenance
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.resampling import Resampling

@@ -19,10 +19,10 @@ from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
 from capim.tasks.results.imported.rows import Imported, encoder_of_outcomes, evaluation_of
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
-from capim.tasks.statistics.effect import SEVERAL_QUERIES
-from capim.tasks.statistics.proportion import wilson_interval
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.statistics.intervals import wilson_interval
+from capim.tasks.statistics.pairs import SEVERAL_QUERIES
 from capim.tasks.statistics.resampling import Resampling
 
 PUBLISHED = {  # shared/data/README.md: counted from the lists themselves; ALBEF and TCL report the same figures

@@ -20,8 +20,7 @@ from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.results.imported.cells import named_rows
-from capim.tasks.results.imported.columns import COLUMNS, HALVES, json_schema
+from capim.tasks.results.imported.columns import COLUMNS, HALVES, json_schema, named_rows
 from capim.tasks.results.imported.rows import encoder_of_outcomes
 from capim.tasks.results.imported.sources import Source, outcomes_of_source
 from capim.tasks.results.imported.tables import outcomes_of_rows

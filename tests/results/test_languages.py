@@ -15,8 +15,8 @@ from capim.tasks.results.languages import language_rows, part_of
 from capim.tasks.results.summary import Provenance
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.draws import count_blocks
+from capim.tasks.statistics.intervals import statistic_of
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.statistic import statistic_of
 
 WHOSE = Provenance(
     evaluation="e",

@@ -9,8 +9,7 @@ import pytest
 
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.results import maps
-from capim.tasks.results.maps import map_of, neighbourhood_kept
-from capim.tasks.results.projection import project
+from capim.tasks.results.maps import map_of, neighbourhood_kept, project
 from tests.random_store import SPECS, random_store
 
 

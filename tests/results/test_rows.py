@@ -14,15 +14,13 @@ from capim.store.schema import COMPARISONS, REPLICATES, RESULTS
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.metrics.headline import Figure
+from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.comparison import comparison_rows, encoder_key
-from capim.tasks.results.replicates import replicate_rows
-from capim.tasks.results.rsum import rsum_row
-from capim.tasks.results.summary import ANY_SCORES, Evaluated, Provenance, result_rows
+from capim.tasks.results.summary import ANY_SCORES, Evaluated, Provenance, replicate_rows, result_rows
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.effect import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES
-from capim.tasks.statistics.pairwise import compare_encoders
+from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of
+from capim.tasks.statistics.pairs import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES, compare_encoders
 from capim.tasks.statistics.resampling import Resampling
 
 PROVENANCE = Provenance(

@@ -12,13 +12,12 @@ import pytest
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.content.caption_features import complexity
-from capim.tasks.diagnosis.content.categories import categories, objects_named
-from capim.tasks.diagnosis.error_kinds import error_kinds
+from capim.tasks.diagnosis.content.queries import categories, complexity, objects_named
+from capim.tasks.diagnosis.misses import error_kinds
 from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED
 

@@ -10,7 +10,7 @@ import pytest
 from capim.tasks.corpora.readers.sugarcrepe_pp import Category, read_sugarcrepe_pp
 from capim.tasks.metrics import METRICS
 from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
+from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
 
 CATEGORIES: tuple[Category, ...] = ("replace_att", "replace_rel", "swap_att")
 

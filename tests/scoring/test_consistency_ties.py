@@ -15,7 +15,7 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.scoring.consistency import expected_measures
 from capim.tasks.scoring.evaluate import evaluate
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import select_protocols
+from capim.tasks.scoring.protocols.table import select_protocols
 
 N, K = 60, 5
 SCORES = st.lists(st.integers(0, 2), min_size=2, max_size=5)

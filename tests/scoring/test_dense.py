@@ -17,8 +17,8 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_tasks, protocols_of, select_protocols
 from capim.tasks.scoring.resources import Resources
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order

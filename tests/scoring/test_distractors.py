@@ -12,8 +12,8 @@ from capim.store.types import Corpus
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.distractors import Side, by_gallery_size
 from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.scoring.resources import Resources
 from tests.scoring.test_maxsim import Items
 

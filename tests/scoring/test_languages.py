@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.scoring.consistency import rank_biased_overlap, shared_items
+from capim.tasks.scoring.consistency import CaptionParts, rank_biased_overlap, shared_items
 from capim.tasks.scoring.evaluate import evaluate, evaluate_merged, evaluate_part
-from capim.tasks.scoring.languages import CaptionParts
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import layout_of
-from capim.tasks.scoring.protocols.selection import protocols_of, select_protocols
+from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
 from capim.tasks.scoring.ranks.tied_places import Places
 
 N, K, DIM = 60, 5, 16

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.ragged import Ragged
 from capim.store.types import Corpus
+from capim.store.values import Ragged
 from capim.tasks.scoring.evaluate import evaluate
 from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
 from capim.tasks.scoring.late_interaction.multivectors import gather
 from capim.tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.orientations import with_orientations
-from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
+from capim.tasks.scoring.protocols.table import build_tasks, protocols_of, select_protocols, with_orientations
 from capim.tasks.scoring.resources import Resources
 
 

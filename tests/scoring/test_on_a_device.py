@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from capim.tasks.encoders.device import full_float32
-from capim.tasks.scoring import device_vectors
+from capim.tasks.scoring import dense
 from capim.tasks.scoring.late_interaction.multivectors import gather
 from capim.tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, sums_over_tokens
 from capim.tasks.scoring.ranks import top_k
@@ -65,7 +65,7 @@ def test_a_few_items_are_read_ahead_and_results_come_in_order(device: str) -> No
 
 def test_repeated_vectors_are_found_by_hashes_that_are_equal_for_them_alone() -> None:
     vectors = np.random.default_rng(0).integers(-1, 2, (4000, 6)).astype(np.float32)
-    copies, originals = device_vectors._repeated(vectors, device_vectors._hashes(torch.from_numpy(vectors)))
+    copies, originals = dense._repeated(vectors, dense._hashes(torch.from_numpy(vectors)))
     seen: dict[bytes, int] = {}
     expected = {row: seen[v.tobytes()] for row, v in enumerate(vectors) if seen.setdefault(v.tobytes(), row) != row}
     assert dict(zip(copies.tolist(), originals.tolist(), strict=True)) == expected

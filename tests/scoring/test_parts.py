@@ -13,9 +13,8 @@ from capim.store.types import Corpus
 from capim.tasks.scoring.dense import dense_part, score_dense
 from capim.tasks.scoring.late_interaction.maxsim import maxsim_part, score_maxsim
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.orientations import with_orientations
-from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
-from capim.tasks.scoring.protocols.tasks import ScoringTask
+from capim.tasks.scoring.protocols.builders import ScoringTask
+from capim.tasks.scoring.protocols.table import build_tasks, protocols_of, with_orientations
 from capim.tasks.scoring.ranks.both_ways import BothWays
 from capim.tasks.scoring.resources import Resources
 from tests.metrics.test_judged import corpus_of as judged

@@ -12,15 +12,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from capim.store.ragged import Ragged
 from capim.store.types import Corpus
+from capim.store.values import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
 from capim.tasks.metrics import METRICS
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.evaluate import evaluate
 from capim.tasks.scoring.protocols.layout import layout_of
-from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
+from capim.tasks.scoring.protocols.table import build_tasks, protocols_of, select_protocols
 
 pytestmark = pytest.mark.peers
 

@@ -15,14 +15,12 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.builders import ChoiceTask, RetrievalTask
 from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
-from capim.tasks.scoring.protocols.table import PROTOCOLS
-from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
-from capim.tasks.statistics.bootstrap import bootstrap_samples
+from capim.tasks.scoring.protocols.table import PROTOCOLS, build_task, build_tasks, protocols_of, select_protocols
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.intervals import ClusteredValues, bootstrap_samples
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.statistic import ClusteredValues
 
 OTHER_FORMS = ("winoground", "t2i/judged")  # of corpora of quadruples, and of judged ones
 

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.tasks.scoring.late_interaction import maxsim, screening
+from capim.tasks.scoring.late_interaction import maxsim, products
 from capim.tasks.scoring.late_interaction.maxsim import maxsim_part, score_maxsim
 from capim.tasks.scoring.late_interaction.multivectors import gather
 from capim.tasks.scoring.late_interaction.products import maxsim_scores, rough_scores
-from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of
+from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
 from capim.tasks.scoring.ranks.both_ways import BothWays
 from capim.tasks.scoring.resources import ON_CPU, Resources
 from capim.tasks.scoring.threads import ignore
@@ -29,7 +29,7 @@ def screened(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     shares: list[float] = []
 
     def watched(images: Any, captions: Any, ranking: BothWays, **how: Any) -> NDArray[np.float32]:
-        found = screening.screened_scores(images, captions, ranking, **how)
+        found = products.screened_scores(images, captions, ranking, **how)
         exact = maxsim_scores(images, captions, n_images=how["n_images"], first=how["first"])
         shares.append(float((found != exact).mean()))
         return found
@@ -97,7 +97,7 @@ def test_no_score_is_further_off_than_its_bound(longest: int, negative: bool) ->
         captions.vectors = [np.abs(v) for v in captions.vectors]
     tokens = gather(captions())
     table, of_images = rough_scores(images, tokens, n_images=40, first=0, resources=ON_CPU, advance=ignore)
-    rough = screening.RoughScores(table, np.zeros(table.shape, bool), screening._of_captions(tokens), of_images)
+    rough = products.RoughScores(table, np.zeros(table.shape, bool), products._of_captions(tokens), of_images)
     off = np.abs(table - maxsim_scores(images, tokens, n_images=40))
     bounds = rough.errors(np.arange(50), np.arange(40))
     assert (off <= bounds).all()

@@ -20,9 +20,9 @@ from capim.tasks.corpora.readers.shapes import read_shapes_winoground
 from capim.tasks.corpora.readers.sugarcrepe import read_sugarcrepe
 from capim.tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
 from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.selection import build_task, select_protocols
+from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.proportion import cluster_robust_error
+from capim.tasks.statistics.intervals import cluster_robust_error
 
 
 def clusters(corpus: Corpus, protocol_id: str) -> NDArray[np.int32]:

@@ -10,19 +10,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.ragged import Ragged
 from capim.store.types import Corpus
+from capim.store.values import Ragged
 from capim.tasks.scoring.dense import dense_score_rows, score_dense
 from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.fusion import reciprocal_rank_fusion, scores_per_token, weighted_sum
 from capim.tasks.scoring.late_interaction.multivectors import gather
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.orientations import with_orientations
-from capim.tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_tasks, protocols_of, select_protocols, with_orientations
 from capim.tasks.scoring.resources import Resources
 from capim.tasks.scoring.score_blocks import score_blocks
-from capim.tasks.scoring.two_stage import dense_pairs, maxsim_pairs, two_stage
+from capim.tasks.scoring.two_stage import (
+    dense_pairs,
+    maxsim_pairs,
+    reciprocal_rank_fusion,
+    scores_per_token,
+    two_stage,
+    weighted_sum,
+)
 from tests.scoring.test_maxsim import Items
 
 

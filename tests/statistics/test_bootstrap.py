@@ -16,11 +16,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from capim.tasks.statistics import draws
-from capim.tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, bootstrap_replicates, bootstrap_samples
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import count_blocks, on_grid
+from capim.tasks.statistics.intervals import (
+    NO_SPREAD,
+    TOO_FEW_CLUSTERS,
+    ClusteredValues,
+    bootstrap_replicates,
+    bootstrap_samples,
+    cluster_medians,
+    statistic_of,
+)
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.statistic import ClusteredValues, cluster_medians, statistic_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -69,10 +76,10 @@ def test_draws_too_large_to_keep_are_the_same_draws(monkeypatch: pytest.MonkeyPa
 def test_the_number_of_threads_changes_nothing() -> None:
     code = """
 import numpy as np
-from capim.tasks.statistics.bootstrap import bootstrap_samples
+from capim.tasks.statistics.intervals import bootstrap_samples
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.statistic import ClusteredValues
+from capim.tasks.statistics.intervals import ClusteredValues
 rng = np.random.default_rng(0)
 values = ClusteredValues(1 / rng.integers(1, 90, (7, 900)), Clusters.of(np.arange(900) // 3))
 for interval in bootstrap_samples([values], Resampling(seed=1, replicates=600))[0]:

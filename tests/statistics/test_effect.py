@@ -11,17 +11,18 @@ from statsmodels.stats.power import NormalIndPower  # type: ignore[import-untype
 from statsmodels.stats.proportion import proportion_effectsize  # type: ignore[import-untyped]
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.decisions import decide
-from capim.tasks.statistics.effect import (
+from capim.tasks.statistics.decision import decide
+from capim.tasks.statistics.pairs import (
+    Scale,
     cohen_dz,
     cohen_h,
+    compare_encoders,
     detectable_effect,
     effect_of,
     equivalence_p,
     mcnemar_exact,
     tally,
 )
-from capim.tasks.statistics.pairwise import Scale, compare_encoders
 from capim.tasks.statistics.resampling import Resampling
 
 

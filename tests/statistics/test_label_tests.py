@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.label_tests import label_tests
+from capim.tasks.statistics.slices import label_tests
 
 
 def p_of(values: np.ndarray, label: np.ndarray, clusters: Clusters) -> float:

@@ -8,13 +8,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.tasks.statistics.bootstrap import NO_SPREAD, bootstrap_samples, interval_of, paired_intervals
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.effect import AGGREGATE
-from capim.tasks.statistics.pairwise import NO_COMMON_QUERY, Comparison, Scale, compare_encoders
+from capim.tasks.statistics.intervals import (
+    NO_SPREAD,
+    ClusteredValues,
+    bootstrap_samples,
+    cluster_medians,
+    interval_of,
+    paired_intervals,
+    statistic_of,
+)
+from capim.tasks.statistics.pairs import AGGREGATE, NO_COMMON_QUERY, Comparison, Scale, compare_encoders
 from capim.tasks.statistics.resampling import Resampling
 from capim.tasks.statistics.slices import NO_QUERY, part_means
-from capim.tasks.statistics.statistic import ClusteredValues, cluster_medians, statistic_of
 
 RESAMPLING = Resampling(replicates=300, permutations=300, seed=7)
 CLUSTERS = Clusters.of(np.repeat(np.arange(30), 4), 33, np.tile([1.0, 2.0, 1.0, 0.5], 30))

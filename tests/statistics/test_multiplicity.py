@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
-from capim.tasks.statistics.multiplicity import adjusted
+from capim.tasks.statistics.decision import adjusted
 from capim.tasks.statistics.resampling import Resampling
 
 

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from capim.tasks.statistics import median_flip, permutation
+from capim.tasks.statistics import flips
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import flip_blocks
-from capim.tasks.statistics.effect import mcnemar_exact, tally
-from capim.tasks.statistics.median_flip import median_flip_tests
-from capim.tasks.statistics.permutation import sign_flip_tests
+from capim.tasks.statistics.flips import median_flip_tests, sign_flip_tests
+from capim.tasks.statistics.pairs import mcnemar_exact, tally
 from capim.tasks.statistics.resampling import Resampling
 
 
@@ -48,8 +47,8 @@ def test_exact_sign_flips_equal_scipys_exact_permutation_test() -> None:
 def test_random_sign_flips_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
     values, labels = two_encoders(18, 3)
     [exact] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(seed=1))
-    monkeypatch.setattr(permutation, "EXACT_FLIPS", 0)
-    monkeypatch.setattr(permutation, "ALL_FLIPS", 0)
+    monkeypatch.setattr(flips, "EXACT_FLIPS", 0)
+    monkeypatch.setattr(flips, "ALL_FLIPS", 0)
     [drawn] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(permutations=40_000, seed=1))
     assert exact.exact and not drawn.exact
     assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 40_000))
@@ -109,7 +108,7 @@ def test_random_flips_adjust_like_all_of_them(monkeypatch: pytest.MonkeyPatch) -
     values = rng.normal(size=(5, 14)) + np.linspace(0, 2, 5)[:, None]
     pairs, clusters = list(combinations(range(5), 2)), Clusters.of(range(14))
     exact = sign_flip_tests(values, clusters, pairs, Resampling())
-    monkeypatch.setattr(permutation, "ALL_FLIPS", 0)
+    monkeypatch.setattr(flips, "ALL_FLIPS", 0)
     drawn = sign_flip_tests(values, clusters, pairs, Resampling(permutations=40_000))
     assert [test.p_adjusted for test in drawn] == pytest.approx([test.p_adjusted for test in exact], abs=0.012)
 
@@ -159,8 +158,8 @@ def test_random_flips_of_medians_agree_with_the_exact_test(monkeypatch: pytest.M
     rng = np.random.default_rng(5)
     a, b = rng.integers(1, 30, (2, 12)).astype(float)
     [exact] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(seed=1))
-    monkeypatch.setattr(median_flip, "EXACT_FLIPS", 0)
-    monkeypatch.setattr(permutation, "ALL_FLIPS", 0)
+    monkeypatch.setattr(flips, "EXACT_FLIPS", 0)
+    monkeypatch.setattr(flips, "ALL_FLIPS", 0)
     [drawn] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(permutations=5_000, seed=1))
     assert not drawn.exact
     assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 5_000))

@@ -9,7 +9,7 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.proportion import cluster_robust_error, wilson_interval
+from capim.tasks.statistics.intervals import cluster_robust_error, wilson_interval
 
 
 def two_encoders(n_clusters: int, per_cluster: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.decisions import decide
-from capim.tasks.statistics.pairwise import Scale, compare_encoders
-from capim.tasks.statistics.ranking.ranks import PairTest, rank_encoders, rank_sets
+from capim.tasks.statistics.decision import decide
+from capim.tasks.statistics.pairs import Scale, compare_encoders
+from capim.tasks.statistics.ranking import PairTest, rank_encoders, rank_sets
 from capim.tasks.statistics.resampling import Resampling
 
 V29 = [  # the seed's example: Apple beats both, LAION and MetaCLIP cannot be told apart

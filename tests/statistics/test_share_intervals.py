@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
-from capim.tasks.statistics.bootstrap import NARROWED, NO_SPREAD, TOO_FEW_CLUSTERS, WIDENED, Interval, in_agreement
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.pairwise import compare_encoders
-from capim.tasks.statistics.proportion import cluster_robust_error, share_interval
+from capim.tasks.statistics.intervals import (
+    NARROWED,
+    NO_SPREAD,
+    TOO_FEW_CLUSTERS,
+    WIDENED,
+    Interval,
+    cluster_robust_error,
+    in_agreement,
+    share_interval,
+)
+from capim.tasks.statistics.pairs import compare_encoders
 from capim.tasks.statistics.resampling import Resampling
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capim.tasks.statistics.bootstrap import paired_intervals
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.intervals import paired_intervals
 from capim.tasks.statistics.resampling import Resampling
 from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED, part_means
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.proportion import clustered_wilson, share_interval
+from capim.tasks.statistics.intervals import clustered_wilson, share_interval
 from tests.benchmarks.simulations.families import false_claims, far_apart, sparse_power
 from tests.benchmarks.simulations.known import coco_chance, constant_scorers, simulated_chance
 from tests.benchmarks.simulations.pairs import Scenario, simulated_hits, study

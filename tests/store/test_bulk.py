@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from capim.store import RequestError
-from capim.store.exchange import file_blocks
+from capim.store.exchange import embedding_files
 from capim.store.exchange.embedding_files import open_embedding_file
 from capim.store.keys import table_of
 from capim.store.tables import compaction, connection
@@ -35,7 +35,7 @@ def test_a_parquet_file_in_any_order_is_read_in_parts_and_is_the_same_set_as_an_
     pq.write_table(pa.table({"id": ids, "embedding": column}), tmp_path / "a.parquet", row_group_size=7)
     assert max(map(len, open_embedding_file(tmp_path / "a.parquet").read(4))) == 4
     with monkeypatch.context() as small:
-        small.setattr(file_blocks, "_ROWS", {"single": 4, "multi": 4})
+        small.setattr(embedding_files, "_ROWS", {"single": 4, "multi": 4})
         (streamed,) = import_embeddings(store, encoder="parquet", corpus="toy", images=tmp_path / "a.parquet")
     (whole,) = import_embeddings(store, encoder="npz", corpus="toy", images=tmp_path / "a.npz")
     assert (streamed.digest, streamed.n_vectors) == (whole.digest, len(values))

@@ -15,7 +15,7 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.keys import table_of
-from capim.store.maintenance.health import verify
+from capim.store.maintenance.integrity import verify
 from capim.store.maintenance.removal import drop_set
 
 WRITER = Path(__file__).with_name("writer.py")
@@ -112,7 +112,7 @@ def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(
 
 
 @pytest.mark.parametrize(
-    "moment", ["capim.store.tables.table_files.TableFiles.remove", "lancedb.db.LanceDBConnection.drop_table"]
+    "moment", ["capim.store.tables.digests.TableFiles.remove", "lancedb.db.LanceDBConnection.drop_table"]
 )
 def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(
     store, make_corpus, make_spec, fill, monkeypatch, moment

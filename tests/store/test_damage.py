@@ -18,17 +18,14 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.keys import table_of
-from capim.store.maintenance.cleaning import compact_store
-from capim.store.maintenance.disk_space import check_disk_space
-from capim.store.maintenance.health import verify
-from capim.store.maintenance.removal import drop, drop_set
-from capim.store.maintenance.repair import repair, repair_all, repair_table
+from capim.store.maintenance.integrity import repair, repair_all, repair_table, verify
+from capim.store.maintenance.inventory import check_disk_space
+from capim.store.maintenance.removal import compact_store, drop, drop_set
 from capim.store.schema import OUTCOMES, RESULTS, RUNS, texts
 from capim.store.tables.compaction import compact
-from capim.store.tables.digests import COPIED
+from capim.store.tables.digests import COPIED, TableFiles
 from capim.store.tables.rows import merge
 from capim.store.tables.schemas import ANALYSES
-from capim.store.tables.table_files import TableFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 

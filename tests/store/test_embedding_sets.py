@@ -12,7 +12,7 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.keys import table_of
-from capim.store.tables.faults import storage_faults
+from capim.store.tables.connection import storage_faults
 
 
 @pytest.mark.parametrize("storage", ["float16", "float32"])

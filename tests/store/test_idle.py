@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.maintenance.cleaning import compact_store
 from capim.store.maintenance.inventory import disk_bytes
+from capim.store.maintenance.removal import compact_store
 from capim.store.schema import RESULTS, RUNS, SLICES
 from capim.store.tables.compaction import drop_old_versions
 from capim.store.tables.schemas import ANALYSES

@@ -12,12 +12,9 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.keys import table_of
-from capim.store.maintenance.cleaning import compact_store
-from capim.store.maintenance.difference import diff
-from capim.store.maintenance.health import verify
-from capim.store.maintenance.inventory import find_set, info
-from capim.store.maintenance.removal import drop, drop_superseded
-from capim.store.maintenance.repair import repair_table
+from capim.store.maintenance.integrity import repair_table, verify
+from capim.store.maintenance.inventory import diff, find_set, info
+from capim.store.maintenance.removal import compact_store, drop, drop_superseded
 from capim.store.schema import BATCHES, FORMAT, RESULTS
 
 NOTHING = timedelta(0)

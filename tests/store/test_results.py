@@ -162,7 +162,7 @@ def test_threads_that_replace_the_same_rows_at_once_leave_them_once(store):
 
 
 def test_many_small_writes_do_not_leave_many_files(store, monkeypatch):
-    monkeypatch.setattr("capim.store.tables.analysis_rows._MOST_FILES", 5)
+    monkeypatch.setattr("capim.store.tables.rows._MOST_FILES", 5)
     for number in range(12):
         store.write_rows("runs", run(f"r{number}", "running"))
     table = store.connection.find("runs")

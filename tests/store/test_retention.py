@@ -11,7 +11,7 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.keys import table_of
-from capim.store.maintenance.retention import Pruning, plan_pruning, prune
+from capim.store.maintenance.removal import Pruning, plan_pruning, prune
 from capim.store.schema import OUTCOMES, RESULTS, RUNS, WATCHED, texts
 from capim.store.tables import metadata
 from capim.store.tables.schemas import METADATA_TABLES
@@ -158,7 +158,7 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
     write(store, "runs", RUNS, 1, state="running", started=begun)
     write(store, "runs", RUNS, 9)
     with monkeypatch.context() as then:
-        then.setattr("capim.store.maintenance.retention.now", lambda: begun + timedelta(days=2))
+        then.setattr("capim.store.maintenance.removal.now", lambda: begun + timedelta(days=2))
         plan = pruned(store, 1)
     assert plan.running == ("run001",)
     assert outcomes(store) == ["v1", "v2"]

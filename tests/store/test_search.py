@@ -10,7 +10,7 @@ import pytest
 
 from capim.store import Embeddings, RequestError
 from capim.store.keys import table_of
-from capim.store.maintenance.health import verify
+from capim.store.maintenance.integrity import verify
 from capim.store.query.search import build_index, search
 from capim.store.schema import texts
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from capim.tasks.corpora.pages import world as pages
-from capim.tasks.corpora.shapes.wording import TRANSLATORS, translated, wordings
-from capim.tasks.corpora.shapes.world import Scene, held_out_orbits, render, scenes
+from capim.tasks.corpora.shapes.world import TRANSLATORS, Scene, held_out_orbits, render, scenes, translated, wordings
 
 TRAINED_LANGUAGES = ("de", "fr", "es")  # besides English; Italian and Russian stay unseen on purpose
 

@@ -13,9 +13,17 @@ from capim.reports.app.filters import QueryFilter, all_of, read_filter
 from capim.reports.app.pages.queries import link_of
 from capim.reports.app.rendering import View, link, respond
 from capim.reports.app.state import Evaluated, Snapshot, State, state_of
-from capim.reports.elements.cells import difference_text, metric_title, range_text, result_cell
 from capim.reports.elements.page import Table
-from capim.reports.elements.tables import numbers, pivot, texts, value
+from capim.reports.elements.tables import (
+    difference_text,
+    metric_title,
+    numbers,
+    pivot,
+    range_text,
+    result_cell,
+    texts,
+    value,
+)
 from capim.reports.rows.names import named
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import decision

@@ -9,12 +9,10 @@ from starlette.responses import Response
 
 from capim.reports.app.rendering import View, link, respond
 from capim.reports.app.state import Snapshot, Statement, names_in, state_of
-from capim.reports.elements.cells import axis_of, metric_title
 from capim.reports.elements.page import Table
-from capim.reports.elements.tables import ColumnOf, numbers, pivot, texts
-from capim.reports.rows.conclusion import in_order
+from capim.reports.elements.tables import ColumnOf, axis_of, metric_title, numbers, pivot, texts
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import Task
+from capim.reports.rows.standing import Task, in_order
 from capim.reports.sections.answer import task_cell
 from capim.store.errors import RequestError, unknown
 

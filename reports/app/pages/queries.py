@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from capim.reports import format as show
-from capim.reports.app.conditions import SLICES
 from capim.reports.app.filters import (
     PAGE,
+    SLICES,
     SORTS,
     QueryFilter,
     all_of,

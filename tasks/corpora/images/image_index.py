@@ -9,8 +9,8 @@ from functools import partial
 
 from capim.store.errors import WorkError
 from capim.store.types import Corpus, ImageSource, IndexedImage
+from capim.tasks.corpora.build import SkippedRow
 from capim.tasks.corpora.images.decode import UndecodableImage, decode_image, image_sha, thumbnail
-from capim.tasks.corpora.rows import SkippedRow
 from capim.tasks.corpora.subset import without_images
 
 _BATCH = 64

@@ -14,11 +14,11 @@ from typing import Any, Literal, TypeAlias
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.files import field, folder_in, read_json, require_folder, require_match
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.hub import load_split
 from capim.tasks.corpora.readers.published import HardNegativeItem, hard_negatives, published_corpus
-from capim.tasks.corpora.rows import ImageRow
 
 Part: TypeAlias = Literal["relation", "attribution", "coco-order", "flickr-order"]
 HUB: dict[Part, str] = {

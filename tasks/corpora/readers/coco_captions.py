@@ -10,7 +10,7 @@ from pathlib import Path
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.files import (
     corpus_name,
     field,
@@ -21,7 +21,6 @@ from capim.tasks.corpora.files import (
     require_match,
 )
 from capim.tasks.corpora.images.image_files import Missing, locate_images
-from capim.tasks.corpora.rows import CaptionRow, ImageRow
 
 
 def read_coco_captions(

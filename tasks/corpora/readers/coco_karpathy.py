@@ -12,10 +12,10 @@ from typing import Literal
 
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.files import field, read_json, require_file
-from capim.tasks.corpora.images.downloads import CACHE, Downloads
 from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.images.source import CACHE, Downloads
 from capim.tasks.corpora.readers.coco_captions import read_objects
 from capim.tasks.corpora.readers.ground_truths import (
     GROUND_TRUTHS,
@@ -25,7 +25,6 @@ from capim.tasks.corpora.readers.ground_truths import (
     karpathy_test_annotation_ids,
 )
 from capim.tasks.corpora.readers.karpathy import FIVE, KarpathyEntry, split_from_file, split_from_hub
-from capim.tasks.corpora.rows import CaptionRow, RelevanceRow
 
 HUB = CORPORA["coco-karpathy"].hub
 IMAGES = "http://images.cocodataset.org"

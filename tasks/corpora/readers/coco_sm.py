@@ -12,10 +12,10 @@ from pathlib import Path
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.files import field, folder_in, read_json, read_text, require_files, require_folder
 from capim.tasks.corpora.images.image_files import Missing, image_id_of
 from capim.tasks.corpora.readers.published import Translation, published_corpus, translations
-from capim.tasks.corpora.rows import ImageRow
 
 LANGUAGES = CORPORA["coco-sm"].languages
 TRANSLATORS = ("google", "bing", "nllb")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
+from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.files import require_folder
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.delimited import rows_with
 from capim.tasks.corpora.readers.published import HardNegativeItem, hard_negatives, literal_texts, published_corpus
-from capim.tasks.corpora.rows import ImageRow
 
 _PRODUCTIVITY = re.compile(r"prod_vg_hard_negs_(atom|swap|negate)_complexity_(\d+)\.csv$")
 _SYSTEMATICITY = re.compile(r"syst_vg_hard_negs_(seen|unseen)_compounds_in_(\w+)\.csv$")

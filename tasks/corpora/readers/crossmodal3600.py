@@ -12,11 +12,11 @@ from pathlib import Path
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.files import field, folder_in, read_json_lines, require_folder, require_known, require_match
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.hub import load_split
 from capim.tasks.corpora.readers.published import Translation, published_corpus, translations
-from capim.tasks.corpora.rows import ImageRow
 
 LANGUAGES = CORPORA["crossmodal3600"].languages
 HUB = CORPORA["crossmodal3600"].hub

@@ -16,7 +16,7 @@ from typing import Any
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora.files import opened_text
-from capim.tasks.corpora.images.file_names import is_image_name
+from capim.tasks.corpora.images.image_files import is_image_name
 
 _SEPARATORS = ",\t|;"
 _QUOTING = ",;"  # separators of files whose cells may be quoted

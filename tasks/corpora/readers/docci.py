@@ -11,10 +11,10 @@ from typing import Literal
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
+from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.files import field, folder_in, read_json_lines, require_folder, require_match
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.published import Translation, published_corpus, translations
-from capim.tasks.corpora.rows import ImageRow
 
 _FILE = "docci_descriptions.jsonlines"
 

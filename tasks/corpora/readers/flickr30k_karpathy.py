@@ -6,10 +6,9 @@ from pathlib import Path
 
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, build_corpus
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.karpathy import split_from_file, split_from_hub
-from capim.tasks.corpora.rows import CaptionRow
 
 HUB = CORPORA["flickr30k-karpathy"].hub
 

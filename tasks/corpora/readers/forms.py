@@ -17,10 +17,9 @@ from pathlib import Path
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, ImageSource
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow, build_corpus
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 from capim.tasks.corpora.readers.columns import Columns, FormName, columns_of_roles
-from capim.tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
 
 _LISTED = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
 

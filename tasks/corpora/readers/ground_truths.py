@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from capim.store.errors import RequestError
+from capim.tasks.corpora.build import RelevanceRow
 from capim.tasks.corpora.files import read_json
-from capim.tasks.corpora.rows import RelevanceRow
 
 GroundTruth: TypeAlias = Literal["cxc", "eccv"]
 GROUND_TRUTHS: tuple[GroundTruth, ...] = get_args(GroundTruth)

@@ -8,11 +8,9 @@ from typing import Literal, TypeAlias
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import corpus_name, read_text, require_folder
-from capim.tasks.corpora.images.file_names import files_below, is_image_name
-from capim.tasks.corpora.images.image_files import Missing, locate_images
-from capim.tasks.corpora.rows import CaptionRow, Faults, ImageRow, SkippedRow
+from capim.tasks.corpora.images.image_files import Missing, files_below, is_image_name, locate_images
 
 Lines: TypeAlias = Literal["one", "each"]
 

@@ -11,13 +11,12 @@ from typing import NamedTuple
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED
 from capim.store.types import Corpus, digest16
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import corpus_name, require_known
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.judged_tasks import LANGUAGES, SubsetCounts
 from capim.tasks.corpora.readers.judged_documents import documents_of, text_or_none
 from capim.tasks.corpora.readers.judged_files import JudgedFiles, known_roles
-from capim.tasks.corpora.rows import CaptionRow, Faults, RelevanceRow, SkippedRow
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _UNJUDGED = "no document is judged relevant to this query"

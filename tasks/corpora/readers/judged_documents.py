@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from capim.store.errors import RequestError
-from capim.tasks.corpora.images.file_names import files_below, is_image_name, without_image_suffix
-from capim.tasks.corpora.images.image_files import LocatedImages, Missing, locate_images
+from capim.tasks.corpora.build import Faults, ImageRow, SkippedRow
+from capim.tasks.corpora.images.image_files import (
+    LocatedImages,
+    Missing,
+    files_below,
+    is_image_name,
+    locate_images,
+    without_image_suffix,
+)
 from capim.tasks.corpora.readers.judged_files import NAMES, JudgedFiles
-from capim.tasks.corpora.rows import Faults, ImageRow, SkippedRow
 
 
 def documents_of(

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from capim.store.errors import RequestError
 from capim.store.types import ImageSource
+from capim.tasks.corpora.build import ImageRow, SkippedRow
 from capim.tasks.corpora.files import field, read_json, require_file, require_match
 from capim.tasks.corpora.images.image_files import Missing, coco_id, image_id_of, locate_images
 from capim.tasks.corpora.readers.hub import load_split
-from capim.tasks.corpora.rows import ImageRow, SkippedRow
 
 FIVE = 5  # the published annotation ids are those of captions 0 to 4
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
+from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.files import corpus_name, require_file, require_match
 from capim.tasks.corpora.images.image_files import Missing, image_id_of
 from capim.tasks.corpora.readers.delimited import rows_with
@@ -22,7 +23,6 @@ from capim.tasks.corpora.readers.published import (
     published_corpus,
     translations,
 )
-from capim.tasks.corpora.rows import ImageRow
 
 _PATHS = ("image_path", "filepath")
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from capim.store.schema import JUDGED
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.rendered import RenderedImages
 from capim.tasks.corpora.pages.world import (
     HELD_OUT_REPORTS,
@@ -26,7 +26,6 @@ from capim.tasks.corpora.pages.world import (
     questions_to,
     reports,
 )
-from capim.tasks.corpora.rows import CaptionRow, ImageRow, RelevanceRow
 
 
 def read_pages(*, n_reports: Annotated[int, Field(ge=1, le=HELD_OUT_REPORTS)] = 30, seed: int = 0) -> Corpus:

@@ -16,11 +16,10 @@ from typing import NamedTuple, TypeAlias
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.files import read_text
 from capim.tasks.corpora.images.crops import Crops, crop_key
 from capim.tasks.corpora.images.image_files import Missing, image_id_of, locate_images
-from capim.tasks.corpora.rows import CaptionRow, ImageRow, PairRow, QuadrupleRow
 
 Box: TypeAlias = tuple[int, int, int, int]  # left, top, width and height in pixels
 

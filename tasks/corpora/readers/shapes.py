@@ -14,11 +14,21 @@ from pydantic import Field
 
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.rendered import RenderedImages
-from capim.tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow
-from capim.tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, five_wordings, meanings, translated, wordings
-from capim.tasks.corpora.shapes.world import HELD_OUT_ORBITS, Scene, held_out_scenes, parse_scene, render
+from capim.tasks.corpora.shapes.world import (
+    HELD_OUT_ORBITS,
+    LANGUAGES,
+    TRANSLATORS,
+    Scene,
+    five_wordings,
+    held_out_scenes,
+    meanings,
+    parse_scene,
+    render,
+    translated,
+    wordings,
+)
 
 SCENE = "scene"  # name of the extra ground truth
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from capim.store.types import Corpus
+from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.files import field, read_json, require_files, require_folder
 from capim.tasks.corpora.images.image_files import Missing, image_id_of
 from capim.tasks.corpora.readers.published import HardNegativeItem, hard_negatives, published_corpus
-from capim.tasks.corpora.rows import ImageRow
 
 Category: TypeAlias = Literal[
     "add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj"

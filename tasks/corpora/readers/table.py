@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import corpus_name, read_json, read_json_lines, require_file
-from capim.tasks.corpora.images.file_names import is_image_name, without_image_suffix
-from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.images.image_files import Missing, is_image_name, without_image_suffix
 from capim.tasks.corpora.readers.columns import Columns, FormName, form_of
 from capim.tasks.corpora.readers.delimited import delimited_rows
 from capim.tasks.corpora.readers.forms import corpus_of_rows

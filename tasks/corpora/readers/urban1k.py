@@ -10,10 +10,10 @@ from pathlib import Path
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
+from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.files import folder_in, read_text, require_folder
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.published import Translation, published_corpus, translations
-from capim.tasks.corpora.rows import ImageRow
 
 
 def read_urban1k(root: str | Path, *, images: str | Path | None = None, missing: Missing = "error") -> Corpus:

@@ -18,12 +18,11 @@ from typing import BinaryIO
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import corpus_name, require_folder
 from capim.tasks.corpora.images.decode import image_facts
-from capim.tasks.corpora.images.file_names import IMAGE_SUFFIXES
+from capim.tasks.corpora.images.image_files import IMAGE_SUFFIXES
 from capim.tasks.corpora.images.source import Folder
-from capim.tasks.corpora.rows import CaptionRow, ImageRow, SkippedRow
 
 _NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
 _KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")

@@ -9,12 +9,12 @@ from typing import Any
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.files import field, read_json_lines, require_files, require_folder, require_known
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.forms import unlisted
 from capim.tasks.corpora.readers.hub import load_split
 from capim.tasks.corpora.readers.published import Translation, published_corpus, translations
-from capim.tasks.corpora.rows import ImageRow
 
 LANGUAGES = CORPORA["xflickrco"].languages
 HUB = CORPORA["xflickrco"].hub

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from capim.store.ragged import Ragged
-from capim.store.rounding import unit_vectors
-from capim.tasks.diagnosis.vectors import Matrix
+from capim.store.values import Ragged, unit_vectors
+from capim.tasks.diagnosis.analysis_input import Matrix
 
 Change: TypeAlias = Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]
 """Images and captions -> the same, changed."""

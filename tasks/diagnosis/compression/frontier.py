@@ -14,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.ragged import Ragged
+from capim.store.values import Ragged
 from capim.tasks.diagnosis.ablations.forms import renumbered
 from capim.tasks.diagnosis.compression.methods import Method
 from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.metrics import METRICS
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
-from capim.tasks.statistics.bootstrap import Interval, bootstrap_samples, paired_intervals
+from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_samples, paired_intervals
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.statistic import ClusteredValues
 
 ANALYSIS = "ann"
 BEST = 10  # items of a result

@@ -22,13 +22,17 @@ from torch import Tensor
 from capim.store.errors import RequestError
 from capim.store.layout import layout_of_tokens
 from capim.store.types import EncoderSpec, Modality
-from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS, LateInteractionFamily
+from capim.tasks.encoders.adapters.late_interaction import (
+    FAMILIES,
+    KINDS,
+    LateInteractionFamily,
+    image_layout,
+    patch_grids,
+)
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from capim.tasks.encoders.adapters.patch_layout import image_layout, patch_grids
 from capim.tasks.encoders.captions import max_length_of
-from capim.tasks.encoders.checkpoints.checkpoint import base_folder, json_file
+from capim.tasks.encoders.checkpoints.checkpoint import adapter_over_pinned_base, base_folder, json_file
 from capim.tasks.encoders.checkpoints.complete import complete_folder
-from capim.tasks.encoders.checkpoints.related_repositories import adapter_over_pinned_base
 from capim.tasks.encoders.checkpoints.weights import loaded_quietly
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES

@@ -18,9 +18,8 @@ from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.captions import max_length_of, tokenize
-from capim.tasks.encoders.checkpoints.checkpoint import related_folder
+from capim.tasks.encoders.checkpoints.checkpoint import PIN, related_folder
 from capim.tasks.encoders.checkpoints.complete import complete_folder
-from capim.tasks.encoders.checkpoints.related_repositories import PIN
 from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES
 from capim.tasks.encoders.checkpoints.weights import loaded_quietly, read_tensors, weights_file
 from capim.tasks.encoders.encoder import Inputs

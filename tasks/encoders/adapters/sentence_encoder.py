@@ -19,8 +19,8 @@ from PIL.Image import Image
 from capim.store.errors import RequestError
 from capim.store.layout import layout_of_tokens
 from capim.store.types import EncoderSpec, Modality
+from capim.tasks.encoders.adapters.late_interaction import image_layout, moved, patch_grids
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from capim.tasks.encoders.adapters.patch_layout import image_layout, moved, patch_grids
 from capim.tasks.encoders.checkpoints.checkpoint import json_file
 from capim.tasks.encoders.checkpoints.complete import complete_folder
 from capim.tasks.encoders.checkpoints.weights import loaded_quietly

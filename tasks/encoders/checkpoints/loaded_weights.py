@@ -10,7 +10,9 @@ build language heads and poolers that no vector sees, and checkpoints leave them
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,14 +20,52 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from capim.store.types import EncoderSpec
+from capim.store.types import EncoderSpec, Precision
 from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from capim.tasks.encoders.checkpoints.checkpoint import folder_of, local_path, repository_of
-from capim.tasks.encoders.checkpoints.related_repositories import PIN
-from capim.tasks.encoders.checkpoints.tensor_digests import digest_of_tensor, digests_of_files
-from capim.tasks.encoders.checkpoints.weights import MissingWeightsError
+from capim.tasks.encoders.checkpoints.checkpoint import PIN, folder_of, local_path, repository_of
+from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, chosen_weights
+from capim.tasks.encoders.checkpoints.weights import MissingWeightsError, read_tensors
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 from capim.tasks.encoders.tensors import DTYPES
+
+# --- Whether the numbers in a checkpoint's files are those in a loaded model, without comparing names.
+#
+# Loaders rename weights, but must not lose them. A weight matrix is identified by its shape and a sample of its values
+# in the precision of the forward pass.
+
+
+_SAMPLE = 512  # values that enter the digest of a matrix
+
+
+def digests_of_model(modules: Iterable[nn.Module]) -> frozenset[str]:
+    """Digests of all parameters and buffers of a model."""
+    return frozenset(digest_of_tensor(tensor) for module in modules for tensor in module.state_dict().values())
+
+
+def digests_of_files(folder: Path, adapter: str, precision: Precision, *, every: bool = False) -> Mapping[str, str]:
+    """Digest of each weight matrix in a folder's weight files, by name, as it is after loading.
+
+    Unless ``every`` tensor is wanted, vectors and counters are left out: architectures drop some of them (position
+    ids), and a lost layer shows in its matrices. So are language heads, which no encoder uses.
+    """
+    digests: dict[str, str] = {}
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    for file in chosen_weights(names, WEIGHT_FILES.get(adapter, ())):
+        for name, contents in read_tensors(folder / file).items():
+            tensors = {f"{name}.{inner}": t for inner, t in contents.items()} if isinstance(contents, Mapping) else {}
+            for key, tensor in (tensors or {name: contents}).items():
+                if isinstance(tensor, Tensor) and (every or (tensor.ndim > 1 and tensor.is_floating_point())):
+                    digests[key] = digest_of_tensor(tensor.to(DTYPES[precision]))
+    return {name: digest for name, digest in digests.items() if every or "lm_head" not in name}
+
+
+def digest_of_tensor(tensor: Tensor) -> str:
+    """A digest of the shape of a tensor and a sample of its values."""
+    # some loaders empty the row of the padding, which is masked anyway: long matrices count from their third row
+    values = (tensor[2:] if tensor.ndim > 1 and len(tensor) > 64 else tensor).detach().cpu().flatten()
+    sample = values[:: max(1, len(values) // _SAMPLE)].to(torch.float32).contiguous()
+    return hashlib.sha256(str(tuple(tensor.shape)).encode() + sample.numpy().tobytes()).hexdigest()
+
 
 _Place = tuple[nn.Module, str]  # a network and the name of a tensor of its own, which wrapping does not change
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.checkpoints.checkpoint import local_path
-from capim.tasks.encoders.checkpoints.related_repositories import PIN
+from capim.tasks.encoders.checkpoints.checkpoint import PIN, local_path
 
 
 def declared_files(path: Path) -> list[str] | None:

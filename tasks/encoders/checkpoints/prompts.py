@@ -13,7 +13,7 @@ from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.adapters.table import adapter_named
-from capim.tasks.encoders.checkpoints.related_repositories import ReadJson
+from capim.tasks.encoders.checkpoints.checkpoint import ReadJson
 
 ROLES = {"caption": "query", "image": "document"}
 """The usual role of each modality: captions search among images."""

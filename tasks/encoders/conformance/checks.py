@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from capim.store.ragged import Ragged
 from capim.store.types import Embeddings
+from capim.store.values import Ragged
 from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
 from capim.tasks.encoders.checkpoints.checkpoint import base_folder, folder_of, json_file, local_path
-from capim.tasks.encoders.checkpoints.tensor_digests import digests_of_files, digests_of_model
+from capim.tasks.encoders.checkpoints.loaded_weights import digests_of_files, digests_of_model
 from capim.tasks.encoders.conformance import inputs
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images, service_of
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from capim.store.errors import WorkError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks.encoders.endpoints.options import EndpointOptions, endpoint_options, service_parameters
-from capim.tasks.encoders.endpoints.pace import Pace, retry_after
-from capim.tasks.encoders.endpoints.sending import Reply, Sender, TooLargeError
+from capim.tasks.encoders.endpoints.sending import Pace, Reply, Sender, TooLargeError, retry_after
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

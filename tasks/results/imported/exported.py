@@ -17,8 +17,8 @@ from capim.store.exchange.row_files import read_row_file
 from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 
 REQUIRED = tuple(field.name for field in OUTCOMES if not field.nullable)
 

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.exchange.npz import read_npz
+from capim.store.exchange.embedding_files import read_npz
 from capim.store.files import NOT_ITS_FORMAT, existing_file
 from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.results.imported.tables import Found
-from capim.tasks.scoring.given_scores import score_given
+from capim.tasks.scoring.choices import score_given
 from capim.tasks.scoring.late_interaction.products import score_table
-from capim.tasks.scoring.protocols.selection import build_tasks, select_protocols
+from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 
 SUFFIXES = (".npy", ".npz")
 IDS = (

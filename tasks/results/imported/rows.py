@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from capim.store.errors import RequestError
-from capim.store.exchange.imported_encoder import UNVERSIONED, declared_encoder, note_faults
+from capim.store.exchange.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.headline import DIRECTIONS
 from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.imported.exported import in_query_order
-from capim.tasks.results.rsum import rsum_row
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images

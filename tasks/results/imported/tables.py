@@ -15,8 +15,17 @@ from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, texts
 from capim.store.types import Corpus, EvalProtocol
 from capim.tasks.metrics.compositional import text_and_image
-from capim.tasks.results.imported.cells import NUMBER, Row, flags, form_of, ranks
-from capim.tasks.results.imported.columns import FORMS, KEYS
+from capim.tasks.results.imported.columns import (
+    FORMS,
+    KEYS,
+    NUMBER,
+    Row,
+    flags,
+    form_of,
+    last_ranks,
+    outcomes_of_ranges,
+    ranks,
+)
 from capim.tasks.results.imported.hit_lists import outcomes_of_hits
 from capim.tasks.results.imported.queries import (
     Items,
@@ -28,11 +37,10 @@ from capim.tasks.results.imported.queries import (
     missing,
     queries_of,
 )
-from capim.tasks.results.imported.ranges import last_ranks, outcomes_of_ranges
 from capim.tasks.scoring.choices import choice_outcomes
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
-from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+from capim.tasks.scoring.protocols.builders import ChoiceTask, RetrievalTask
+from capim.tasks.scoring.protocols.table import build_task, protocols_of, select_protocols
 
 _DIRECTION_OF_FORM: dict[str, Literal["pairs", "quadruples"]] = {
     "pairs": "pairs",
@@ -61,7 +69,7 @@ def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collecti
     """The outcomes that rows determine, in the order of the corpus.
 
     Args:
-        rows: From :func:`tasks.results.imported.cells.named_rows`.
+        rows: From :func:`tasks.results.imported.columns.named_rows`.
         protocols: For rows without a protocol: theirs. For rows with one: only those of these protocols.
 
     Raises:

@@ -20,15 +20,14 @@ from capim.tasks.metrics import Metric, is_known
 from capim.tasks.metrics.custom import CustomMetric
 from capim.tasks.metrics.metric import RETRIEVAL
 from capim.tasks.results.comparison import comparison_rows, encoder_key
-from capim.tasks.results.replicates import replicate_rows
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import vectors_of
 from capim.tasks.runtime.stored import has_vectors, read_outcomes
 from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.selection import build_task
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.table import build_task
 from capim.tasks.scoring.resources import Resources
 from capim.tasks.scoring.score_blocks import ScoreBlock, score_blocks
 from capim.tasks.statistics.resampling import Resampling

@@ -14,15 +14,14 @@ from capim.store.schema import RESULTS
 from capim.store.types import Corpus, EvalProtocol
 from capim.tasks.metrics import METRICS, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import language_part
+from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.languages import Part, language_rows, part_of
-from capim.tasks.results.replicates import replicate_rows
-from capim.tasks.results.rsum import rsum_row
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
 from capim.tasks.runtime.scoring import ScoredSets
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images, is_judged
-from capim.tasks.scoring.protocols.selection import protocols_of
+from capim.tasks.scoring.protocols.table import protocols_of
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.resampling import Resampling
 

@@ -12,17 +12,22 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.ragged import Ragged
 from capim.store.schema import TOP
+from capim.store.values import Ragged
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.scoring.choices import choice_outcomes
-from capim.tasks.scoring.device_vectors import check_ords
+from capim.tasks.scoring.dense import check_ords
 from capim.tasks.scoring.late_interaction.multivectors import Blocks, checked, gather
-from capim.tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, scores_by_image
-from capim.tasks.scoring.late_interaction.screening import pays, screened_scores
+from capim.tasks.scoring.late_interaction.products import (
+    image_as_query_scores,
+    maxsim_scores,
+    pays,
+    scores_by_image,
+    screened_scores,
+)
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.orientations import orientation_of
-from capim.tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.scoring.protocols.builders import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.scoring.protocols.table import orientation_of
 from capim.tasks.scoring.ranks.accumulator import ScoreRows, rows_of_table
 from capim.tasks.scoring.ranks.both_ways import BothWays
 from capim.tasks.scoring.resources import ON_CPU, Resources

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from capim.store.ragged import Ragged
+from capim.store.values import Ragged
 
 # a call yields the blocks of one modality in corpus order: of all items, or of the ords that it gets
 Blocks: TypeAlias = Callable[..., Iterable[Ragged]]

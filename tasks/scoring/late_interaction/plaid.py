@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.query.indexes import Index
-from capim.store.ragged import Ragged
+from capim.store.query.search import Index
 from capim.store.schema import TOP
+from capim.store.values import Ragged
 
 
 @contextmanager

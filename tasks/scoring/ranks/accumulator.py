@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from capim.store.ragged import positions_within
 from capim.store.schema import TOP
+from capim.store.values import positions_within
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.tasks import RetrievalTask, query_columns
+from capim.tasks.scoring.protocols.builders import RetrievalTask, query_columns
 from capim.tasks.scoring.ranks.galleries import Gallery, Queries, galleries_of
 from capim.tasks.scoring.ranks.ranking import RelevantScores, competitors, ranks_of, unjudged_share
 from capim.tasks.scoring.ranks.top_k import TopK, merged, top_k

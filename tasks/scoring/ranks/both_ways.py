@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from capim.store.schema import TOP
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.orientations import orientation_of
-from capim.tasks.scoring.protocols.tasks import RetrievalTask, ScoringTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask, ScoringTask
+from capim.tasks.scoring.protocols.table import orientation_of
 from capim.tasks.scoring.ranks.accumulator import OutcomeAccumulator, PartOutcomes
 
 

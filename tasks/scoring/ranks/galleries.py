@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
 
 _LARGE_GALLERY = 12  # times the length of a list: the best of a smaller gallery are too rarely among the best of all
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from capim.tasks.scoring.protocols.tasks import RetrievalTask
+from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.ranks.tied_places import places_of
 from capim.tasks.scoring.ranks.top_k import TopK, count_above_and_tied
 

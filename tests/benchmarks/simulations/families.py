@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.effect import detectable_effect
-from capim.tasks.statistics.multiplicity import ALPHA
-from capim.tasks.statistics.pairwise import compare_encoders
-from capim.tasks.statistics.permutation import FlipTest, sign_flip_tests
-from capim.tasks.statistics.ranking.ranks import PairTest, rank_encoders
+from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.flips import FlipTest, sign_flip_tests
+from capim.tasks.statistics.pairs import compare_encoders, detectable_effect
+from capim.tasks.statistics.ranking import PairTest, rank_encoders
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.simulations.shares import AT_ONCE, Rate
 

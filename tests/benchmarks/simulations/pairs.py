@@ -14,14 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.statistics.bootstrap import bootstrap_samples, in_agreement, paired_intervals
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.effect import mcnemar_exact, tally
-from capim.tasks.statistics.multiplicity import ALPHA
-from capim.tasks.statistics.permutation import sign_flip_tests
-from capim.tasks.statistics.proportion import share_interval
+from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.flips import sign_flip_tests
+from capim.tasks.statistics.intervals import (
+    ClusteredValues,
+    bootstrap_samples,
+    in_agreement,
+    paired_intervals,
+    share_interval,
+)
+from capim.tasks.statistics.pairs import mcnemar_exact, tally
 from capim.tasks.statistics.resampling import IntervalMethod, Resampling
-from capim.tasks.statistics.statistic import ClusteredValues
 from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, Rate, contains
 
 BOOTSTRAPS: tuple[IntervalMethod, ...] = ("percentile", "bca")

@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import betabinom, binom
 
-from capim.tasks.statistics.bootstrap import Interval, bootstrap_samples
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.proportion import clustered_wilson
+from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_samples, clustered_wilson
 from capim.tasks.statistics.resampling import IntervalMethod, Resampling
-from capim.tasks.statistics.statistic import ClusteredValues
 
 LEVEL = 0.95
 AT_ONCE = 50  # data sets that share their random draws; enough groups keep the study's own noise small

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from capim.tasks.statistics.bootstrap import in_agreement
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.label_tests import label_tests
-from capim.tasks.statistics.multiplicity import ALPHA
+from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.intervals import in_agreement
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.statistics.slices import part_means
+from capim.tasks.statistics.slices import label_tests, part_means
 from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, contains
 
 SIZES = (2, 3, 5, 10, 20, 40)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from capim.tasks.corpora.images import downloads
-from capim.tasks.corpora.images.downloads import Downloads
+from capim.tasks.corpora.images import source
+from capim.tasks.corpora.images.source import Downloads
 
 
 class Shelf(BaseHTTPRequestHandler):
@@ -50,19 +50,19 @@ def test_a_file_is_fetched_once_and_kept_whole(address: str, tmp_path: Path) -> 
 def test_a_server_that_fails_for_a_moment_is_asked_again(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downloads, "sleep", lambda _: None)
+    monkeypatch.setattr(source, "sleep", lambda _: None)
     assert Downloads(address, tmp_path).read("flaky.jpg") == b"picture"
 
 
 def test_what_cannot_be_had_is_an_os_error_with_its_address_and_leaves_nothing(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downloads, "sleep", lambda _: None)
+    monkeypatch.setattr(source, "sleep", lambda _: None)
     with pytest.raises(OSError, match=r"gone.jpg: 404 Not Found"):
         Downloads(address, tmp_path).read("gone.jpg")
     with pytest.raises(OSError, match=r"x.jpg: .*refused.*4 attempts"):
         Downloads("http://127.0.0.1:9", tmp_path).read("x.jpg")
-    monkeypatch.setattr(downloads, "_LARGEST", 3)
+    monkeypatch.setattr(source, "_LARGEST", 3)
     with pytest.raises(OSError, match="more than 3 bytes"):
         Downloads(address, tmp_path).read("a/there.jpg")
     with pytest.raises(PermissionError, match="is not a web address"):

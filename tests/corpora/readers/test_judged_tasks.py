@@ -16,7 +16,7 @@ from capim.store.errors import RequestError
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.description import reader_call
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
-from capim.tasks.corpora.listing import list_corpora
+from capim.tasks.corpora.naming import list_corpora
 from capim.tasks.corpora.readers import hub, judged_files
 from tests.corpora.readers.test_judged import PAGES, QRELS, QUERIES, mteb, png
 

@@ -11,7 +11,7 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.facts import corpus_facts
+from capim.tasks.corpora.check import corpus_facts
 from capim.tasks.corpora.readers.coco_sm import LANGUAGES, TRANSLATORS, read_coco_sm
 from capim.tasks.corpora.readers.multi30k import read_multi30k
 from capim.tasks.corpora.readers.xflickrco import read_xflickrco

@@ -14,12 +14,15 @@ from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.images.rendered import RenderedImages
 from capim.tasks.corpora.readers.shapes import draw_scene, read_shapes, read_shapes_multilingual, read_shapes_winoground
-from capim.tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, translated, wordings
 from capim.tasks.corpora.shapes.world import (
+    LANGUAGES,
+    TRANSLATORS,
     held_out_orbits,
     held_out_scenes,
     parse_scene,
     scenes,
+    translated,
+    wordings,
 )
 from tests.tiny_models.curriculum import training_scenes
 

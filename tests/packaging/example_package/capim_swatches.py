@@ -12,8 +12,7 @@ from PIL import Image
 from capim.reports import format as show
 from capim.reports.elements.page import Evidence, Section
 from capim.tasks.corpora import CorpusEntry
-from capim.tasks.corpora.build import build_corpus
-from capim.tasks.corpora.rows import CaptionRow, ImageRow
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.encoders import Adapter
 from capim.tasks.metrics import Metric
 from capim.tasks.metrics.metric import RETRIEVAL, decided

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
-from capim.tasks.results.projection import project
+from capim.tasks.results.maps import project
 from tests.reports.app.asked import MANY, A, B, asking
 
 

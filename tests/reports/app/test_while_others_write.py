@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.maintenance.cleaning import compact_store
-from capim.store.maintenance.removal import drop
+from capim.store.maintenance.removal import compact_store, drop
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.faults.clicking import click, digest
 from tests.random_store import OTHER, random_store
@@ -21,7 +20,7 @@ from tests.reports.app.evaluated import evaluate
 WRITER = """
 import sys, time
 from capim.store import EmbeddingStore
-from capim.store.maintenance.cleaning import compact_store
+from capim.store.maintenance.removal import compact_store
 from capim.store.maintenance.removal import drop
 ends = time.monotonic() + float(sys.argv[2])
 store = EmbeddingStore.open(sys.argv[1])

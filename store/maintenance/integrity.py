@@ -1,0 +1,463 @@
+"""The check of everything that is stored, for `capim store verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.errors import RequestError, WorkError
+from capim.store.keys import CORPUS_PREFIX, SET_PREFIXES, corpus_table, table_of
+from capim.store.maintenance.inventory import find_set, stored_key
+from capim.store.maintenance.removal import drop_set
+from capim.store.schema import CORPUS_PARTS
+from capim.store.score_parts import PREFIX as PARTS_PREFIX
+from capim.store.sets.decoding import columns_of, refuse_damage, scan, unpack
+from capim.store.sets.reading import open_set
+from capim.store.sets.seal import SealedSet, delete_rows, drop_remedy, examine, missing_table
+from capim.store.tables.compaction import temporary_files
+from capim.store.tables.connection import load_lance, retrying, storage_faults
+from capim.store.tables.corpora import ItemIndex
+from capim.store.tables.digests import FileFault
+from capim.store.tables.metadata import is_spec_of
+from capim.store.tables.rows import delete, one_of
+from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
+from capim.store.types import SetKey
+
+if TYPE_CHECKING:
+    import lance
+
+
+State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
+HISTORY = ("runs", "batches", "watched", "canaries")
+"""Tables whose rows say what happened: no run makes them again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreCheck:
+    """The result of checking one part of a store.
+
+    Attributes:
+        what: A table, a corpus, or ``temporary files``.
+        state: ``damaged``: a repair and a run make it again. ``lost``: changed or gone, and nothing makes it again.
+            ``incomplete``: nothing is wrong, and the same command run again completes it.
+        detail: Counts; or what is wrong, with the file, and the command to run.
+    """
+
+    what: str
+    state: State
+    detail: str
+
+
+class _CorpusError(Exception):
+    """The corpus of an embedding set cannot be read: it must be repaired first."""
+
+
+def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
+    """Compares every file with its digest and reads every set and corpus; gives one check per part, as it goes.
+
+    Tables without a record of their digests, and records without their table, are damage as well.
+    """
+    corpora: list[dict[str, str]] = []
+    with suppress(WorkError):
+        corpora = store.corpora().to_pylist()
+    yield from _corpora(store, corpora)
+    registered: dict[str, SealedSet] = {}
+    with suppress(WorkError):  # the check of table 'sets', below, names the fault
+        registered = {table_of(sealed.key): sealed for sealed in store.sealed_sets()}
+    for name, sealed in sorted(registered.items()):
+        yield _checked(store, name, partial(_sealed_set, store, sealed), repair_remedy(name))
+    parts = {corpus_table(part, row["name"], row["fingerprint"]) for row in corpora for part in CORPUS_PARTS}
+    for name in store.connection.names():
+        if name.startswith(SET_PREFIXES) and name not in registered:
+            yield _checked(store, name, partial(_unsealed_set, store, name), repair_remedy(name))
+        elif name.startswith((CORPUS_PREFIX, PARTS_PREFIX)) and name not in parts:
+            check = _checked(store, name, partial(_unfinished, store, name), repair_remedy(name))
+            yield from () if check.state == "incomplete" else (check,)
+        elif name in ANALYSES or name in METADATA_TABLES:
+            yield _checked(store, name, partial(_table, store, name), repair_remedy(name))
+    with suppress(WorkError):
+        yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
+    files = temporary_files(store.connection, timedelta(0))
+    if files:
+        size = sum(path.stat().st_size for path in files if path.exists())
+        detail = (
+            f"{len(files)} files of {size} bytes, from running or killed processes; `capim store compact` removes "
+            "those older than a day"
+        )
+        yield StoreCheck(what="temporary files", state="incomplete", detail=detail)
+
+
+def _checked(store: EmbeddingStore, what: str, check: Callable[[], StoreCheck], remedy: str) -> StoreCheck:
+    """The result of a check; if it raises, the problem with the command that repairs this part of the store."""
+    try:
+        return check()
+    except _CorpusError as fault:
+        return StoreCheck(what=what, state="incomplete", detail=str(fault))
+    except (RequestError, WorkError) as fault:
+        problem = fault.problem if isinstance(fault, WorkError) else str(fault)
+        if isinstance(fault, WorkError) and "capim store repair" in fault.remedy:
+            remedy = fault.remedy
+    digests = store.connection.digests
+    files = [file for file in digests.faults(what) if not file.is_of_record]
+    if digests.files.sizes(what):  # else the table is missing, and the problem says so
+        problem += "".join(f"; {what}.lance/{path} {words}" for path, words, _ in files[:3] if path not in problem)
+    if what in HISTORY and not all(file.copied for file in files):
+        remedy = f"Restore the table from a backup, or run `capim store repair {what}`, which removes what is damaged"
+        return StoreCheck(what=what, state="lost", detail=f"{problem}; no run makes its rows again. {remedy}")
+    return StoreCheck(what=what, state="damaged", detail=f"{problem}. {remedy}")
+
+
+def repair_remedy(table: str) -> str:
+    """What to do about a table that is damaged."""
+    return f"Run `capim store repair {table}`, which removes what is damaged, then the same command that made it"
+
+
+def _compare_files(store: EmbeddingStore, name: str) -> None:
+    digests = store.connection.digests
+    with storage_faults(f"reading table {name!r}"):
+        digests.refuse(name, digests.faults(name))
+
+
+def _corpora(store: EmbeddingStore, rows: list[dict[str, str]]) -> Iterator[StoreCheck]:
+    for row in rows:
+        yield _checked(
+            store,
+            f"corpus {row['name']}",
+            partial(_corpus, store, row["name"], row["fingerprint"]),
+            f"Restore its tables from a backup, or run `capim store drop --corpus {row['name']} --yes`, then the same "
+            "`capim run`: the corpus is read and encoded again",
+        )
+
+
+def _corpus(store: EmbeddingStore, name: str, fingerprint: str) -> StoreCheck:
+    for part in CORPUS_PARTS:
+        _compare_files(store, corpus_table(part, name, fingerprint))
+    corpus = store.corpus(name, fingerprint)
+    vars(corpus).pop("fingerprint")
+    if corpus.fingerprint != fingerprint:
+        raise WorkError(f"rows were changed: the fingerprint is {corpus.fingerprint}, it was stored as {fingerprint}")
+    detail = f"{fingerprint}: {corpus.images.num_rows} images, {corpus.captions.num_rows} captions"
+    return StoreCheck(what=f"corpus {name}", state="sound", detail=detail)
+
+
+def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
+    try:
+        return store.item_index(key)
+    except (RequestError, WorkError) as fault:
+        _compare_files(store, table_of(key))
+        raise _CorpusError(
+            f"not checked: corpus {key.corpus!r} cannot be read. Follow the advice for that corpus, or for table "
+            "'corpora', then run `capim store verify` again"
+        ) from fault
+
+
+def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> StoreCheck:
+    name, items = table_of(sealed.key), _items(store, sealed.key)
+    if store.connection.find(name) is None:
+        raise missing_table(store.connection, sealed.key)
+    contents = examine(open_set(store.connection, sealed.key, sealed), sealed.key, items)
+    if contents.digest != sealed.digest:
+        problem = f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed"
+        return StoreCheck(what=name, state="damaged", detail=f"{problem}. {drop_remedy(sealed.key)}")
+    _compare_files(store, name)
+    return StoreCheck(what=name, state="sound", detail=f"{sealed.n_rows} rows, {sealed.tag}")
+
+
+def _unsealed_set(store: EmbeddingStore, name: str) -> StoreCheck:
+    store.connection.find(name)  # raises what is wrong with its files
+    key = stored_key(store.connection, name)
+    items = _items(store, key)
+    present = np.zeros(len(items), dtype=bool)
+    with storage_faults(f"reading set {name!r}"):
+        for rows in scan(open_set(store.connection, key, None), key):
+            refuse_damage(rows, name, items.ids)
+            present[rows.ords] = True
+    _compare_files(store, name)
+    detail = f"{int(present.sum())} of {len(items)} items, not sealed. Run `capim embed` to complete it"
+    return StoreCheck(what=name, state="incomplete", detail=detail)
+
+
+def _unfinished(store: EmbeddingStore, name: str) -> StoreCheck:
+    """A table that no row names: of a corpus or an evaluation that is being written, or whose row cannot be read."""
+    _compare_files(store, name)
+    return StoreCheck(what=name, state="incomplete", detail="")
+
+
+def _table(store: EmbeddingStore, name: str) -> StoreCheck:
+    _compare_files(store, name)
+    table = store.connection.find(name)
+    if table is None:
+        raise WorkError(f"the folder of table {name!r} has no manifest")
+    if name == "encoders":
+        store.encoders()  # compares every spec with its fingerprint
+    with storage_faults(f"reading table {name!r}"):
+        return StoreCheck(what=name, state="sound", detail=f"{table.count_rows()} rows")
+
+
+def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreCheck]:
+    """Whether the sets that results were computed from are still stored."""
+    table = store.connection.find("results")
+    if table is None:
+        return
+    with storage_faults("reading table 'results'"):
+        rows = table.to_table(columns=["image_tag", "caption_tag"])
+    named = {tag for column in rows.columns for tag in pc.unique(column).to_pylist() if tag}
+    dropped = sorted(named - tags)
+    if dropped:
+        detail = (
+            f"{len(dropped)} embedding sets that results were computed from are no longer stored "
+            f"({', '.join(dropped[:3])}): these results cannot be reproduced"
+        )
+        yield StoreCheck(what="results", state="incomplete", detail=detail)
+
+
+# --- Putting back files of which there is a copy, and removing what else is damaged: the next run makes it again.
+
+
+FAILED = "cannot be repaired"
+_HASH = "^([0-9a-f]{32})?$"
+
+
+class Repaired(NamedTuple):
+    """What a repair did to a table.
+
+    Attributes:
+        restored: Files that were put back.
+        files: Files that were removed because they cannot be put back.
+        rows: Rows that went with them, and encoders whose spec was changed.
+    """
+
+    restored: int
+    files: int
+    rows: int
+
+    def __str__(self) -> str:
+        return f"{self.restored} files restored, {self.files} removed with {self.rows:,} rows"
+
+
+def repair_all(store: EmbeddingStore, *, accept: bool = False) -> Iterator[tuple[str, str]]:
+    """Repairs everything that `capim store verify` finds damaged; gives every table with what was done, as it goes."""
+    tried = set[str]()
+    while damaged := [name for name in _damaged(store) if name not in tried]:
+        for name in damaged:  # sets after their corpora, which they are checked against
+            tried.add(name)
+            try:
+                yield name, repair_one(store, name, accept=accept)
+            except (RequestError, WorkError) as fault:
+                yield name, f"{FAILED}: {fault}"
+
+
+def repair_one(store: EmbeddingStore, name: str, *, accept: bool = False) -> str:
+    """Repairs one table, or the embedding set that a reference finds; returns what was done.
+
+    ``accept``: take what a table without a record of its digests holds as right, and record it.
+    """
+    if name.startswith(PARTS_PREFIX):
+        store.connection.drop(name)
+        return "dropped"
+    accepted = ""
+    if accept:
+        unrecorded = any(fault.is_of_record for fault in store.connection.digests.faults(name))
+        accepted = "; what it holds is recorded as right" if unrecorded else "; its record was there: nothing to accept"
+    if name in {*ANALYSES, *METADATA_TABLES} or name.startswith(CORPUS_PREFIX):
+        done = repair_table(store, name, accept=accept)
+        return f"{done}{'; no run makes these again' if name in HISTORY and done.rows else ''}{accepted}"
+    if name.startswith(SET_PREFIXES):
+        _restore(store, name, accept=accept)  # the manifest says which set it is
+    return f"{repair(store, find_set(store, name), accept=accept):,} items are missing now{accepted}"
+
+
+def _restore(store: EmbeddingStore, name: str, *, accept: bool) -> list[FileFault]:
+    """Puts back the files of a table of which there is a copy, and gives all that were damaged."""
+    digests = store.connection.digests
+    faults = digests.faults(name)
+    if not accept:
+        digests.refuse(name, [fault for fault in faults if fault.is_of_record])
+    digests.restore(name, faults)
+    return faults
+
+
+def _damaged(store: EmbeddingStore) -> list[str]:
+    """The damaged tables; of a corpus those of its parts."""
+    found = [check.what for check in verify(store) if check.state in ("damaged", "lost")]
+    corpora: list[dict[str, str]] = []
+    with suppress(WorkError):
+        corpora = store.corpora().to_pylist()
+    names = []
+    for row in corpora:
+        if f"corpus {row['name']}" in found:
+            parts = [corpus_table(part, row["name"], row["fingerprint"]) for part in CORPUS_PARTS]
+            names += [part for part in parts if store.connection.digests.faults(part)]
+    return [*names, *(what for what in found if not what.startswith("corpus "))]
+
+
+def repair(store: EmbeddingStore, key: SetKey, *, accept: bool = False) -> int:
+    """Removes the rows of a set that cannot be read or do not match their checksum, and those of the same batches.
+
+    Batches are removed whole because the last bits of an embedding depend on its neighbours: the same batches give the
+    same set again, and with it the same results. Of a file that was changed anywhere else all rows go. A sealed set
+    that lost rows is no longer sealed; `capim embed` encodes what is missing and seals it again.
+
+    Returns:
+        Items that have no row now; 0 if nothing was damaged.
+
+    Raises:
+        WorkError: The record of its digests is missing or was changed, and ``accept`` does not say that it is right.
+    """
+    name, connection, digests = table_of(key), store.connection, store.connection.digests
+    faults = _restore(store, name, accept=accept)
+    changed = {fault.path for fault in faults if not (fault.copied or fault.is_of_record)}
+    state = store.sealed(key)
+    try:
+        table = connection.open(name)
+        if table is None and state is None:
+            raise missing_table(connection, key)
+    except WorkError:  # a sealed set has one version, so that there is none to go back to
+        if name not in connection.names():
+            raise
+        table = None
+    if table is None:
+        drop_set(store, key)
+        return 0 if state is None else state.n_rows
+    items: ItemIndex | None = None
+    with suppress(RequestError, WorkError):  # its corpus was damaged too: changed files go as a whole
+        items = store.item_index(key)
+    n_rows = table.count_rows()
+    unreadable, row_ids = _damage(table, key, items, changed)
+    if not changed and not unreadable and not row_ids and (state is None or table.count_rows() >= state.n_rows):
+        if any(fault.is_of_record for fault in faults):
+            digests.record(name, table, anew=True)
+        if state is not None and items is not None:
+            store.seal(key, n_items=len(items))  # its tag may be gone
+        return 0
+    if state is not None:
+        # Before the rows are removed: after a crash in between the set is incomplete, not damaged.
+        delete(connection, "sets", "set_name", [name])
+        if state.tag in table.tags.list():
+            table.tags.delete(state.tag)
+    retrying(f"removing damaged rows of {name!r}", lambda: _remove(table, unreadable, row_ids))
+    for index in table.list_indices():
+        if any(index["uuid"] in path for path in changed):
+            table.drop_index(index["name"])
+    digests.record(name, table, anew=True)
+    ords = table.to_table(columns=["ord"]).column("ord").to_numpy()
+    return (n_rows if items is None else len(items)) - len(np.unique(ords))
+
+
+def repair_table(store: EmbeddingStore, name: str, *, accept: bool = False) -> Repaired:
+    """Puts back what a table has a copy of, and removes its other changed, missing or unreadable files.
+
+    A version that cannot be opened is removed, and with it what was written last: the one before is the newest then.
+    Of a corpus a part goes as a whole, and its row in ``corpora``: the next run reads the corpus and writes it again.
+    The next run makes again what was removed; of ``runs`` and ``batches`` that history is lost.
+
+    Raises:
+        RequestError: There is no table of this name.
+        WorkError: The record of its digests is missing or was changed, and ``accept`` does not say that it is right.
+    """
+    if name not in {*ANALYSES, *METADATA_TABLES} and not name.startswith(CORPUS_PREFIX):
+        tables = ", ".join(sorted({*ANALYSES, *METADATA_TABLES}))
+        raise RequestError(f"there is no table {name!r} to repair; the tables are {tables}")
+    faults = _restore(store, name, accept=accept)
+    changed = {fault.path for fault in faults if not fault.copied}
+    restored = len(faults) - len(changed)
+    table, n_removed = _opened(store, name)
+    if table is None:
+        store.connection.drop(name)
+        return Repaired(restored, n_removed, 0)
+    n_rows = table.count_rows()
+    unreadable = [part.fragment_id for part in table.get_fragments() if _is_damaged(part, changed)]
+    if name.startswith(CORPUS_PREFIX) and (unreadable or n_removed):
+        delete(store.connection, "corpora", "fingerprint", [name.rsplit("-", 1)[-1]])
+        store.connection.drop(name)
+        return Repaired(restored, len(unreadable) + n_removed, n_rows)
+    row_ids = []
+    if name == "encoders" and not unreadable:
+        rows = table.to_table(with_row_id=True).to_pylist()
+        row_ids = [row["_rowid"] for row in rows if not is_spec_of(**row)]
+    if unreadable or row_ids:
+        retrying(f"removing damaged rows of {name!r}", lambda: _remove(table, unreadable, row_ids))
+    if changed or n_removed or row_ids:
+        store.connection.digests.record(name, table, anew=True)
+    return Repaired(restored, n_removed + len(unreadable), n_rows - table.count_rows())
+
+
+def _opened(store: EmbeddingStore, name: str) -> tuple[lance.LanceDataset | None, int]:
+    """A table, and how many of its newest versions had to be removed because they cannot be opened."""
+    files, n_removed = store.connection.digests.files, 0
+    for version, path in files.manifests(name):
+        with suppress(WorkError):
+            store.connection.open(name, version)
+            break
+        files.remove(name, path)
+        n_removed += 1
+    return store.connection.open(name), n_removed
+
+
+def _is_damaged(part: lance.LanceFragment, changed: set[str]) -> bool:
+    if any(f"data/{file.path}" in changed for file in part.metadata.files):
+        return True
+    try:
+        with storage_faults("reading"):
+            for _ in part.to_batches(batch_size=4096):
+                pass
+    except WorkError:
+        return True
+    return False
+
+
+def _damage(
+    table: lance.LanceDataset, key: SetKey, items: ItemIndex | None, changed: set[str]
+) -> tuple[list[int], list[int]]:
+    """Fragments that cannot be read or were changed nobody knows where, and the ids of the other rows to remove.
+
+    These share a batch with a row that was changed.
+    """
+    unreadable, batches = [], set[str]()
+    for part in table.get_fragments():
+        n_wrong = 0
+        try:
+            with storage_faults("reading"):
+                columns = [*columns_of(key), "item_id", "batch_id", "input_sha"]
+                for batch in part.to_batches(columns=columns, batch_size=64, batch_readahead=1):
+                    if items is None:
+                        break
+                    rows = unpack(batch)
+                    wrong = (rows.ords < 0) | (rows.ords >= len(items)) | rows.damaged()
+                    expected = items.ids.take(np.clip(rows.ords, 0, len(items) - 1))
+                    wrong |= pc.not_equal(expected, batch.column("item_id")).to_numpy(zero_copy_only=False)
+                    hashes = pc.match_substring_regex(batch.column("input_sha"), _HASH)
+                    wrong |= ~hashes.to_numpy(zero_copy_only=False)
+                    batches |= {*batch.column("batch_id").filter(pa.array(wrong)).to_pylist()}
+                    n_wrong += int(wrong.sum())
+        except WorkError:
+            unreadable.append(part.fragment_id)
+            continue
+        if not n_wrong and any(f"data/{file.path}" in changed for file in part.metadata.files):
+            unreadable.append(part.fragment_id)
+    row_ids: list[int] = []
+    for part in table.get_fragments():
+        if batches and part.fragment_id not in unreadable:
+            chosen = part.to_table(columns=[], filter=one_of("batch_id", sorted(batches)), with_row_id=True)
+            row_ids += chosen["_rowid"].to_pylist()
+    return unreadable, row_ids
+
+
+def _remove(table: lance.LanceDataset, unreadable: list[int], row_ids: list[int]) -> None:
+    lance = load_lance()
+    if unreadable:
+        operation = lance.LanceOperation.Delete(
+            updated_fragments=[], deleted_fragment_ids=unreadable, predicate="unreadable files"
+        )
+        lance.LanceDataset.commit(table, operation, read_version=table.version)
+        table.checkout_latest()
+    delete_rows(table, row_ids)

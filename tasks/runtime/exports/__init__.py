@@ -1,1 +1,0 @@
-"""Stored outcomes and embeddings in the files of other programs."""

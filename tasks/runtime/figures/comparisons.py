@@ -1,0 +1,195 @@
+"""Comparisons of the encoders of one corpus by figures over several protocols: RSUM and means over languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from capim.reports.rows.pairs import counted_once
+from capim.store import EmbeddingStore
+from capim.store.maintenance.removal import drop_stale
+from capim.store.schema import texts
+from capim.store.types import Corpus, EvalProtocol, digest16
+from capim.tasks.metrics.crosslingual import language_part
+from capim.tasks.metrics.headline import DIRECTIONS, Figure, headline_of, planned_figures
+from capim.tasks.results.combined import Values, combined_figures, language_values, rsum_values
+from capim.tasks.results.comparison import encoder_key, figure_rows
+from capim.tasks.results.languages import part_of
+from capim.tasks.results.suite import (
+    CorpusHeadline,
+    EncoderId,
+    cluster_photographs,
+    contents_of,
+    figure_values,
+    named_once,
+    ranking_rows,
+)
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import CompareRef, EvaluationRef, by_corpus
+from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
+from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
+from capim.tasks.statistics.intervals import ClusteredValues
+from capim.tasks.statistics.ranking import LEAST_CORPORA
+from capim.tasks.statistics.resampling import Resampling
+
+
+def combined_rows(
+    store: EmbeddingStore, corpus: Corpus, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
+) -> pa.Table:
+    """Rows of ``schema.COMPARISONS``; an encoder is compared by a figure if all its protocols were evaluated."""
+    values = {
+        encoder_key(each.sets.encoder, each.sets.encoder_fingerprint): _values(store, corpus, each)
+        for each in evaluations
+    }
+    return figure_rows(
+        combined_figures(values),
+        corpus=corpus.name,
+        corpus_fingerprint=corpus.fingerprint,
+        run=run,
+        resampling=resampling,
+        headline=planned_figures(protocols_of(corpus)),
+    )
+
+
+def _values(store: EmbeddingStore, corpus: Corpus, evaluation: EvaluationRef) -> Values:
+    protocols = protocols_of(corpus)
+
+    def outcomes(wanted: Sequence[EvalProtocol]) -> Iterator[Outcomes]:
+        """Of all these protocols, one after the other; nothing unless all were evaluated."""
+        if all(protocol.id in evaluation.evaluations for protocol in wanted):
+            yield from (read_outcomes(store, evaluation.evaluations[protocol.id], protocol) for protocol in wanted)
+
+    directions = [protocol for protocol in protocols if protocol.id in DIRECTIONS]
+    languages = [protocol for protocol in protocols if language_part(protocol) is not None]
+    parts = [part_of(each, drawn=drawn_clusters(corpus, each.protocol)) for each in outcomes(languages)]
+    return {
+        **rsum_values(outcomes(directions), drawn=drawn_images(corpus)),
+        **language_values(parts, reference=corpus.languages_reference),
+    }
+
+
+# --- Stores comparisons as families: the pairs of one request, over which p-values are adjusted, replace no other pair.
+
+
+SIDES = ("fingerprint_a", "fingerprint_b")
+
+
+def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:
+    """Write the comparisons of one request on one corpus; returns the runs whose rows they are.
+
+    They replace comparisons of the same encoders, and of some of them. Those of a request with more encoders stay, and
+    so do comparisons that an earlier run found as well; not so those by another version of the metric or the tests.
+    """
+    if not rows.num_rows:
+        return []
+    encoders = sorted({fingerprint for side in SIDES for fingerprint in texts(rows[side])})
+    keys = [digest16([key, *encoders]) for key in texts(rows["comparison"])]
+    place = rows.schema.get_field_index("comparison")
+    rows = rows.set_column(place, rows.schema.field(place), pa.array(keys, pa.string()))
+    store.write_rows("comparisons", rows, replace="comparison")
+    figures = {name: sorted({*texts(rows[name])}) for name in ("corpus_fingerprint", "protocol", "metric")}
+    stored = store.rows("comparisons", **figures)
+    versions = ("metric_version", "statistics_version")
+    written = {(row["protocol"], row["metric"]): [row[name] for name in versions] for row in rows.to_pylist()}
+    found = {row["comparison"]: row for row in stored.to_pylist()}
+    if outdated := [
+        key
+        for key, row in found.items()
+        if written.get((row["protocol"], row["metric"])) not in (None, [row[name] for name in versions])
+    ]:
+        drop_stale(store, "comparisons", "comparison", kept=(), comparison=outdated)
+    if {fingerprint for side in SIDES for fingerprint in texts(stored[side])} <= {*encoders}:
+        drop_stale(store, "comparisons", "comparison", kept=keys, **figures)
+    return sorted({found[key]["run"] for key in keys})
+
+
+def family_of(corpus: str, corpus_fingerprint: str, rows: Sequence[pa.Table], runs: Iterable[str]) -> CompareRef:
+    """The reference to these comparisons of a corpus, which these runs wrote."""
+    return CompareRef(
+        corpus=corpus,
+        corpus_fingerprint=corpus_fingerprint,
+        n_comparisons=sum(len(part) for part in rows),
+        protocols=tuple(sorted({protocol for part in rows for protocol in texts(part["protocol"])})),
+        runs=tuple(sorted({*runs})),
+    )
+
+
+def compared_rows(store: EmbeddingStore, references: Iterable[CompareRef]) -> list[dict[str, Any]]:
+    """The comparisons that the references name: those of a corpus under a protocol by one run are one family."""
+    return [
+        row
+        for each in references
+        for row in store.rows(
+            "comparisons", corpus_fingerprint=each.corpus_fingerprint, protocol=each.protocols, run=each.runs
+        ).to_pylist()
+    ]
+
+
+# --- The ranking of a suite from stored outcomes: reads the headline of every corpus by every encoder.
+
+
+def suite_rows(
+    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
+) -> pa.Table | str:
+    """Rows of ``schema.RANKINGS``, or why there are none; empty for a single corpus, of which nobody expects them."""
+    groups = by_corpus(evaluations)
+    if len(groups) < LEAST_CORPORA:
+        few = f"a ranking over corpora needs {LEAST_CORPORA} of them, got {len(groups)}"
+        return few if len(groups) > 1 else ""
+    corpora = []
+    with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
+        for group in groups:
+            corpora.append(_headline(store, group))
+            advance(1)
+    rows = ranking_rows(corpora, run=run, resampling=resampling)
+    if rows.num_rows:
+        return rows
+    copies = [counted_once([each.corpus, *each.copies]) for each in named_once(corpora) if each.copies]
+    return "; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies])
+
+
+def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:
+    sets = evaluations[0].sets
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
+    protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
+    figures = headline_of(protocols.values())
+    clustered = protocols[figures[0].protocol] if figures else None
+    return CorpusHeadline(
+        corpus=sets.corpus,
+        fingerprint=sets.corpus_fingerprint,
+        figures=figures,
+        values={
+            EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): _values_headlines(
+                store, e, figures, corpus, protocols
+            )
+            for e in evaluations
+        },
+        contents=contents_of(corpus),
+        photographs=cluster_photographs(corpus, clustered) if clustered else (),
+    )
+
+
+def _values_headlines(
+    store: EmbeddingStore,
+    evaluation: EvaluationRef,
+    figures: Sequence[Figure],
+    corpus: Corpus,
+    protocols: Mapping[str, EvalProtocol],
+) -> list[ClusteredValues] | str:
+    """The values of one encoder for every figure, or why one has none."""
+    found = []
+    for figure in figures:
+        if figure.protocol not in evaluation.evaluations:
+            return f"not evaluated under {figure.protocol}"
+        protocol = protocols[figure.protocol]
+        outcomes = read_outcomes(store, evaluation.evaluations[protocol.id], protocol)
+        values = figure_values(outcomes, figure, drawn_clusters(corpus, protocol))
+        if isinstance(values, str):
+            return values
+        found.append(values)
+    return found

@@ -1,0 +1,309 @@
+"""Sign-flip tests: exchange the outcomes of two encoders cluster by cluster and count how rare the difference is.
+
+Under the null hypothesis the two encoders are exchangeable on every image, so the difference of each cluster might as
+well have the other sign; all queries of an image flip together (Good 2005, Permutation, Parametric and Bootstrap Tests
+of Hypotheses, section 3.2, with clusters as the units). Two-sided; a flip as extreme as the observed difference counts,
+and sums are exact (``draws.on_grid``), so equality means equality.
+
+All pairs share the flips, so the largest difference of each flip is known too. Step-down max-T (Westfall and Young
+1993, Resampling-Based Multiple Testing, algorithm 2.8; Romano and Wolf 2005) compares every pair with the largest
+studentised difference among the pairs that are no clearer than itself. Its p-values are adjusted for all pairs, and
+their floor is 1 / (flips + 1) however many pairs there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capim.tasks.statistics.clusters import Clusters, checked_values
+from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.draws import flip_blocks, narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.intervals import medians_in_window
+from capim.tasks.statistics.resampling import Resampling
+
+EXACT_FLIPS = 10**6  # up to this number all flips of one pair are enumerated
+ALL_FLIPS = 2**16  # up to this number all flips that the pairs share are enumerated
+_AT_ONCE = 4096
+_ROUNDING = 1 - 1e-12  # studentised differences of two pairs that are equal may differ by rounding
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlipTest:
+    """The result of a sign-flip test.
+
+    Attributes:
+        p: Two-sided p-value; None where the encoders agree on every cluster.
+        p_adjusted: Adjusted for all pairs tested together, by step-down max-T; None where ``p`` is.
+        flips: Number of flips examined for ``p``.
+        exact: Whether these were all there are.
+        critical: Studentised difference (sum over the root of the sum of squares of the clusters' differences) that the
+            clearest of all pairs exceeds in 5 % of the flips; None where ``p`` is.
+    """
+
+    p: float | None
+    p_adjusted: float | None = None
+    flips: int
+    exact: bool
+    critical: float | None = None
+
+
+NO_TEST = FlipTest(p=None, flips=0, exact=False)
+"""Of an aggregate over queries, which has no sign to flip."""
+
+
+def sign_flip_tests(
+    values: ArrayLike, clusters: Clusters, pairs: Sequence[tuple[int, int]], resampling: Resampling
+) -> list[FlipTest]:
+    """Tests of the mean difference of several pairs of encoders on the same queries.
+
+    All pairs share the flips: the flipped sum of a difference is the difference of two flipped sums, so
+    one pass over the encoders serves every pair.
+
+    Args:
+        values: Per-query values, shape ``(n_encoders, n_queries)``; a pair is tested on the queries where neither of
+            its encoders is NaN.
+        pairs: Rows of ``values`` to compare.
+        resampling: ``permutations`` and ``seed`` of the random flips. ``p`` is exact where the ``2^n_nonzero`` flips of
+            a pair are at most ``EXACT_FLIPS``, ``p_adjusted`` where those of all clusters are at most ``ALL_FLIPS``.
+
+    Examples:
+        Three clusters, all in favour of the first: of 8 flips only the two extremes are as far from zero.
+
+        >>> [test] = sign_flip_tests([[1, 1, 1], [0, 0, 0]], Clusters.of([0, 1, 2]), [(0, 1)], Resampling())
+        >>> test.p, test.p_adjusted, test.flips, test.exact
+        (0.25, 0.25, 8, True)
+    """
+    rows, pairs = _common_rows(np.atleast_2d(np.asarray(values, dtype=np.float64)), pairs)
+    sums = on_grid(clusters.sums(checked_values(rows, clusters)), weight=2 * clusters.n_clusters)
+    differs = np.flatnonzero(np.ptp(sums, axis=1))
+    first, second = np.array(pairs).T
+    total, table = sums.sum(axis=0), narrowed(sums[differs], weight=len(sums))
+
+    def distances(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+        signed = total - 2 * weighted_sums(flipped, table)
+        of_pairs: NDArray[np.float64] = np.abs(signed[:, first] - signed[:, second])
+        return of_pairs
+
+    differences = [sums[:, a] - sums[:, b] for a, b in pairs]
+    nonzero = [difference[difference != 0] for difference in differences]
+    return tests_of_flips(
+        shared_flips(differs, clusters.n_clusters, resampling),
+        distances,
+        observed=np.abs(total[first] - total[second]),
+        scale=np.array([np.sqrt(np.square(difference).sum()) for difference in nonzero]),
+        enumerated={
+            pair: enumerated_test(_exact_p(difference), len(difference))
+            for pair, difference in enumerate(nonzero)
+            if 2 ** len(difference) <= EXACT_FLIPS
+        },
+    )
+
+
+def _common_rows(
+    values: NDArray[np.float64], pairs: Sequence[tuple[int, int]]
+) -> tuple[NDArray[np.float64], Sequence[tuple[int, int]]]:
+    """Rows with zeros at the queries that a pair does not have in common, and the pairs as rows of these."""
+    known = ~np.isnan(values)
+    if known.all():
+        return values, pairs
+    rows: list[NDArray[np.float64]] = []
+    found: dict[tuple[int, bytes], int] = {}
+
+    def row_of(encoder: int, common: NDArray[np.bool_]) -> int:
+        at = found.setdefault((encoder, common.tobytes()), len(rows))
+        if at == len(rows):
+            rows.append(np.where(common, values[encoder], 0.0))
+        return at
+
+    of_rows = [(row_of(a, known[a] & known[b]), row_of(b, known[a] & known[b])) for a, b in pairs]
+    return np.stack(rows), of_rows
+
+
+def enumerated_test(p: float, n_nonzero: int) -> FlipTest:
+    """The test that examined all flips of ``n_nonzero`` clusters; without a p-value if there are none."""
+    return FlipTest(p=p if n_nonzero else None, flips=2**n_nonzero if n_nonzero else 0, exact=True)
+
+
+class SharedFlips(NamedTuple):
+    """Which clusters exchange their encoders, block after block: uint8 zeros and ones, shape ``(n_flips, n_differ)``.
+
+    ``exact``: these are all flips there are.
+    """
+
+    blocks: Iterator[NDArray[np.uint8]]
+    exact: bool
+
+
+def tests_of_flips(
+    flips: SharedFlips,
+    distances: Callable[[NDArray[np.uint8]], NDArray[np.float64]],
+    *,
+    observed: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    enumerated: Mapping[int, FlipTest],
+) -> list[FlipTest]:
+    """The tests of pairs that share their flips, with p-values adjusted by step-down max-T.
+
+    Args:
+        distances: A block of flips -> how far apart the pairs are then, shape ``(n_flips, n_pairs)``.
+        observed: How far apart they are, shape ``(n_pairs,)``.
+        scale: What makes the distances of pairs comparable, shape ``(n_pairs,)``; 0 for a pair that never differs.
+        enumerated: Pair -> its own test, where all its flips were examined.
+    """
+    n_pairs, divisor = len(observed), np.where(scale > 0, scale, 1.0)
+    clarity = observed / divisor
+    back = np.argsort(clarity, kind="stable")  # the least clear pair first
+    clearest: list[NDArray[np.float64]] = []
+    alone, among_others, n_flips = np.zeros(n_pairs, np.int64), np.zeros(n_pairs, np.int64), 0
+    for flipped in flips.blocks:
+        block = distances(flipped)
+        n_flips += len(block)
+        alone += (block >= observed).sum(axis=0)
+        largest = np.maximum.accumulate((block / divisor)[:, back], axis=1)  # of the pairs that are no clearer
+        among_others[back] += (largest >= clarity[back] * _ROUNDING).sum(axis=0)
+        clearest.append(largest[:, -1])
+    counted = 0 if flips.exact else 1  # the observed assignment counts as one more flip (Phipson and Smyth 2010)
+    p_alone, p_joint = ((n + counted) / (n_flips + counted) for n in (alone, among_others))
+    p_joint[back[::-1]] = np.maximum.accumulate(p_joint[back[::-1]])
+    critical = float(np.quantile(np.concatenate(clearest), 1 - ALPHA))
+    tests = []
+    for pair in range(n_pairs):
+        drawn = FlipTest(p=float(p_alone[pair]), flips=n_flips, exact=flips.exact)
+        test = enumerated.get(pair, drawn)
+        if test.p is not None:
+            test = replace(test, p_adjusted=max(test.p, float(p_joint[pair])), critical=critical)
+        tests.append(test)
+    return tests
+
+
+def shared_flips(differs: NDArray[np.intp], n_clusters: int, resampling: Resampling) -> SharedFlips:
+    """All flips of the clusters on which any encoders differ; random ones where these are more than ``ALL_FLIPS``."""
+    if 2 ** len(differs) <= ALL_FLIPS:
+        return SharedFlips(all_flips(len(differs)), exact=True)
+    blocks = flip_blocks(n_clusters, permutations=resampling.permutations, seed=resampling.seed)
+    return SharedFlips((flipped[:, differs] for flipped in blocks), exact=False)
+
+
+def all_flips(n_clusters: int) -> Iterator[NDArray[np.uint8]]:
+    """Every way to exchange some of a few clusters, block after block.
+
+    Examples:
+        >>> [block] = all_flips(2)
+        >>> block.tolist()
+        [[0, 0], [1, 0], [0, 1], [1, 1]]
+    """
+    for start in range(0, 2**n_clusters, _AT_ONCE):
+        codes = np.arange(start, min(start + _AT_ONCE, 2**n_clusters))
+        yield ((codes[:, None] >> np.arange(n_clusters)) & 1).astype(np.uint8)
+
+
+def _exact_p(differences: NDArray[np.float64]) -> float:
+    """Share of all sign vectors with a sum at least as far from zero as that of the unflipped differences.
+
+    The first sign stays: the other half of the flips are the same sums with the other sign.
+    """
+    if not len(differences):
+        return 1.0
+    flipped = differences[:1]
+    for difference in differences[1:]:
+        flipped = np.concatenate([flipped + difference, flipped - difference])
+    return float((np.abs(flipped) >= abs(differences.sum())).mean())
+
+
+# --- Sign-flip tests of medians: the same flips as for means, with the medians of every exchanged sample.
+#
+# The flipped difference of means is a signed sum; a median has to be computed anew. For two encoders the counts of
+# queries of each cluster at or below each value near their medians are kept. Exchanging clusters moves some of these
+# counts from one encoder to the other, which is one product of matrices.
+
+
+def median_flip_tests(
+    values: ArrayLike, clusters: Clusters, pairs: Sequence[tuple[int, int]], resampling: Resampling
+) -> list[FlipTest]:
+    """Tests of the difference of medians of several pairs of encoders on the same queries.
+
+    Arguments and result are those of :func:`tasks.statistics.flips.sign_flip_tests`; the weights of queries do
+    not affect a median.
+
+    Examples:
+        Ranks 1, 1, 1 against 9, 9, 9: however they are exchanged, two of three agree on each side, and the medians
+        are 8 apart.
+
+        >>> [test] = median_flip_tests([[1, 1, 1], [9, 9, 9]], Clusters.of([0, 1, 2]), [(0, 1)], Resampling())
+        >>> test.p, test.flips
+        (1.0, 8)
+    """
+    table = np.asarray(values, dtype=np.float64)
+    exchanges = [_Exchange(table[a], table[b], clusters) for a, b in pairs]
+    differs = np.unique(np.concatenate([exchange.differs for exchange in exchanges]))
+    own = [np.searchsorted(differs, exchange.differs) for exchange in exchanges]
+
+    def distances(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+        of_pairs = [exchange.distances(flipped[:, at]) for exchange, at in zip(exchanges, own, strict=True)]
+        return np.column_stack(of_pairs)
+
+    return tests_of_flips(
+        shared_flips(differs, clusters.n_clusters, resampling),
+        distances,
+        observed=np.array([exchange.observed for exchange in exchanges]),
+        scale=np.array([float(len(exchange.differs) > 0) for exchange in exchanges]),  # ranks have one unit
+        enumerated={
+            pair: enumerated_test(_exact_p_median_flip(exchange), len(exchange.differs))
+            for pair, exchange in enumerate(exchanges)
+            if 2 ** len(exchange.differs) <= EXACT_FLIPS
+        },
+    )
+
+
+def _exact_p_median_flip(exchange: _Exchange) -> float:
+    """Share of all flips whose medians are at least as far apart as the observed."""
+    flips = all_flips(len(exchange.differs))
+    return float(np.concatenate([exchange.distances(block) >= exchange.observed for block in flips]).mean())
+
+
+class _Exchange:
+    """Two encoders that exchange clusters, as counts of the queries near their medians that have values of both.
+
+    Counts cover a window of distinct values that doubles until it holds both medians of every requested sample.
+
+    Attributes:
+        differs: Clusters on which the encoders differ; flips of others change nothing.
+        observed: How far apart the medians are.
+    """
+
+    def __init__(self, a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters) -> None:
+        common = ~(np.isnan(a) | np.isnan(b))
+        a, b, self._clusters = a[common], b[common], clusters.only(common)
+        self.differs: NDArray[np.intp] = np.unique(self._clusters.labels[a != b])
+        self._levels, at = np.unique(np.concatenate([a, b]), return_inverse=True)
+        self._at = at.reshape(2, -1)
+        middles = [int(m) for m in np.median(self._at, axis=1)]
+        self._first, self._last = min(middles), max(middles)
+        self._widen(8)
+        unchanged = np.zeros((1, len(self.differs)), dtype=np.uint8)
+        self.observed = float(self.distances(unchanged)[0])
+
+    def distances(self, flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """How far apart the medians are under each flip, shape ``(n_flips, len(differs))`` -> ``(n_flips,)``."""
+        while True:
+            moved = weighted_sums(flipped, self._moved)
+            total = np.full(len(flipped), self._clusters.n_queries)
+            medians = [
+                medians_in_window(below, total, self._levels, self._first)
+                for below in (self._totals[0] + moved, self._totals[1] - moved)
+            ]
+            if medians[0] is not None and medians[1] is not None:
+                return np.abs(medians[0] - medians[1])
+            self._widen(self._last - self._first + 1)
+
+    def _widen(self, by: int) -> None:
+        """Count anew, over ``by`` more values at either end."""
+        self._first, self._last = max(0, self._first - by), min(len(self._levels) - 1, self._last + by)
+        counts = [self._clusters.counts_up_to(at, self._first, self._last) for at in self._at]
+        self._totals = [count.sum(axis=0) for count in counts]
+        self._moved = narrowed(counts[1][self.differs] - counts[0][self.differs], weight=self._clusters.n_clusters)

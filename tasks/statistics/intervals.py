@@ -1,0 +1,590 @@
+"""Confidence intervals by the cluster bootstrap: images are drawn with replacement, the gallery stays as it is.
+
+All encoders, metrics and protocols of a corpus share the same draws (``tasks.statistics.draws``), so replicates can be
+subtracted from each other: that is what makes comparisons paired. Sources: Efron and Tibshirani, An Introduction to
+the Bootstrap (1993), chapters 13 (percentile) and 14 (BCa); Cameron, Gelbach and Miller (2008) for drawing clusters.
+Where the data allow no interval, its ends are None with a reason; an interval never has zero width by default.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri, stdtrit
+
+from capim.tasks.statistics.clusters import Clusters, checked_values
+from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.draws import block_rows, count_blocks, narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.resampling import Resampling
+
+# --- Statistics of a weighted sample of clusters: the functions that a bootstrap or a permutation test evaluates.
+#
+# A :data:`ClusterStatistic` maps cluster weights to the metrics of that sample. The weights are small whole numbers:
+# bootstrap counts, ones for the sample itself, ones with a zero for the jackknife, zeros and ones for a permutation.
+# Any function of this form can be bootstrapped; sums of metrics (RSUM), macro means and ratios are one line each.
+
+
+Aggregate: TypeAlias = Callable[[NDArray[np.float64]], float]
+"""Values of some queries, shape ``(n_queries, ...)`` -> one number; NaN where it is not defined."""
+Reduce: TypeAlias = Literal["mean", "median"] | Aggregate
+REDUCTIONS = ("mean", "median")
+ClusterStatistic: TypeAlias = Callable[[NDArray[np.uint8]], NDArray[np.float64]]
+"""Weights, uint8 of shape ``(n_samples, n_clusters)`` -> values of shape ``(n_metrics, n_samples)``; NaN if empty."""
+
+
+class ClusteredValues(NamedTuple):
+    """Per-query values of several metrics, shape ``(n_metrics, n_queries)``, and the clusters of these queries.
+
+    For an aggregate a query may have several numbers: shape ``(n_metrics, n_queries, ...)``.
+    """
+
+    values: ArrayLike
+    clusters: Clusters
+
+
+def statistic_of(values: ArrayLike, clusters: Clusters, reduce: Reduce = "mean") -> ClusterStatistic:
+    """The statistic that reduces per-query values, shape ``(n_metrics, n_queries)``: mean, median or aggregate.
+
+    A mean is weighted, over the queries of the drawn clusters: a ratio of sums, as clusters differ in size.
+
+    Raises:
+        ValueError: Values that do not fit the clusters.
+
+    Examples:
+        >>> means = statistic_of([[1.0, 0.0, 1.0]], Clusters.of([0, 0, 1]))
+        >>> means(np.uint8([[1, 1], [0, 2], [1, 0]])).tolist()
+        [[0.6666666666666666, 1.0, 0.5]]
+    """
+    return stacked_statistic([ClusteredValues(values, clusters)], reduce)
+
+
+def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean") -> ClusterStatistic:
+    """The figures of several samples of one corpus, one after the other; means by one product of matrices.
+
+    Raises:
+        ValueError: Samples of corpora with different numbers of clusters, or values that do not fit their clusters.
+
+    Examples:
+        >>> first, second = Clusters.of([0, 0, 1]), Clusters.of([0, 1])
+        >>> means = stacked_statistic([ClusteredValues([1, 0, 1], first), ClusteredValues([[1, 0], [0, 0]], second)])
+        >>> means(np.uint8([[0, 2]])).tolist()
+        [[1.0], [0.0], [0.0]]
+    """
+    if len({sample.clusters.n_clusters for sample in samples}) != 1:
+        raise ValueError("samples that share their draws must have the same n_clusters: the images of one corpus")
+    if not callable(reduce) and reduce not in REDUCTIONS:
+        raise ValueError(f"reduce must be 'mean' or 'median', got {reduce!r}; or a function of the values")
+    if reduce != "mean":
+        parts = [
+            cluster_aggregates(values, clusters, reduce) if callable(reduce) else cluster_medians(values, clusters)
+            for values, clusters in samples
+        ]
+        return lambda weights: np.concatenate([of_sample(weights) for of_sample in parts])
+    n_clusters = samples[0].clusters.n_clusters
+    columns: list[NDArray[np.float64]] = []
+    positions: dict[bytes, int] = {}  # samples of the same queries share the column of their total weights
+    sums_at: list[int] = []
+    totals_at: list[int] = []
+    for values, clusters in samples:
+        sums = clusters.sums(checked_values(values, clusters)).T
+        total = on_grid(clusters.totals, weight=n_clusters)
+        position = positions.setdefault(total.tobytes(), len(columns))
+        if position == len(columns):
+            columns.append(total)
+        sums_at += range(len(columns), len(columns) + len(sums))
+        totals_at += [position] * len(sums)
+        columns += [on_grid(column, weight=n_clusters) for column in sums]
+    table = narrowed(np.column_stack(columns), weight=n_clusters)
+
+    def means(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+        summed = weighted_sums(weights, table).T
+        with np.errstate(invalid="ignore"):
+            divided: NDArray[np.float64] = summed[sums_at] / summed[totals_at]
+        return divided
+
+    return means
+
+
+def cluster_aggregates(values: ArrayLike, clusters: Clusters, aggregate: Aggregate) -> ClusterStatistic:
+    """Any function of the queries of the drawn clusters, each query as often as its cluster was drawn.
+
+    Weights play no part, as in a median. ``values`` have the shape ``(n_metrics, n_queries, ...)``.
+
+    Raises:
+        ValueError: Values of another number of queries than the clusters have.
+
+    Examples:
+        >>> ranges = cluster_aggregates([[1.0, 4.0, 10.0]], Clusters.of([0, 0, 1]), np.ptp)
+        >>> ranges(np.uint8([[1, 1], [0, 2], [1, 0]])).tolist()
+        [[9.0, 0.0, 3.0]]
+    """
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim < 2 or table.shape[1] != clusters.n_queries:
+        raise ValueError(f"values have shape {table.shape}, but the clusters are those of {clusters.n_queries} queries")
+    positions = np.arange(clusters.n_queries)
+
+    def aggregates(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+        found = np.full((len(table), len(weights)), np.nan)
+        for sample, counts in enumerate(weights):
+            drawn = np.repeat(positions, counts[clusters.labels])
+            if len(drawn):
+                found[:, sample] = [aggregate(row[drawn]) for row in table]
+        return found
+
+    return aggregates
+
+
+def cluster_medians(values: ArrayLike, clusters: Clusters) -> ClusterStatistic:
+    """The median over the queries of the drawn clusters; of an even number, the mean of the middle two.
+
+    Weights play no part in a median: every query counts once.
+
+    Examples:
+        >>> medians = cluster_medians([[1.0, 4.0, 10.0]], Clusters.of([0, 0, 1]))
+        >>> medians(np.uint8([[1, 1], [0, 2], [1, 0]])).tolist()
+        [[4.0, 10.0, 2.5]]
+    """
+    rows = [np.unique(row, return_inverse=True) for row in checked_values(values, clusters)]
+
+    def medians(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+        return np.stack([_weighted_median(levels, at, clusters, weights) for levels, at in rows])
+
+    return medians
+
+
+def _weighted_median(
+    levels: NDArray[np.float64], at: NDArray[np.intp], clusters: Clusters, weights: NDArray[np.uint8]
+) -> NDArray[np.float64]:
+    """Medians of one metric, from counts of queries at or below each of its distinct values.
+
+    Only the levels near the middle are counted; the window doubles until it holds the middle of every sample.
+    ``levels`` are the distinct values, ascending; ``at`` is the level of every query, shape ``(n_queries,)``.
+    """
+    total = weights @ clusters.sizes  # whole numbers in int64
+    middle, half = int(np.median(at)), 8
+    while True:
+        first, last = max(0, middle - half), min(len(levels) - 1, middle + half)
+        counts = narrowed(clusters.counts_up_to(at, first, last), weight=clusters.n_clusters)
+        medians = medians_in_window(weighted_sums(weights, counts), total, levels, first)
+        if medians is not None:
+            medians[total == 0] = np.nan
+            return medians
+        half *= 2
+
+
+def medians_in_window(
+    below: NDArray[np.float64], total: NDArray[np.int64], levels: NDArray[np.float64], first: int
+) -> NDArray[np.float64] | None:
+    """Medians from counts of queries; None if the window of levels does not hold the middle of every sample.
+
+    Args:
+        below: Queries at or below each level of the window, shape ``(n_samples, n_levels_of_the_window)``.
+        total: Queries of each sample, shape ``(n_samples,)``.
+        levels: All distinct values, ascending.
+        first: Position in ``levels`` of the first level of the window.
+    """
+    lower, upper = (total + 1) // 2, total // 2 + 1  # positions of the middle two, from 1
+    width = below.shape[1]
+    holds_lower = first == 0 or bool((below[:, 0] < lower).all())
+    holds_upper = first + width == len(levels) or bool((below[:, -1] >= upper).all())
+    if not (holds_lower and holds_upper):
+        return None
+    of_lower, of_upper = (
+        levels[first + np.minimum((below < position[:, None]).sum(axis=1), width - 1)] for position in (lower, upper)
+    )
+    medians: NDArray[np.float64] = (of_lower + of_upper) / 2
+    return medians
+
+
+TOO_FEW_CLUSTERS = "no interval: all queries belong to one cluster (image), at least two clusters are needed"
+NO_SPREAD = "no interval: all replicates are identical"
+WIDENED = "interval widened to 0, which the test does not reject at its level"
+NARROWED = "interval ends at 0, which the test rejects at its level"
+_ROUNDING = 1e-12  # relative: replicates of a constant scorer differ by it where images have 5 or 6 captions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """An estimate with its confidence interval.
+
+    Attributes:
+        value: The metric of the sample itself.
+        low: Lower end, None where there is no interval.
+        high: Upper end, None where there is no interval.
+        standard_error: Standard deviation over the replicates; of a Wilson interval, the clustered error.
+        method: ``percentile`` or ``bca``; ``wilson`` of a share of hits; ``none`` without an interval.
+        reason: Why there is no interval, or not by the requested method.
+        claim: The ends at ``1 - ALPHA`` by the same method, whatever the level: what is said of chance is read from
+            them. None where nothing is said.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    standard_error: float | None = None
+    method: str = "none"
+    reason: str | None = None
+    claim: tuple[float, float] | None = field(default=None, repr=False, compare=False)
+
+
+def bootstrap_samples(
+    samples: Sequence[ClusteredValues], resampling: Resampling, reduce: Reduce = "mean"
+) -> list[list[Interval]]:
+    """Intervals of many samples of one corpus at once, in one pass over the draws that they share.
+
+    Returns:
+        For each sample one :class:`Interval` per row of its values, the same as for the sample alone. Its ends are
+        None, with the reason, for fewer than two clusters and for a mean that is identical in every replicate. A
+        median or another aggregate often is, because most queries have the same rank: its interval is then that one
+        value, given enough clusters for an interval of order statistics (``2 * 0.5 ** n <= 1 - level``: six at 95 %).
+
+    Raises:
+        ValueError: Values that do not fit their clusters, or clusters of different corpora.
+
+    Examples:
+        Two clusters are drawn as (0,0), (0,1), (1,0) or (1,1): the mean is 0, 1/2, 1/2 or 1.
+
+        >>> hits = ClusteredValues([[0.0, 0.0, 1.0, 1.0]], Clusters.of([0, 0, 1, 1]))
+        >>> [[interval]] = bootstrap_samples([hits], Resampling(replicates=400, seed=1))
+        >>> interval.value, interval.low, interval.high
+        (0.5, 0.0, 1.0)
+    """
+    if not samples:
+        return []
+    lengths = [len(np.atleast_2d(np.asarray(sample.values))) for sample in samples]
+    occupied = [s.clusters.n_occupied for s, length in zip(samples, lengths, strict=True) for _ in range(length)]
+    intervals = iter(
+        bootstrap_statistic(
+            stacked_statistic(samples, reduce),
+            resampling,
+            n_clusters=samples[0].clusters.n_clusters,
+            occupied=occupied,
+            may_be_constant=[reduce != "mean"] * len(occupied),
+        )
+    )
+    return [[next(intervals) for _ in range(length)] for length in lengths]
+
+
+def paired_intervals(
+    values: NDArray[np.float64],
+    clusters: Clusters,
+    pairs: Sequence[tuple[int, int]],
+    resampling: Resampling,
+    reduce: Reduce = "mean",
+) -> list[Interval]:
+    """The difference of each pair of rows with its paired cluster-bootstrap interval.
+
+    With shared draws the difference of the replicates of two rows is the replicate of their difference, and the
+    variation that the queries have in common cancels. ``values`` have the shape ``(n_rows, n_queries)``; of each pair,
+    the second row is subtracted from the first.
+
+    Examples:
+        >>> values = np.array([[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0]])
+        >>> [interval] = paired_intervals(values, Clusters.of([0, 1, 2, 3]), [(0, 1)], Resampling(seed=1))
+        >>> interval.value, interval.low, interval.high
+        (0.25, 0.0, 0.75)
+    """
+    checked = values if callable(reduce) else checked_values(values, clusters)
+    statistic = statistic_of(checked, clusters, reduce)
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+
+    def differences(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+        of_rows = statistic(weights)
+        return of_rows[first] - of_rows[second]
+
+    return bootstrap_statistic(
+        differences,
+        resampling,
+        n_clusters=clusters.n_clusters,
+        occupied=[clusters.n_occupied] * len(pairs),
+        may_be_constant=[reduce != "mean" and not np.array_equal(checked[a], checked[b]) for a, b in pairs],
+    )
+
+
+def bootstrap_statistic(
+    statistic: ClusterStatistic,
+    resampling: Resampling,
+    *,
+    n_clusters: int,
+    occupied: Sequence[int],
+    may_be_constant: Sequence[bool] = (),
+) -> list[Interval]:
+    """One interval per row of any statistic of clusters, such as a sum over protocols or a ratio.
+
+    Args:
+        statistic: Cluster weights -> values (``tasks.statistics.intervals``).
+        n_clusters: Images of the corpus.
+        occupied: For each row, how many clusters it has data in.
+        may_be_constant: For each row, whether identical replicates give an interval of that one value, as medians do,
+            instead of none; left out, none do.
+
+    Examples:
+        The ratio of two recalls:
+
+        >>> both = statistic_of([[1, 1, 1, 0], [1, 0, 1, 0]], Clusters.of([0, 1, 2, 3]))
+        >>> def ratio(weights):
+        ...     ours, theirs = both(weights)
+        ...     return ours[None] / np.maximum(theirs[None], 0.25)
+        >>> [interval] = bootstrap_statistic(ratio, Resampling(replicates=100, seed=1), n_clusters=4, occupied=[4])
+        >>> interval.value
+        1.5
+    """
+    estimates = statistic(np.ones((1, n_clusters), dtype=np.uint8))[:, 0].tolist()
+    if max(occupied) < 2:
+        return [Interval(value=value, reason=TOO_FEW_CLUSTERS) for value in estimates]
+    drawn = bootstrap_replicates(statistic, n_clusters, resampling)
+    left_out = jackknife(statistic, n_clusters) if resampling.method == "bca" else [None] * len(estimates)
+    return [
+        interval_of(
+            estimate,
+            row,
+            level=resampling.level,
+            left_out=without,
+            one_value=constant and 2 * 0.5**n <= 1 - resampling.level,
+        )
+        if n > 1
+        else Interval(value=estimate, reason=TOO_FEW_CLUSTERS)
+        for estimate, row, without, n, constant in zip(
+            estimates, drawn, left_out, occupied, may_be_constant or [False] * len(estimates), strict=True
+        )
+    ]
+
+
+def bootstrap_replicates(statistic: ClusterStatistic, n_clusters: int, resampling: Resampling) -> NDArray[np.float64]:
+    """The statistic of every draw: float64, shape ``(n_metrics, replicates)``.
+
+    NaN where a draw holds no query of the sample (only where few of the clusters have one).
+    """
+    blocks = count_blocks(n_clusters, replicates=resampling.replicates, seed=resampling.seed)
+    return np.concatenate([statistic(counts) for counts in blocks], axis=1)
+
+
+def jackknife(statistic: ClusterStatistic, n_clusters: int) -> NDArray[np.float64]:
+    """The statistic without each cluster in turn: float64, shape ``(n_metrics, n_clusters)``."""
+    columns = []
+    step = block_rows(n_clusters)
+    for start in range(0, n_clusters, step):
+        rows = min(step, n_clusters - start)
+        weights = np.ones((rows, n_clusters), dtype=np.uint8)
+        weights[np.arange(rows), start + np.arange(rows)] = 0
+        columns.append(statistic(weights))
+    return np.concatenate(columns, axis=1)
+
+
+def interval_of(
+    estimate: float,
+    replicates: NDArray[np.float64],
+    *,
+    level: float,
+    left_out: NDArray[np.float64] | None = None,
+    one_value: bool = False,
+) -> Interval:
+    """The percentile interval of some replicates, or with ``left_out`` (the jackknife) the BCa interval.
+
+    Replicates that are NaN (a draw without a query) are left out. Quantiles interpolate linearly, as in NumPy and
+    SciPy. Identical replicates give no interval, or with ``one_value`` an interval of that value.
+
+    Examples:
+        >>> interval_of(2.0, np.array([1.0, 2.0, 3.0]), level=0.5)
+        Interval(value=2.0, low=1.5, high=2.5, standard_error=1.0, method='percentile', reason=None)
+    """
+    drawn = replicates[np.isfinite(replicates)]
+    method = "percentile" if left_out is None else "bca"
+    if drawn.size < 2 or np.ptp(drawn) <= _ROUNDING * max(1.0, abs(estimate)):
+        if one_value and drawn.size > 1:
+            only = float(drawn[0])
+            return Interval(value=estimate, low=only, high=only, standard_error=0.0, method=method)
+        return Interval(value=estimate, reason=NO_SPREAD)
+    error = float(drawn.std(ddof=1))
+    tails = np.array([(1 - level) / 2, (1 + level) / 2, ALPHA / 2, 1 - ALPHA / 2])
+    if left_out is not None:
+        tails = _bca_tails(estimate, drawn, left_out, tails)
+        if not np.isfinite(tails).all():
+            reason = "no BCa interval: all replicates lie on one side of the estimate, the bias correction is infinite"
+            return Interval(value=estimate, standard_error=error, reason=reason)
+    low, high, *claim = np.quantile(drawn, tails).tolist()
+    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method, claim=(claim[0], claim[1]))
+
+
+def in_agreement(interval: Interval, p: float | None, *, level: float) -> Interval:
+    """The interval of a difference, which holds 0 if and only if the test beside it does not reject at the same level.
+
+    The test by permutation is exact for any number of clusters, the bootstrap is not: with five wins and no loss it
+    leaves 0 out, although p is .0625. Its end next to 0 then moves to 0. The opposite happens by random rounding
+    only, where p is just below ``1 - level``; the end then moves to the smallest number on its side of 0.
+
+    Examples:
+        >>> five_wins = Interval(value=0.05, low=0.01, high=0.1, method="percentile")
+        >>> in_agreement(five_wins, 0.0625, level=0.95).low, in_agreement(five_wins, 0.0313, level=0.95).low
+        (0.0, 0.01)
+    """
+    low, high = interval.low, interval.high
+    if p is None or low is None or high is None:
+        return interval
+    rejected, holds_zero = p < 1 - level - _ROUNDING, low <= 0 <= high
+    if not rejected and not holds_zero:
+        return replace(interval, low=min(low, 0.0), high=max(high, 0.0), reason=WIDENED)
+    if rejected and holds_zero and interval.value > 0:
+        return replace(interval, low=math.ulp(0.0), reason=NARROWED)
+    if rejected and holds_zero and interval.value < 0:
+        return replace(interval, high=-math.ulp(0.0), reason=NARROWED)
+    return interval
+
+
+def _bca_tails(
+    estimate: float, drawn: NDArray[np.float64], left_out: NDArray[np.float64], tails: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The quantiles that BCa reads instead of ``tails`` (Efron and Tibshirani 1993, equations 14.10-14.15).
+
+    Replicates equal to the estimate count half on each side, as in SciPy; a jackknife without spread or third
+    moment has acceleration 0.
+    """
+    bias = ndtri(((drawn < estimate).mean() + (drawn <= estimate).mean()) / 2)
+    influence = np.nanmean(left_out) - left_out[np.isfinite(left_out)]
+    spread = float((influence**2).sum())
+    acceleration = float((influence**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
+    normal = bias + ndtri(tails)
+    shifted: NDArray[np.float64] = ndtr(bias + normal / (1 - acceleration * normal))
+    return shifted
+
+
+# --- Intervals and standard errors without resampling: of single proportions and of clustered means.
+
+
+AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} clusters instead of the queries"
+_FREEDOM = 3.0  # degrees of freedom of a clustered error for each hit or miss, whichever are fewer
+_LEAST_FREEDOM = 15.0  # of independent queries, whose error follows from the share: for the discreteness of few hits
+_ROUNDING_proportion = 1e-12
+
+
+def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
+    """The score interval of a proportion of independent trials (Wilson 1927).
+
+    Args:
+        successes: Between 0 and ``n``; may be an expected number where ties are split.
+        n: Independent trials, more than 0.
+        level: In (0, 1).
+
+    Examples:
+        Wilson's centre shrinks towards one half, so the ends never leave 0..1.
+
+        >>> [round(end, 4) for end in wilson_interval(8, 10)]
+        [0.4902, 0.9433]
+        >>> wilson_interval(0, 10)[0]
+        0.0
+    """
+    if not (n > 0 and 0 <= successes <= n and 0 < level < 1):
+        raise ValueError(
+            f"a proportion needs n > 0, 0 <= successes <= n and a level in (0, 1), "
+            f"got {successes} of {n} at level {level}"
+        )
+    z = float(ndtri((1 + level) / 2))
+    share = successes / n
+    centre = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    low = 0.0 if successes == 0 else (centre - half) / scale
+    high = 1.0 if successes == n else (centre + half) / scale
+    return low, high
+
+
+def share_interval(values: ArrayLike, clusters: Clusters, *, level: float) -> Interval:
+    """The interval of the share of hits among the queries of some clusters; ``values``, shape ``(n_queries,)``.
+
+    :func:`clustered_wilson` with the clustered error; its ends are None, with the reason, for fewer than two clusters
+    and where all values are the same fraction.
+
+    Examples:
+        Ten images with two captions each, of which both hit or both miss: Wilson over 6.75 trials, not 20.
+
+        >>> interval = share_interval([1.0] * 12 + [0.0] * 8, Clusters.of(np.repeat(np.arange(10), 2)), level=0.95)
+        >>> interval.value, round(interval.low, 2), round(interval.high, 2), interval.method
+        (0.6, 0.27, 0.86, 'wilson')
+    """
+    [row] = checked_values(values, clusters)
+    share, weights = clusters.mean(row), clusters.weights
+    if clusters.n_occupied < 2:
+        return Interval(value=share, reason=TOO_FEW_CLUSTERS)
+    return clustered_wilson(
+        share,
+        cluster_robust_error(row, clusters),
+        n_queries=float(weights.sum() ** 2 / np.square(weights).sum()),
+        n_clusters=clusters.n_occupied,
+        level=level,
+    )
+
+
+def clustered_wilson(share: float, error: float, *, n_queries: float, n_clusters: int, level: float) -> Interval:
+    """Wilson's interval over the effective number of queries (Korn and Graubard 1998; Dean and Pagano 2015).
+
+    As many independent queries as have the clustered ``error``, at most ``n_queries``; and fewer by ``(z / t)^2``,
+    because the error is itself estimated. That estimate rests on the hits or the misses, whichever are fewer: t has
+    three degrees of freedom for each effective one, at most ``n_clusters - 1``. Korn and Graubard always take the
+    latter, which covers a share of .05 in 30 clusters in 89 % of samples. The three was chosen by simulation
+    (``docs/protocols.md``, section 6), and so were the at least 15 of independent queries, one per cluster.
+
+    Where every query hits, or every one misses, the trials are the clusters: at worst, all queries of an image have
+    the same outcome.
+    """
+    if abs(share - round(share)) <= _ROUNDING_proportion:
+        return _at_the_edge(share, n_clusters, level)
+    if error <= _ROUNDING_proportion:
+        return Interval(value=share, reason=NO_SPREAD)
+    effective = min(share * (1 - share) / error**2, n_queries)
+    fewer = effective * min(share, 1 - share)
+    least = _LEAST_FREEDOM if n_queries == n_clusters else 1.0
+    freedom = min(max(_FREEDOM * fewer, least), n_clusters - 1.0)
+
+    def ends(level: float) -> tuple[float, float]:
+        tail = (1 + level) / 2
+        trials = effective * float(ndtri(tail) / stdtrit(freedom, tail)) ** 2
+        return wilson_interval(share * trials, trials, level=level)
+
+    low, high = ends(level)
+    return Interval(value=share, low=low, high=high, standard_error=error, method="wilson", claim=ends(1 - ALPHA))
+
+
+def interval_at_the_edge(interval: Interval, share: float, n_clusters: int, *, level: float) -> Interval:
+    """Wilson's interval where every query of a share hits, or every one misses; else the interval as it is.
+
+    The clusters are counted, not the queries: at worst, all queries of an image have the same outcome.
+    """
+    if interval.low is not None or n_clusters < 2 or share not in (0.0, 1.0):
+        return interval
+    return _at_the_edge(interval.value, n_clusters, level)
+
+
+def _at_the_edge(share: float, n_clusters: int, level: float) -> Interval:
+    (low, high), claim = (wilson_interval(round(share) * n_clusters, n_clusters, level=x) for x in (level, 1 - ALPHA))
+    return Interval(
+        value=share, low=low, high=high, method="wilson", reason=AT_THE_EDGE.format(n=n_clusters), claim=claim
+    )
+
+
+def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:
+    """Standard error of a mean over clustered queries, without resampling.
+
+    The linearised (sandwich) estimate: with ``r_c`` the weighted sum of a cluster's deviations from the mean and
+    ``W`` the sum of all weights, ``sqrt(G / (G - 1) * sum(r_c^2)) / W`` over the ``G`` clusters with a query. Equal
+    to statsmodels' ``OLS(values, 1).fit(cov_type="cluster")``; with one query per cluster, to ``sd / sqrt(n)``.
+
+    Raises:
+        ValueError: Fewer than two clusters hold a query.
+
+    Examples:
+        Two clusters of two: deviations -1/2 each and +1/2 each, ``sqrt(2 * (1 + 1)) / 4``.
+
+        >>> cluster_robust_error([0.0, 0.0, 1.0, 1.0], Clusters.of([0, 0, 1, 1]))
+        0.5
+    """
+    if clusters.n_occupied < 2:
+        raise ValueError(f"a clustered error needs at least 2 clusters with a query, got {clusters.n_occupied}")
+    [row] = checked_values(values, clusters)
+    residuals = clusters.sums(row[None] - clusters.mean(row))[:, 0]
+    correction = clusters.n_occupied / (clusters.n_occupied - 1)
+    return math.sqrt(correction * float(np.square(residuals).sum())) / float(clusters.weights.sum())

@@ -1,0 +1,500 @@
+"""Paired comparisons of encoders on the same queries: the difference, its uncertainty and its size.
+
+Never by the overlap of two intervals, and never by a difference over pooled standard deviations read as a z value:
+both ignore that the encoders were evaluated on the same images.
+
+"Encoder" stands for anything that gives each query a value: models, two revisions of one model (regression watch), two
+precisions of its vectors, two translators of the same captions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+from scipy.stats import beta, binom
+
+from capim.tasks.statistics.clusters import Clusters, known_queries
+from capim.tasks.statistics.decision import ALPHA, adjusted
+from capim.tasks.statistics.flips import NO_TEST, FlipTest, median_flip_tests, sign_flip_tests
+from capim.tasks.statistics.intervals import Interval, Reduce, cluster_robust_error, in_agreement, paired_intervals
+from capim.tasks.statistics.resampling import Resampling
+
+# --- Effect sizes of two encoders: wins and losses, McNemar's test, Cohen's d and h, odds ratio, power, equivalence.
+
+
+IDENTICAL = "no test: the encoders have the same value on every query"
+SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not independent"
+POWER = 0.8  # of a detectable effect
+AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
+NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
+_ORDER = 5  # the stream of random numbers that puts clusters in order; the seed has no say in it
+_LARGEST_BET = 0.9  # of what the worst round can lose
+
+
+class Tally(NamedTuple):
+    """Number of queries on which the first encoder is better, equal, worse."""
+
+    wins: int
+    ties: int
+    losses: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """Effect sizes of the first encoder against the second.
+
+    Attributes:
+        tally: Queries on which the first is better, equal, worse; None for an aggregate over queries.
+        p_mcnemar: Exact; None where images have several queries or outcomes are not plain hits and misses.
+        cohen_dz: Mean difference in standard deviations of the differences.
+        cohen_h: For shares: difference on the arcsine scale.
+        odds_ratio: Wins over losses; None without a loss, where it would be infinite.
+        reasons: Why something is None.
+    """
+
+    tally: Tally | None
+    p_mcnemar: float | None
+    cohen_dz: float | None
+    cohen_h: float | None
+    odds_ratio: float | None
+    reasons: tuple[str, ...]
+
+
+NO_EFFECT = Effect(tally=None, p_mcnemar=None, cohen_dz=None, cohen_h=None, odds_ratio=None, reasons=(AGGREGATE,))
+"""Of an aggregate over queries: there is no query on which one encoder is better."""
+
+
+def effect_of(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    clusters: Clusters,
+    *,
+    lower_is_better: bool = False,
+    share: bool = False,
+) -> Effect:
+    """Every effect size that is defined for these per-query values.
+
+    ``a`` and ``b`` are the values of both encoders on the same queries, shape ``(n_queries,)``. With
+    ``lower_is_better`` (for ranks) the lower value wins. ``share``: values are expected hits, not plain zeros and
+    ones, because scores tie.
+
+    Examples:
+        >>> effect = effect_of(np.array([1.0, 1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 1.0]), Clusters.of(range(4)))
+        >>> effect.tally, effect.odds_ratio, effect.p_mcnemar
+        (Tally(wins=2, ties=1, losses=1), 2.0, 1.0)
+    """
+    counts = tally(a, b, lower_is_better=lower_is_better)
+    binary = bool((np.isin(a, (0.0, 1.0)) & np.isin(b, (0.0, 1.0))).all())
+    discordant = counts.wins + counts.losses
+    reasons = {
+        IDENTICAL: not discordant,
+        SEVERAL_QUERIES: bool(discordant) and binary and not clusters.independent,
+        NEVER_LOSES: bool(discordant) and not counts.losses,
+    }
+    return Effect(
+        tally=counts,
+        p_mcnemar=mcnemar_exact(counts.wins, counts.losses) if binary and clusters.independent else None,
+        cohen_dz=cohen_dz(a, b),
+        cohen_h=cohen_h(clusters.mean(a), clusters.mean(b)) if share or binary else None,
+        odds_ratio=counts.wins / counts.losses if counts.losses else None,
+        reasons=tuple(reason for reason, holds in reasons.items() if holds),
+    )
+
+
+def tally(a: NDArray[np.float64], b: NDArray[np.float64], *, lower_is_better: bool = False) -> Tally:
+    """Queries on which ``a`` wins, ties and loses against ``b``.
+
+    Examples:
+        >>> tally(np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0]))
+        Tally(wins=1, ties=2, losses=0)
+    """
+    above, below = int((a > b).sum()), int((a < b).sum())
+    wins, losses = (below, above) if lower_is_better else (above, below)
+    return Tally(wins, len(a) - above - below, losses)
+
+
+def mcnemar_exact(wins: int, losses: int) -> float | None:
+    """Two-sided exact p-value of McNemar's test; None without a discordant pair.
+
+    Given the discordant pairs, wins are binomial with one half under the null hypothesis. Only for independent
+    queries: one per image.
+
+    Examples:
+        ``2 * (C(4,0) + C(4,1)) / 2^4``:
+
+        >>> mcnemar_exact(1, 3)
+        0.625
+        >>> mcnemar_exact(0, 0) is None
+        True
+    """
+    n = wins + losses
+    if n == 0:
+        return None
+    return min(1.0, 2 * float(binom.cdf(min(wins, losses), n, 0.5)))
+
+
+def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
+    """The mean difference in standard deviations of the per-query differences (Cohen 1988, section 2.3.5).
+
+    An effect size, not a test: queries count equally, whatever their cluster. None for fewer than two queries
+    or differences that are all the same.
+
+    Examples:
+        Differences 1, 0, 1, 0: mean 1/2, standard deviation ``sqrt(1/3)``.
+
+        >>> round(cohen_dz(np.array([1.0, 1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 0.0])), 4)
+        0.866
+    """
+    difference = a - b
+    if len(difference) < 2 or np.ptp(difference) == 0:
+        return None
+    return float(difference.mean() / difference.std(ddof=1))
+
+
+def detectable_effect(
+    difference: NDArray[np.float64], clusters: Clusters, *, critical: float, share: bool = False
+) -> float | None:
+    """The true difference that the sign-flip test finds with 80 % power, in the unit of the metric.
+
+    What the study could see, not evidence. The error of a share grows with the difference, because a difference of
+    ``d`` needs at least a share ``d`` of queries on which the encoders differ; and the test needs a least number of
+    clusters that all differ in one direction, whatever their error.
+
+    Args:
+        difference: First minus second encoder, per query, shape ``(n_queries,)``.
+        critical: Studentised difference at which the test is significant: 1.96 for one pair at 5 %, more for many.
+        share: The values are hits and misses.
+
+    Returns:
+        None for fewer than two clusters, and for other metrics where the encoders never differ.
+
+    Examples:
+        One win in 200 queries: six wins without a loss are significant, and 4 points give six in four studies of five.
+
+        >>> one_win = np.zeros(200)
+        >>> one_win[0] = 1
+        >>> round(detectable_effect(one_win, Clusters.of(range(200)), critical=1.96, share=True), 3)
+        0.039
+    """
+    if clusters.n_occupied < 2:
+        return None
+    error = cluster_robust_error(difference, clusters)
+    multiple = critical + float(ndtri(POWER))
+    if not share:
+        return multiple * error or None
+    n, spread = clusters.n_queries, float(np.var(difference))
+    design_effect = error**2 * n / spread if spread > 0 else 1.0
+    lost = min(float((difference > 0).mean()), float((difference < 0).mean()))
+    scale = multiple**2 * design_effect / n
+    by_error = (scale + math.sqrt(scale**2 + 8 * lost * scale * (1 + scale))) / (2 * (1 + scale))
+    means = np.abs(clusters.sums(difference[None])[:, 0]) / np.maximum(clusters.sizes, 1)
+    size = float(means[means > 0].mean()) if (means > 0).any() else 1.0  # of the difference of a cluster that differs
+    least = math.ceil(1 - math.log2(2 * float(ndtr(-critical))))  # clusters, all in one direction: p = 2 ** (1 - least)
+    if least > clusters.n_occupied:
+        return 1.0
+    by_count = size * float(beta.ppf(POWER, least, clusters.n_occupied - least + 1))
+    return min(1.0, max(by_error, by_count))
+
+
+def equivalence_p(
+    difference: NDArray[np.float64], clusters: Clusters, *, margin: float, span: float = 1.0
+) -> float | None:
+    """p-value that the true difference is within ``margin``, by betting on bounded means; valid for any weights.
+
+    Waudby-Smith and Ramdas (2024, Estimating means of bounded random variables by betting, JRSS B 86, section 4): for
+    either side, what a cluster adds to the difference less what the margin allows it is a number of known bounds, whose
+    mean is not below 0 if the difference is the margin or more. A gambler who bets on less, in an order that does not
+    look at the data, multiplies the stake by more than ``1 / p`` with a probability of at most ``p`` (Ville's
+    inequality). Neither clusters of unequal weight nor rare large differences can break that, as they break t tests.
+
+    Args:
+        difference: First minus second encoder, per query, shape ``(n_queries,)``, none larger than ``span``.
+        margin: In the unit of the metric, less than ``span``.
+        span: The largest difference that the metric can have, in its unit.
+
+    Returns:
+        The larger of both sides; None for fewer than two clusters.
+
+    Examples:
+        No difference in 100 queries is likely even if 1 % of all queries differ; in 1,000 it is not.
+
+        >>> [round(equivalence_p(np.zeros(n), Clusters.of(range(n)), margin=0.01), 4) for n in (100, 1000)]
+        [0.4261, 0.0001]
+    """
+    if clusters.n_occupied < 2:
+        return None
+    occupied = clusters.sizes > 0
+    order = np.random.default_rng((_ORDER, clusters.n_occupied)).permutation(clusters.n_occupied)
+    weights = (clusters.totals[occupied] / clusters.totals.max())[order]
+    sums = clusters.sums(difference[None] / span)[occupied, 0][order] / clusters.totals.max()
+    share = margin / span
+    return max(_least_stake(side * sums - share * weights, largest=1 - share) for side in (1, -1))
+
+
+def _least_stake(excess: NDArray[np.float64], *, largest: float) -> float:
+    """One over the largest wealth of a gambler who bets that the mean of ``excess`` is below 0, at most 1.
+
+    Half of the stake is bet by Kelly's rule, the other half for the number of rounds; each bet depends on the rounds
+    before it. ``excess``, shape ``(n_rounds,)``, is at most ``largest``.
+    """
+    rounds = np.arange(len(excess))
+    before = np.concatenate([[0.0], np.cumsum(excess)[:-1]]) / np.maximum(rounds, 1)
+    spread = (0.25 + np.concatenate([[0.0], np.cumsum(np.square(excess))[:-1]])) / (rounds + 1)
+    bets = np.stack([-before / spread, np.sqrt(-2 * math.log(ALPHA) / (spread * len(excess)))])
+    wealth = np.cumsum(np.log1p(-np.clip(bets, 0.0, _LARGEST_BET / largest) * excess), axis=1)
+    return math.exp(-max(0.0, float(np.logaddexp(*wealth).max()) - math.log(2)))
+
+
+def cohen_h(share_a: float, share_b: float) -> float:
+    """Difference of two shares on the arcsine scale (Cohen 1988, chapter 6); 0.2 is small, 0.5 medium, 0.8 large.
+
+    Examples:
+        >>> round(cohen_h(0.75, 0.25), 4)
+        1.0472
+    """
+    return 2 * math.asin(math.sqrt(share_a)) - 2 * math.asin(math.sqrt(share_b))
+
+
+NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
+TWO_SIDED = float(ndtri(0.975))  # studentised difference at which one pair is significant at 5 %
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How per-query values become a figure, and how differences of it are read.
+
+    Attributes:
+        reduce: How they become the figure. Of an aggregate there is the difference with its interval, but no test: a
+            query has no winner.
+        lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
+        share: Values are hits and misses, or expected hits where scores tie: Cohen's h applies. Plain zeros and
+            ones are recognised.
+        span: The largest difference that the figure can have, in its unit: ``Resampling.margin`` is a percentage of
+            it. None where that is not known: equivalence is not tested.
+    """
+
+    reduce: Reduce = "mean"
+    lower_is_better: bool = False
+    share: bool = False
+    span: float | None = None
+
+
+PLAIN_MEAN = Scale()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two encoders, ``a`` minus ``b``, under one metric.
+
+    Attributes:
+        difference: With the paired interval, in the metric's unit; its value is NaN without a common query. The
+            interval holds 0 if and only if the test of this pair alone does not reject at its level.
+        simultaneous: Ends of the difference's interval that holds for all pairs compared together at ``1 - ALPHA``,
+            whatever the level: it holds 0 where ``p_adjusted`` is not below ``ALPHA``. None without a test, and where
+            so few clusters carry so much of the weight that it has no end.
+        p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
+        detectable_effect: True difference that this comparison detects with 80 % power, at the adjusted level.
+        p_equivalent: That the true difference is within the margin, adjusted (Holm) over all pairs; None for a metric
+            without a range.
+        n_queries: Queries on which both have a value.
+        n_clusters: Images that they belong to.
+        reason: Why something is None; several reasons are joined by ``"; "``.
+    """
+
+    a: str
+    b: str
+    difference: Interval
+    simultaneous: tuple[float, float] | None
+    flip_test: FlipTest
+    p_adjusted: float | None
+    effect: Effect
+    detectable_effect: float | None
+    p_equivalent: float | None
+    n_queries: int
+    n_clusters: int
+    reason: str | None
+
+
+def compare_encoders(
+    values: Mapping[str, ArrayLike], clusters: Clusters, resampling: Resampling, scale: Scale = PLAIN_MEAN
+) -> list[Comparison]:
+    """Every pair of encoders under one metric.
+
+    Args:
+        values: Encoder -> per-query values, shape ``(n_queries,)``, the queries in the same order for all. A pair is
+            compared on the queries where neither is NaN. For an aggregate a query may have several numbers, shape
+            ``(n_queries, ...)``.
+        clusters: Of these queries, with their weights.
+        resampling: How intervals and random flips are drawn, and p-values adjusted over all pairs.
+
+    Returns:
+        One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
+
+    Raises:
+        ValueError: An encoder with another number of queries than the clusters have, or an infinite value.
+
+    Examples:
+        >>> hits = {"old": [0, 0, 0, 1, 0, 0], "new": [1, 1, 1, 1, 1, 1]}
+        >>> [c] = compare_encoders(hits, Clusters.of(range(6)), Resampling())
+        >>> c.difference.value, c.effect.tally, c.effect.p_mcnemar, c.flip_test.p
+        (-0.8333333333333334, Tally(wins=0, ties=1, losses=5), 0.0625, 0.0625)
+    """
+    names = list(values)
+    pairs = list(combinations(range(len(names)), 2))
+    if not pairs:
+        return []
+    table = np.stack([_row(name, row, clusters) for name, row in values.items()])
+    known = np.stack([known_queries(row) for row in table])
+    alike: dict[bytes, list[int]] = {}  # pairs that have the same queries in common
+    for at, (a, b) in enumerate(pairs):
+        alike.setdefault((known[a] & known[b]).tobytes(), []).append(at)
+    if resampling.adjustment != "max-t":  # so many that p-values of 0.001 remain where they are multiplied by the pairs
+        resampling = replace(resampling, permutations=max(resampling.permutations, 1000 * len(pairs)))
+    tested = [at for at, (a, b) in enumerate(pairs) if (known[a] & known[b]).any() and not callable(scale.reduce)]
+    flip_tests = sign_flip_tests if scale.reduce == "mean" else median_flip_tests
+    drawn = flip_tests(table, clusters, [pairs[at] for at in tested], resampling) if tested else []
+    flips = dict(zip(tested, drawn, strict=True))
+    found: dict[int, Comparison] = {}
+    for members in alike.values():
+        rows = sorted({row for at in members for row in pairs[at]})
+        common: NDArray[np.bool_] = np.logical_and.reduce(known[rows], axis=0)
+        inside = [(rows.index(pairs[at][0]), rows.index(pairs[at][1])) for at in members]
+        compared = _compare_pairs(
+            [names[row] for row in rows],
+            table[rows][:, common],
+            clusters if common.all() else clusters.only(common),
+            inside,
+            [flips.get(at, NO_TEST) for at in members],
+            resampling,
+            scale,
+        )
+        found |= dict(zip(members, compared, strict=True))
+    compared = [found[at] for at in range(len(pairs))]
+    if resampling.adjustment == "max-t":
+        p_adjusted = [each.flip_test.p_adjusted for each in compared]
+    else:
+        p_adjusted = adjusted([each.flip_test.p for each in compared], resampling.adjustment)
+    p_equivalent = adjusted([each.p_equivalent for each in compared])
+    return [
+        replace(each, p_adjusted=p, p_equivalent=same, simultaneous=_holding_zero(each.simultaneous, p))
+        for each, p, same in zip(compared, p_adjusted, p_equivalent, strict=True)
+    ]
+
+
+def _compare_pairs(
+    names: Sequence[str],
+    table: NDArray[np.float64],
+    clusters: Clusters,
+    pairs: Sequence[tuple[int, int]],
+    flips: Sequence[FlipTest],
+    resampling: Resampling,
+    scale: Scale,
+) -> list[Comparison]:
+    """Pairs of rows, shape ``(n_encoders, n_queries, ...)`` without NaN; their p-values are not adjusted."""
+    if not clusters.n_queries:
+        nothing = Interval(value=np.nan, reason=NO_COMMON_QUERY)
+        differences = [nothing] * len(pairs)
+        effects = [replace(NO_EFFECT, reasons=())] * len(pairs)
+    else:
+        intervals = paired_intervals(table, clusters, pairs, resampling, scale.reduce)
+        differences = [
+            in_agreement(interval, flip.p, level=resampling.level)
+            for interval, flip in zip(intervals, flips, strict=True)
+        ]
+        effects = [
+            NO_EFFECT
+            if callable(scale.reduce)
+            else effect_of(table[a], table[b], clusters, lower_is_better=scale.lower_is_better, share=scale.share)
+            for a, b in pairs
+        ]
+    return [
+        Comparison(
+            a=names[a],
+            b=names[b],
+            difference=difference,
+            simultaneous=_simultaneous(table[a] - table[b], difference.value, clusters, flip, scale),
+            flip_test=flip,
+            p_adjusted=None,
+            effect=effect,
+            detectable_effect=None
+            if IDENTICAL in effect.reasons
+            else _detectable(table[a] - table[b], clusters, difference, flip, scale),
+            p_equivalent=None
+            if scale.span is None or scale.reduce != "mean" or not clusters.n_queries
+            else equivalence_p(
+                table[a] - table[b], clusters, margin=resampling.margin / 100 * scale.span, span=scale.span
+            ),
+            n_queries=clusters.n_queries,
+            n_clusters=clusters.n_occupied,
+            reason=_reason(difference, effect),
+        )
+        for (a, b), difference, flip, effect in zip(pairs, differences, flips, effects, strict=True)
+    ]
+
+
+def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
+    values = np.asarray(row, dtype=np.float64)
+    if values.shape[:1] != (clusters.n_queries,):
+        raise ValueError(
+            f"encoder {name!r}: values have shape {values.shape}, but the clusters are those of {clusters.n_queries} "
+            "queries; give one value per query, in the same order"
+        )
+    if np.isinf(values).any():
+        raise ValueError(f"encoder {name!r}: {int(np.isinf(values).sum())} values are infinite")
+    return values
+
+
+def _detectable(
+    per_query: NDArray[np.float64], clusters: Clusters, difference: Interval, flip: FlipTest, scale: Scale
+) -> float | None:
+    """Of a mean by its clustered error, else by the bootstrap error; None where there is none."""
+    critical = flip.critical or TWO_SIDED
+    if scale.reduce == "mean":
+        return detectable_effect(per_query, clusters, critical=critical, share=scale.share)
+    error = difference.standard_error
+    return (critical + float(ndtri(POWER))) * error if error else None
+
+
+def _simultaneous(
+    per_query: NDArray[np.float64], difference: float, clusters: Clusters, flip: FlipTest, scale: Scale
+) -> tuple[float, float] | None:
+    """The differences ``d`` that the flips do not reject together with those of all other pairs.
+
+    Of means: ``|sum(c - d w)| <= critical * root of sum((c - d w)^2)`` over clusters with the differences ``c`` and the
+    weights ``w``, a quadratic inequality. Of medians: those as far away as the flipped medians are apart.
+    """
+    if flip.critical is None:
+        return None
+    if scale.reduce != "mean":
+        return difference - flip.critical, difference + flip.critical
+    sums, weights = clusters.sums(per_query[None])[:, 0], clusters.totals
+    square, slope, rest = (
+        float(a.sum() * b.sum() - flip.critical**2 * (a @ b))
+        for a, b in ((weights, weights), (weights, sums), (sums, sums))
+    )
+    if square <= 0:
+        return None
+    middle, half = slope / square, np.sqrt(max(0.0, slope**2 - square * rest)) / square
+    return float(middle - half), float(middle + half)
+
+
+def _holding_zero(ends: tuple[float, float] | None, p_adjusted: float | None) -> tuple[float, float] | None:
+    """The interval, which holds 0 where the adjusted test does not reject: other corrections may be stricter."""
+    if ends is None or p_adjusted is None or p_adjusted < ALPHA:
+        return ends
+    return min(ends[0], 0.0), max(ends[1], 0.0)
+
+
+def _reason(difference: Interval, effect: Effect) -> str | None:
+    """Why something is None; for encoders that never differ, that one reason."""
+    reasons = list(effect.reasons)
+    if difference.reason and IDENTICAL not in reasons:
+        reasons.insert(0, difference.reason)
+    return "; ".join(reasons) or None

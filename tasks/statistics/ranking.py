@@ -1,0 +1,381 @@
+"""Ranks of encoders from pairwise tests: the range of ranks that each can hold, and which are tied with the best.
+
+The best possible rank of an encoder is one more than the number of encoders that are significantly better; its worst
+possible rank leaves below it only the encoders that are significantly worse. With p-values adjusted over all pairs,
+all these statements hold together at the level of the test (Mohamad, van Zwet, Solari and Goeman 2021, Simultaneous
+confidence intervals for ranks using the partitioning principle, section 2; Mogstad, Romano, Shaikh and Wilhelm 2024,
+Inference for ranks with applications to mobility across neighbourhoods and academic achievement across countries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations, pairwise
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from capim.tasks.statistics.clusters import Clusters, linked
+from capim.tasks.statistics.decision import ALPHA, adjusted
+from capim.tasks.statistics.flips import sign_flip_tests
+from capim.tasks.statistics.intervals import (
+    NO_SPREAD,
+    ClusteredValues,
+    Interval,
+    bootstrap_replicates,
+    interval_of,
+    stacked_statistic,
+)
+from capim.tasks.statistics.resampling import Resampling
+
+
+class PairTest(NamedTuple):
+    """The adjusted test of one pair of encoders; ``difference`` is ``a`` minus ``b``."""
+
+    a: str
+    b: str
+    difference: float
+    p_adjusted: float | None
+
+
+class EncoderRank(NamedTuple):
+    """The rank of one encoder among those compared.
+
+    ``rank`` is its rank by value (1 is best, equal values share the better rank), ``best`` and ``worst`` the ranks
+    that it can hold. ``tied_with_best``: none is significantly better, so that it can hold the first rank.
+    """
+
+    encoder: str
+    value: float
+    rank: int
+    best: int
+    worst: int
+    tied_with_best: bool
+
+
+class RankSet(NamedTuple):
+    """The ranks that one encoder can hold, from ``best`` to ``worst``; 1 is the first."""
+
+    best: int
+    worst: int
+
+    @property
+    def tied_with_best(self) -> bool:
+        """Whether the encoder can be the best: none is significantly better."""
+        return self.best == 1
+
+
+def rank_sets(better: NDArray[np.bool_]) -> list[RankSet]:
+    """The ranks that every encoder can hold.
+
+    They hold together at the level of the tests where these are simultaneous over all pairs: p-values adjusted for the
+    family-wise error rate, or intervals of all differences that hold together.
+
+    Args:
+        better: ``better[i, j]``: encoder ``i`` is significantly better than ``j``; shape ``(n_encoders, n_encoders)``.
+
+    Examples:
+        The first beats the third, nothing else is certain:
+
+        >>> [tuple(held) for held in rank_sets(np.array([[0, 0, 1], [0, 0, 0], [0, 0, 0]], dtype=bool))]
+        [(1, 2), (1, 3), (2, 3)]
+    """
+    won, lost = better.sum(axis=1).tolist(), better.sum(axis=0).tolist()
+    return [RankSet(1 + above, len(better) - below) for above, below in zip(lost, won, strict=True)]
+
+
+def rank_encoders(
+    values: Sequence[tuple[str, float]],
+    tests: Iterable[PairTest],
+    *,
+    alpha: float = ALPHA,
+    lower_is_better: bool = False,
+) -> list[EncoderRank]:
+    """The rank of every encoder, best value first, equal values in the order given.
+
+    Args:
+        tests: All pairs, each once, in either order. A pair without a p-value (equal on every query, or too few
+            clusters for a test) counts as not different.
+        alpha: A pair with an adjusted p-value below it is different.
+
+    Raises:
+        ValueError: A pair is missing.
+
+    Examples:
+        The first beats the third, nothing else is certain:
+
+        >>> tests = [PairTest("x", "y", 0.1, 0.3), PairTest("x", "z", 0.3, 0.01), PairTest("y", "z", 0.2, 0.06)]
+        >>> for r in rank_encoders([("x", 0.6), ("y", 0.5), ("z", 0.3)], tests):
+        ...     print(r.encoder, r.rank, f"{r.best}-{r.worst}", r.tied_with_best)
+        x 1 1-2 True
+        y 2 1-3 True
+        z 3 2-3 False
+    """
+    names = [name for name, _ in values]
+    at = {name: position for position, name in enumerate(names)}
+    better = np.zeros((len(names), len(names)), dtype=bool)
+    compared = set()
+    for a, b, difference, p in tests:
+        compared.add(frozenset((a, b)))
+        if p is not None and p < alpha and difference != 0:
+            winner, loser = (a, b) if (difference < 0) == lower_is_better else (b, a)
+            better[at[winner], at[loser]] = True
+    missing = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if frozenset((a, b)) not in compared]
+    if missing:
+        raise ValueError(f"{len(missing)} pairs were not compared, first {missing[0]}; compare all encoders together")
+    held = dict(zip(names, rank_sets(better), strict=True))
+    return [
+        EncoderRank(
+            encoder=name,
+            value=value,
+            rank=1 + sum((other < value) if lower_is_better else (other > value) for _, other in values),
+            best=held[name].best,
+            worst=held[name].worst,
+            tied_with_best=held[name].tied_with_best,
+        )
+        for name, value in sorted(values, key=lambda item: item[1] if lower_is_better else -item[1])
+    ]
+
+
+# --- One ranking of encoders over several corpora: macro mean and Borda count, and the ranks that the data leave open.
+#
+# Two questions have different answers (``docs/protocols.md`` §6):
+#
+# * Which encoder is better on **these corpora**? Images are resampled within each corpus; a photograph that several
+# corpora have is one unit in all of them. Means are tested by sign flips of all images of all corpora. A Borda count is
+# bounded by the tests within the corpora, because a bootstrap of ranks is not valid where encoders are nearly equal
+# (Hall and Miller 2009, Using the bootstrap to quantify the authority of an empirical ranking). * Which encoder is
+# better on **corpora like these**? The corpora are a sample, and their number is the number of observations, as long as
+# none shares photographs with another. The spread between corpora holds that of their images already, so whole corpora
+# are the units (Davison and Hinkley 1997, Bootstrap Methods and their Application, section 3.8): Student's t for means,
+# sign flips for Borda counts. Resampling corpora and images by the bootstrap finds a difference where there is none in
+# a third of suites of 5 corpora and 8 encoders (``tests/benchmarks/suite_ranks.py``).
+
+
+Estimand: TypeAlias = Literal["these corpora", "corpora like these"]
+Statistic: TypeAlias = Literal["macro mean", "borda"]
+LEAST_CORPORA = 3  # of a ranking over corpora
+LEAST_SAMPLE = 5  # corpora that say something about others like them
+_STREAM = 4  # of the seed: the bootstrap, the sign flips and the permuted labels have the first three
+_ROUNDING = 1e-12
+
+
+class Standing(NamedTuple):
+    """One encoder in a ranking: its figure with its interval, and the ranks that it can hold (None: not tested)."""
+
+    figure: Interval
+    held: RankSet | None
+
+
+def rank_over_corpora(
+    corpora: Sequence[Sequence[ClusteredValues]],
+    resampling: Resampling,
+    units: Sequence[NDArray[np.int64]] | None = None,
+) -> dict[tuple[Estimand, Statistic], list[Standing]]:
+    """Macro mean and Borda count of every encoder over the corpora, under both estimands.
+
+    The macro mean is the mean over corpora of their headlines. The Borda count is the mean over corpora of the share of
+    the other encoders that an encoder is above, 0..1; an equal one counts half.
+
+    Args:
+        corpora: For each corpus the parts of its headline, which is their mean: per-query values of the same encoders,
+            shape ``(n_encoders, n_queries)``, and the clusters of these queries.
+        resampling: ``1 - level`` bounds the probability of any false statement about ranks, for each estimand and
+            statistic.
+        units: For each corpus the unit of every cluster, shape ``(n_clusters,)``, numbered from 0 over all corpora:
+            clusters with equal numbers are of the same photographs. Left out: no two are.
+
+    Returns:
+        For each estimand and statistic the encoders in their order. With fewer than ``LEAST_SAMPLE`` corpora, or where
+        some share units, those like them have figures without interval and ranks, with the reason.
+
+    Raises:
+        ValueError: Fewer than ``LEAST_CORPORA`` corpora, or fewer than two encoders.
+
+    Examples:
+        On three corpora of 40 images the first encoder finds all of them, the second every other one.
+
+        >>> images = Clusters.of(range(40))
+        >>> corpus = [ClusteredValues([[1.0] * 40, [0.0, 1.0] * 20], images)]
+        >>> found = rank_over_corpora([corpus] * 3, Resampling(replicates=200, permutations=500))
+        >>> for standing in found["these corpora", "macro mean"]:
+        ...     print(standing.figure.value, standing.held)
+        1.0 RankSet(best=1, worst=1)
+        0.5 RankSet(best=2, worst=2)
+        >>> [standing.figure.value for standing in found["these corpora", "borda"]]
+        [1.0, 0.0]
+    """
+    shares = [_contributions(parts) for parts in corpora]
+    headlines = np.stack([_headlines(parts) for parts in corpora])
+    n_corpora, n_encoders = headlines.shape
+    if n_corpora < LEAST_CORPORA or n_encoders < 2:
+        raise ValueError(
+            f"a ranking needs {LEAST_CORPORA} corpora and 2 encoders, got {n_corpora} corpora and {n_encoders} encoders"
+        )
+    borda = borda_counts(headlines)
+    if units is None:
+        ends = np.cumsum([0, *map(len, shares)])
+        units = [np.arange(start, end) for start, end in pairwise(ends)]
+    groups = _sharing(units)
+    together = np.zeros((1 + max(int(unit.max()) for unit in units), n_encoders))
+    for unit, share in zip(units, shares, strict=True):
+        np.add.at(together, unit, share)
+    everywhere = _better(together / n_corpora, resampling, 1 - resampling.level)
+    within = np.stack([_better(share, resampling, (1 - resampling.level) / n_corpora) for share in shares])
+    return {
+        ("these corpora", "macro mean"): _standings(
+            _macro_intervals(corpora, headlines.mean(axis=0), resampling, units, groups), everywhere
+        ),
+        ("these corpora", "borda"): _bounded(borda.mean(axis=0), within),
+        ("corpora like these", "macro mean"): _sampled(headlines, resampling, len(groups), discrete=False),
+        ("corpora like these", "borda"): _sampled(borda, resampling, len(groups), discrete=True),
+    }
+
+
+def _sharing(units: Sequence[NDArray[np.int64]]) -> list[list[int]]:
+    """The corpora that are linked by common units, group by group; each alone where there are none.
+
+    Examples:
+        >>> _sharing([np.array([0, 1]), np.array([2, 3]), np.array([1, 4])])
+        [[0, 2], [1]]
+    """
+    found: dict[int, list[int]] = {}
+    for at, label in enumerate(linked([unit.tolist() for unit in units]).tolist()):
+        found.setdefault(label, []).append(at)
+    return list(found.values())
+
+
+def borda_counts(headlines: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share of the other encoders that each is above, an equal one half; same shape ``(n_corpora, n_encoders)``.
+
+    Examples:
+        >>> borda_counts(np.array([[0.9, 0.5, 0.5], [0.1, 0.2, 0.3]])).tolist()
+        [[1.0, 0.25, 0.25], [0.0, 0.5, 1.0]]
+    """
+    above = np.sign(np.round(headlines[:, :, None] - headlines[:, None, :], 12)).sum(axis=2)
+    counts: NDArray[np.float64] = (above / (headlines.shape[1] - 1) + 1) / 2
+    return counts
+
+
+def _headlines(parts: Sequence[ClusteredValues]) -> NDArray[np.float64]:
+    """The headline of every encoder on one corpus, shape ``(n_encoders,)``."""
+    means = [[clusters.mean(row) for row in np.asarray(values)] for values, clusters in parts]
+    headlines: NDArray[np.float64] = np.mean(means, axis=0)
+    return headlines
+
+
+def _contributions(parts: Sequence[ClusteredValues]) -> NDArray[np.float64]:
+    """What each cluster adds to the headline, shape ``(n_clusters, n_encoders)``; the sums are the headlines."""
+    shares = [clusters.sums(np.asarray(values)) / clusters.totals.sum() for values, clusters in parts]
+    total: NDArray[np.float64] = sum(shares[1:], start=shares[0]) / len(shares)
+    return total
+
+
+def _better(contributions: NDArray[np.float64], resampling: Resampling, alpha: float) -> NDArray[np.bool_]:
+    """Which encoder is better than which, over all pairs together, by sign flips of the rows of contributions."""
+    n_units, n_encoders = contributions.shape
+    pairs = list(combinations(range(n_encoders), 2))
+    tests = sign_flip_tests(contributions.T, Clusters.of(range(n_units)), pairs, resampling)
+    return _winners(contributions.sum(axis=0), pairs, [test.p_adjusted for test in tests], alpha)
+
+
+def _winners(
+    figures: NDArray[np.float64], pairs: Sequence[tuple[int, int]], p_adjusted: Sequence[float | None], alpha: float
+) -> NDArray[np.bool_]:
+    better = np.zeros((len(figures), len(figures)), dtype=bool)
+    for (a, b), p in zip(pairs, p_adjusted, strict=True):
+        if p is not None and p < alpha:
+            better[(a, b) if figures[a] > figures[b] else (b, a)] = True
+    return better
+
+
+def _standings(figures: Sequence[Interval], better: NDArray[np.bool_]) -> list[Standing]:
+    return [Standing(figure, held) for figure, held in zip(figures, rank_sets(better), strict=True)]
+
+
+def _macro_intervals(
+    corpora: Sequence[Sequence[ClusteredValues]],
+    means: NDArray[np.float64],
+    resampling: Resampling,
+    units: Sequence[NDArray[np.int64]],
+    groups: Sequence[Sequence[int]],
+) -> list[Interval]:
+    """Intervals of the macro means, from the replicates of every group of corpora that share units.
+
+    Groups of equal size have equal draws, so that the replicates of each are put in an order of its own.
+    """
+    total = np.zeros(())
+    for group in groups:
+        drawn = _group_replicates([corpora[at] for at in group], [units[at] for at in group], resampling)
+        order = np.random.default_rng((_STREAM, resampling.seed, group[0])).permutation(drawn.shape[1])
+        total = total + drawn[:, order]
+    rows = zip(means.tolist(), total / len(corpora), strict=True)
+    return [interval_of(value, replicates, level=resampling.level) for value, replicates in rows]
+
+
+def _group_replicates(
+    corpora: Sequence[Sequence[ClusteredValues]], units: Sequence[NDArray[np.int64]], resampling: Resampling
+) -> NDArray[np.float64]:
+    """The sum of the headlines of some corpora in every draw of their units, shape ``(n_encoders, replicates)``."""
+    drawn, of_clusters = np.unique(np.concatenate(units), return_inverse=True)
+    columns = np.split(of_clusters, np.cumsum([len(unit) for unit in units])[:-1])
+    statistics = [(stacked_statistic(parts), len(parts)) for parts in corpora]
+
+    def summed(counts: NDArray[np.uint8]) -> NDArray[np.float64]:
+        headlines = (
+            statistic(counts[:, column]).reshape(n_parts, -1, len(counts)).mean(axis=0)
+            for (statistic, n_parts), column in zip(statistics, columns, strict=True)
+        )
+        total: NDArray[np.float64] = np.sum([*headlines], axis=0)
+        return total
+
+    return bootstrap_replicates(summed, len(drawn), resampling)
+
+
+def _bounded(borda: NDArray[np.float64], within: NDArray[np.bool_]) -> list[Standing]:
+    """Borda counts between the certain wins and the certain losses of the corpora, shape ``(n_corpora, n, n)``."""
+    others = len(borda) - 1
+    low = within.sum(axis=2).mean(axis=0) / others
+    high = 1 - within.sum(axis=1).mean(axis=0) / others
+    figures = [
+        Interval(value=value, low=a, high=b, method="simultaneous")
+        for value, a, b in zip(borda.tolist(), low.tolist(), high.tolist(), strict=True)
+    ]
+    return _standings(figures, low[:, None] > high[None, :] + _ROUNDING)
+
+
+def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, *, discrete: bool) -> list[Standing]:
+    """Means over corpora that are a sample, shape ``(n_corpora, n_encoders)``: intervals by Student's t.
+
+    Differences are tested by Student's t adjusted by Holm, or by flipping the signs of corpora where they are discrete.
+    """
+    n_corpora, n_encoders = table.shape
+    means = table.mean(axis=0)
+    reason = ""
+    if n_corpora < LEAST_SAMPLE:
+        reason = f"at least {LEAST_SAMPLE} corpora say something about others like them, there are {n_corpora}"
+    elif n_groups < n_corpora:
+        reason = "corpora that share photographs say nothing about others like them: they are not independent"
+    if reason:
+        return [Standing(Interval(value=value, reason=reason), None) for value in means.tolist()]
+    errors = table.std(axis=0, ddof=1) / np.sqrt(n_corpora)
+    reach = t.ppf((1 + resampling.level) / 2, n_corpora - 1) * errors
+    figures = [
+        Interval(value=m, low=max(0.0, m - r), high=min(1.0, m + r), standard_error=e, method="t")
+        if e > _ROUNDING
+        else Interval(value=m, reason=NO_SPREAD.replace("replicates", "corpora"))
+        for m, r, e in zip(means.tolist(), reach.tolist(), errors.tolist(), strict=True)
+    ]
+    alpha = 1 - resampling.level
+    if discrete:
+        return _standings(figures, _better(table / n_corpora, resampling, alpha))
+    pairs = list(combinations(range(n_encoders), 2))
+    differences = np.stack([table[:, a] - table[:, b] for a, b in pairs])
+    error = differences.std(axis=1, ddof=1) / np.sqrt(n_corpora)
+    p = [
+        float(2 * t.sf(abs(m) / e, n_corpora - 1)) if e > _ROUNDING else None
+        for m, e in zip(differences.mean(axis=1).tolist(), error.tolist(), strict=True)
+    ]
+    return _standings(figures, _winners(means, pairs, adjusted(p), alpha))
