@@ -21,7 +21,7 @@ from capim.tasks.statistics.resampling import Resampling
 #
 # A figure is the mean of one encoder's values over the queries of one corpus, at two times. If nothing changed, the two
 # outcomes of a cluster are exchangeable, so that its fall (earlier minus later) might as well have the other sign, for
-# all figures of that cluster together. Step-down max-T over these flips (``permutation.tests_of_flips``) adjusts the
+# all figures of that cluster together. Step-down max-T over these flips (``tests_of_flips``) adjusts the
 # p-values for all figures of all corpora: its floor is 1 / (flips + 1), and figures that move together cost little.
 
 

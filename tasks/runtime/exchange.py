@@ -1,4 +1,8 @@
-"""What surrounds an import of embeddings: corpora and names looked up before it, messages after it."""
+"""Exchange with other programs: embeddings and outcomes that come in, and files that other tools read.
+
+Below: what surrounds an import of embeddings, the outcomes of an import, and the exports to Embedding Atlas, MTEB's
+nDCG and TREC.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +201,7 @@ NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
 QUERIES: Mapping[Modality, str] = {"image": "i2t/", "caption": "t2i/"}  # how ids of protocols with such queries begin
 HEADLINE: Mapping[Modality, str] = {"image": "i2t/any", "caption": "t2i/all"}
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-_ROWS = 1000  # whose thumbnails are in memory at once
+_PICTURES = 1000  # whose thumbnails are in memory at once
 
 
 def export_atlas(
@@ -278,13 +282,13 @@ def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: Embed
     """The table, with the thumbnails of its images if there are any, some rows at a time."""
     writer: pq.ParquetWriter | None = None
     try:
-        for start in range(0, len(table), _ROWS):
-            part = table.slice(start, _ROWS)
+        for start in range(0, len(table), _PICTURES):
+            part = table.slice(start, _PICTURES)
             if shas:
-                pictures = store.thumbnails([sha for sha in shas[start : start + _ROWS] if sha])
+                pictures = store.thumbnails([sha for sha in shas[start : start + _PICTURES] if sha])
                 cells = [
                     {"bytes": pictures[sha], "path": None} if sha in pictures else None
-                    for sha in shas[start : start + _ROWS]
+                    for sha in shas[start : start + _PICTURES]
                 ]
                 part = part.append_column("image", pa.array(cells, PICTURE))
             writer = writer or pq.ParquetWriter(path, part.schema, compression="zstd")
@@ -331,7 +335,7 @@ def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:
 # tell apart the float32 that were ranked.
 
 
-_ROWS_trec = 2048  # queries whose lists are in memory as text at once
+_LISTS = 2048  # queries whose lists are in memory as text at once
 
 
 def export_trec(
@@ -373,8 +377,8 @@ def export_trec(
         place.mkdir(parents=True, exist_ok=True)
         qrels, run = place / "qrels.txt", place / f"{encoder}.run"
         if qrels not in written:
-            _write_trec(qrels, _qrel_lines(task, ids))
-        _write_trec(run, _run_lines(outcomes, ids, encoder))
+            _write_lines(qrels, _qrel_lines(task, ids))
+        _write_lines(run, _run_lines(outcomes, ids, encoder))
         written |= {qrels: None, run: None}
         if n_tied := int((outcomes["rank_worst"].to_numpy() > outcomes["rank_best"].to_numpy()).sum()):
             ties.append(
@@ -410,7 +414,7 @@ def _qrel_lines(task: RetrievalTask, ids: NDArray[np.object_]) -> Iterator[str]:
 
 
 def _run_lines(outcomes: pa.Table, ids: NDArray[np.object_], encoder: str) -> Iterator[str]:
-    for batch in outcomes.select(["query_id", "top_ords", "top_scores"]).to_batches(max_chunksize=_ROWS_trec):
+    for batch in outcomes.select(["query_id", "top_ords", "top_scores"]).to_batches(max_chunksize=_LISTS):
         lengths = pc.fill_null(pc.list_value_length(batch["top_ords"]), 0).to_numpy()
         queries = np.repeat(np.array([trec_id(query) for query in texts(batch["query_id"])], dtype=object), lengths)
         ords = np.asarray(pc.list_flatten(batch["top_ords"]), dtype=np.int32)
@@ -421,6 +425,6 @@ def _run_lines(outcomes: pa.Table, ids: NDArray[np.object_], encoder: str) -> It
             yield f"{query} Q0 {item} {rank} {score} {encoder}\n"
 
 
-def _write_trec(path: Path, lines: Iterable[str]) -> None:
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(lines)

@@ -329,7 +329,7 @@ def watch_figures(
     states = {figure.id: _state(figure, results) for figure in figures}
     changed = [figure for figure in figures if states[figure.id] == "changed"]
     groups = _falls(store, changed, since)
-    changes = {_id_figures(change): change for change in tested_changes(groups, level=level, resampling=resampling)}
+    changes = {_id_of_change(change): change for change in tested_changes(groups, level=level, resampling=resampling)}
     states |= {each: judge_change(change, rule, level) or "none" for each, change in changes.items()}
     created = {"run": run, "alarm_level": level, "created": now}
     rows = [
@@ -441,6 +441,6 @@ def _row(figure: Figure, change: FigureChange | None, results: Results, run: str
     }
 
 
-def _id_figures(change: FigureChange) -> FigureId:
+def _id_of_change(change: FigureChange) -> FigureId:
     corpus, protocol, _, encoder = change.key
     return FigureId(encoder, corpus, protocol)

@@ -253,14 +253,14 @@ def median_flip_tests(
         observed=np.array([exchange.observed for exchange in exchanges]),
         scale=np.array([float(len(exchange.differs) > 0) for exchange in exchanges]),  # ranks have one unit
         enumerated={
-            pair: enumerated_test(_exact_p_median_flip(exchange), len(exchange.differs))
+            pair: enumerated_test(_exact_p_of_medians(exchange), len(exchange.differs))
             for pair, exchange in enumerate(exchanges)
             if 2 ** len(exchange.differs) <= EXACT_FLIPS
         },
     )
 
 
-def _exact_p_median_flip(exchange: _Exchange) -> float:
+def _exact_p_of_medians(exchange: _Exchange) -> float:
     """Share of all flips whose medians are at least as far apart as the observed."""
     flips = all_flips(len(exchange.differs))
     return float(np.concatenate([exchange.distances(block) >= exchange.observed for block in flips]).mean())

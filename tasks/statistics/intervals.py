@@ -459,7 +459,6 @@ def _bca_tails(
 AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} clusters instead of the queries"
 _FREEDOM = 3.0  # degrees of freedom of a clustered error for each hit or miss, whichever are fewer
 _LEAST_FREEDOM = 15.0  # of independent queries, whose error follows from the share: for the discreteness of few hits
-_ROUNDING_proportion = 1e-12
 
 
 def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
@@ -531,9 +530,9 @@ def clustered_wilson(share: float, error: float, *, n_queries: float, n_clusters
     Where every query hits, or every one misses, the trials are the clusters: at worst, all queries of an image have
     the same outcome.
     """
-    if abs(share - round(share)) <= _ROUNDING_proportion:
+    if abs(share - round(share)) <= _ROUNDING:
         return _at_the_edge(share, n_clusters, level)
-    if error <= _ROUNDING_proportion:
+    if error <= _ROUNDING:
         return Interval(value=share, reason=NO_SPREAD)
     effective = min(share * (1 - share) / error**2, n_queries)
     fewer = effective * min(share, 1 - share)

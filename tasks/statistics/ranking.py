@@ -144,14 +144,15 @@ def rank_encoders(
 # Two questions have different answers (``docs/protocols.md`` §6):
 #
 # * Which encoder is better on **these corpora**? Images are resampled within each corpus; a photograph that several
-# corpora have is one unit in all of them. Means are tested by sign flips of all images of all corpora. A Borda count is
-# bounded by the tests within the corpora, because a bootstrap of ranks is not valid where encoders are nearly equal
-# (Hall and Miller 2009, Using the bootstrap to quantify the authority of an empirical ranking). * Which encoder is
-# better on **corpora like these**? The corpora are a sample, and their number is the number of observations, as long as
-# none shares photographs with another. The spread between corpora holds that of their images already, so whole corpora
-# are the units (Davison and Hinkley 1997, Bootstrap Methods and their Application, section 3.8): Student's t for means,
-# sign flips for Borda counts. Resampling corpora and images by the bootstrap finds a difference where there is none in
-# a third of suites of 5 corpora and 8 encoders (``tests/benchmarks/suite_ranks.py``).
+#   corpora have is one unit in all of them. Means are tested by sign flips of all images of all corpora. A Borda count
+#   is bounded by the tests within the corpora, because a bootstrap of ranks is not valid where encoders are nearly
+#   equal (Hall and Miller 2009, Using the bootstrap to quantify the authority of an empirical ranking).
+# * Which encoder is better on **corpora like these**? The corpora are a sample, and their number is the number of
+#   observations, as long as none shares photographs with another. The spread between corpora holds that of their images
+#   already, so whole corpora are the units (Davison and Hinkley 1997, Bootstrap Methods and their Application, section
+#   3.8): Student's t for means, sign flips for Borda counts. Resampling corpora and images by the bootstrap finds a
+#   difference where there is none in a third of suites of 5 corpora and 8 encoders
+#   (``tests/benchmarks/suite_ranks.py``).
 
 
 Estimand: TypeAlias = Literal["these corpora", "corpora like these"]

@@ -42,7 +42,7 @@ def combined_rows(
 ) -> pa.Table:
     """Rows of ``schema.COMPARISONS``; an encoder is compared by a figure if all its protocols were evaluated."""
     values = {
-        encoder_key(each.sets.encoder, each.sets.encoder_fingerprint): _values(store, corpus, each)
+        encoder_key(each.sets.encoder, each.sets.encoder_fingerprint): _combined_values(store, corpus, each)
         for each in evaluations
     }
     return figure_rows(
@@ -55,7 +55,7 @@ def combined_rows(
     )
 
 
-def _values(store: EmbeddingStore, corpus: Corpus, evaluation: EvaluationRef) -> Values:
+def _combined_values(store: EmbeddingStore, corpus: Corpus, evaluation: EvaluationRef) -> Values:
     protocols = protocols_of(corpus)
 
     def outcomes(wanted: Sequence[EvalProtocol]) -> Iterator[Outcomes]:
@@ -164,7 +164,7 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
         fingerprint=sets.corpus_fingerprint,
         figures=figures,
         values={
-            EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): _values_headlines(
+            EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): _headline_values(
                 store, e, figures, corpus, protocols
             )
             for e in evaluations
@@ -174,7 +174,7 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
     )
 
 
-def _values_headlines(
+def _headline_values(
     store: EmbeddingStore,
     evaluation: EvaluationRef,
     figures: Sequence[Figure],
