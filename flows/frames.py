@@ -1,4 +1,4 @@
-"""The steps of a run and the rows of a store as pandas frames: what the methods of ``capim.py`` return."""
+"""The steps of a run and the rows of a store as pandas frames: what the methods of ``capim.Workspace`` return."""
 
 from __future__ import annotations
 
