@@ -21,11 +21,11 @@ import os
 import time
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import pyarrow.fs
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 # --- The files of the tables of a database, in a folder or in object storage: listed, read, digested, written whole.
 
 
+T = TypeVar("T")
 RECORDS = "digests"  # a folder beside those of the tables, with a folder for each: it outlives a removed table
 NEWEST = 2**64 - 1  # the manifest of a version has this less the version as its name, so that the newest comes first
 _CHUNK = 1 << 20
@@ -92,32 +93,38 @@ class TableFiles:
 
     def read(self, name: str, path: str) -> bytes | None:
         """The contents of a file; None if another process has just removed it."""
+
+        def contents() -> bytes:
+            with self._system.open_input_file(self.whole(name, path)) as file:
+                return file.read()
+
+        return self._answer(contents)
+
+    def digest(self, name: str, path: str) -> tuple[int, str]:
+        """Bytes and XXH3-128 of a file; -1 bytes if another process has just removed it."""
+
+        def digested() -> tuple[int, str]:
+            size, state, chunk = 0, xxhash.xxh3_128(), memoryview(bytearray(_CHUNK))
+            with self._system.open_input_stream(self.whole(name, path)) as file:
+                while n := file.readinto(chunk):
+                    state.update(chunk[:n])
+                    size += n
+            return size, state.hexdigest()
+
+        return self._answer(digested) or (-1, "")
+
+    def _answer(self, read: Callable[[], T]) -> T | None:
+        """What is read; None without the file. An answer of object storage that breaks off is asked for again."""
         for pause in (*_READ_AGAIN, None):
             try:
-                with self._system.open_input_file(self.whole(name, path)) as file:
-                    contents: bytes = file.read()
-                break
+                return read()
             except OSError as fault:
                 if _is_absent(fault):
                     return None
                 if self.is_local or pause is None:
                     raise
-                time.sleep(pause)  # an answer of object storage broke off, as it does where the file is just removed
-        return contents
-
-    def digest(self, name: str, path: str) -> tuple[int, str]:
-        """Bytes and XXH3-128 of a file; -1 bytes if another process has just removed it."""
-        size, state, chunk = 0, xxhash.xxh3_128(), memoryview(bytearray(_CHUNK))
-        try:
-            with self._system.open_input_stream(self.whole(name, path)) as file:
-                while n := file.readinto(chunk):
-                    state.update(chunk[:n])
-                    size += n
-        except OSError as fault:
-            if _is_absent(fault):
-                return -1, ""
-            raise
-        return size, state.hexdigest()
+                time.sleep(pause)
+        return None
 
     def write(self, name: str, path: str, contents: bytes) -> None:
         """Writes a file so that it is there whole or not at all; in object storage every file is."""

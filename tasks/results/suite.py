@@ -94,19 +94,20 @@ def figure_values(outcomes: Outcomes, figure: Figure, drawn: Drawn) -> Clustered
     return ClusteredValues(values, Clusters.of(outcomes.clusters, drawn, outcomes.weights))
 
 
-def contents_of(corpus: Corpus) -> str:
-    """A digest of the photographs and captions of a corpus, but not of its name."""
-    images = sorted(sha or name for sha, name in _photographs(corpus))
+def contents_of(corpus: Corpus, photographs: Iterable[Photograph]) -> str:
+    """A digest of the photographs (:func:`photographs_of`) and captions of a corpus, but not of its name."""
+    images = sorted(sha or name for sha, name in photographs)
     captions = sorted(zip(*(map(str, corpus.captions[c].to_pylist()) for c in ("text", "language")), strict=True))
     return digest16([images, captions, len(corpus.pairs), len(corpus.quadruples)])
 
 
-def cluster_photographs(corpus: Corpus, protocol: EvalProtocol) -> list[tuple[Photograph, ...]]:
+def cluster_photographs(
+    corpus: Corpus, photographs: Sequence[Photograph], protocol: EvalProtocol
+) -> list[tuple[Photograph, ...]]:
     """The photographs of every cluster that a protocol draws; of judged documents, the query instead."""
     if is_judged(protocol):
         asked = zip(texts(corpus.captions["id"]), corpus.captions["text"].to_pylist(), strict=True)
         return [(Photograph(f"query {text or id_}", ""),) for id_, text in asked]
-    photographs = _photographs(corpus)
     if protocol.direction == "quadruples":
         of_id = dict(zip(texts(corpus.images["id"]), photographs, strict=True))
         both = zip(*(texts(corpus.quadruples[column]) for column in ("image_0", "image_1")), strict=True)
@@ -115,7 +116,7 @@ def cluster_photographs(corpus: Corpus, protocol: EvalProtocol) -> list[tuple[Ph
     return [(photographs[ord_],) for ord_ in (range(drawn) if isinstance(drawn, int) else drawn)]
 
 
-def _photographs(corpus: Corpus) -> list[Photograph]:
+def photographs_of(corpus: Corpus) -> list[Photograph]:
     """Of every image; a box of a photograph has no bytes of it."""
     keys = texts(corpus.images["key"])
     return [
@@ -172,9 +173,9 @@ def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
 def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Resampling) -> pa.Table:
     """Rows of ``schema.RANKINGS``: for every ranked encoder one per estimand and statistic, one for each left out.
 
-    No rows without ``LEAST_CORPORA`` corpora on which at least two encoders have the headline.
+    ``corpora`` are :func:`named_once`. No rows without ``LEAST_CORPORA`` of them on which two encoders or more have the
+    headline.
     """
-    corpora = named_once(corpora)
     block = largest_block({corpus.corpus: corpus.encoders for corpus in corpora})
     chosen = [corpus for corpus in corpora if corpus.corpus in block]
     if not chosen:

@@ -132,7 +132,7 @@ def result_row(
         "protocol": protocol,
         "metric": metric,
         "metric_version": version_of(metric),
-        "lower_is_better": False,
+        "lower_is_better": lower_is_better,
         "statistics_version": VERSION,
         "value": value,
         "ci_low": interval.low,
@@ -179,7 +179,7 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
             chance=metric.chance(outcomes),
             lower_is_better=not metric.higher_is_better,
         )
-        row |= {"metric_version": str(metric.version), "lower_is_better": not metric.higher_is_better}
+        row["metric_version"] = str(metric.version)
         if metric.reduce == "mean" and clusters.n_occupied > 1:
             row["robust_error"] = cluster_robust_error(values, clusters)
         row["value_ties_lost"] = _figure(metric, outcomes, "lost")

@@ -24,6 +24,7 @@ from capim.tasks.results.suite import (
     contents_of,
     figure_values,
     named_once,
+    photographs_of,
     ranking_rows,
 )
 from capim.tasks.runtime.progress import track
@@ -145,10 +146,11 @@ def suite_rows(
         for group in groups:
             corpora.append(_headline(store, group))
             advance(1)
-    rows = ranking_rows(corpora, run=run, resampling=resampling)
+    once = named_once(corpora)
+    rows = ranking_rows(once, run=run, resampling=resampling)
     if rows.num_rows:
         return rows
-    copies = [counted_once([each.corpus, *each.copies]) for each in named_once(corpora) if each.copies]
+    copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
     return "; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies])
 
 
@@ -159,6 +161,7 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
     protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
     figures = headline_of(protocols.values())
     clustered = protocols[figures[0].protocol] if figures else None
+    photographs = photographs_of(corpus)
     return CorpusHeadline(
         corpus=sets.corpus,
         fingerprint=sets.corpus_fingerprint,
@@ -169,8 +172,8 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
             )
             for e in evaluations
         },
-        contents=contents_of(corpus),
-        photographs=cluster_photographs(corpus, clustered) if clustered else (),
+        contents=contents_of(corpus, photographs),
+        photographs=cluster_photographs(corpus, photographs, clustered) if clustered else (),
     )
 
 
