@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from capim.store.schema import CORPUS_PARTS, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 
 Modality: TypeAlias = Literal["image", "caption"]
-Direction: TypeAlias = Literal["t2i", "i2t", "pairs", "quadruples"]
 VectorKind: TypeAlias = Literal["single", "multi"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 Storage: TypeAlias = Literal["float16", "float32"]
@@ -257,23 +256,6 @@ class Corpus:
                 for row in batch.to_pylist():
                     digest.update(repr(list(row.values())).encode())
         return digest.hexdigest()[:16]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvalProtocol:
-    """One id of ``docs/protocols.md``, e.g. ``t2i/all``, ``i2t/any``, ``winoground``, ``t2i/de/google``.
-
-    Attributes:
-        id: The id in every stored figure.
-        direction: ``t2i``: captions search images; ``i2t``: the reverse; ``pairs``, ``quadruples``: compositional.
-        title: One line for readers.
-        main_metric: Of judged documents: the headline of the corpus.
-    """
-
-    id: str
-    direction: Direction
-    title: str
-    main_metric: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,13 +14,13 @@ from capim.reports.rows.snapshot import answer_lines, first_screen
 from capim.reports.write import write_report
 from capim.store import EmbeddingStore
 from capim.store.schema import JUDGED, texts
-from capim.store.types import EvalProtocol
 from capim.tasks.diagnosis.ablations.forward_precision import device_rows
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.content.queries import caption_features
 from capim.tasks.diagnosis.slices import slice_rows
 from capim.tasks.diagnosis.table import diagnose
-from capim.tasks.metrics.headline import DIRECTIONS, RSUM, planned_figures
+from capim.tasks.metrics.headline import RSUM, planned_figures
+from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.reference.published import gate_rows, judge_results, published
 from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
 from capim.tasks.runtime.artifacts import artifact_key, in_a_run, show_table, show_text
@@ -162,9 +162,9 @@ def diagnose_corpus(
     return written
 
 
-def is_diagnosed(protocol: EvalProtocol) -> bool:
+def is_diagnosed(protocol: Protocol) -> bool:
     """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
-    return protocol.id in (*DIRECTIONS, "winoground", f"t2i/{JUDGED}") or protocol.direction == "pairs"
+    return protocol.id in (*MAIN, "winoground", f"t2i/{JUDGED}") or protocol.direction == "pairs"
 
 
 # --- Task that writes the report of a store; the leaderboard and the report as artifacts.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.tasks.embed import Named, find_evaluations
-from capim.tasks.metrics.headline import DIRECTIONS
+from capim.tasks.protocols import MAIN
 from capim.tasks.runtime.figures.result_writer import ResultWriter, all_languages, outdated_results
 from capim.tasks.runtime.references import EvaluationRef, encoder_name
 from capim.tasks.runtime.scoring import stored_evaluations
@@ -70,7 +70,7 @@ def complete_figures(
     writer = ResultWriter(scored=scored, resampling=resampling, run=run)
     evaluations = scored.evaluations
     groups = {
-        "+": select_protocols(scored.corpus, DIRECTIONS) if evaluations.keys() >= set(DIRECTIONS) else (),
+        "+": select_protocols(scored.corpus, MAIN) if evaluations.keys() >= set(MAIN) else (),
         "*": all_languages(scored.corpus, scored.protocols),
     }
     joint = {sign: scored.joint_evaluation(group) for sign, group in groups.items() if group}

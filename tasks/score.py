@@ -11,7 +11,8 @@ from capim.store.maintenance.removal import drop_superseded
 from capim.store.types import digest16
 from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.encoders.device import choose_device
-from capim.tasks.metrics.headline import DIRECTIONS, RSUM
+from capim.tasks.metrics.headline import RSUM
+from capim.tasks.protocols import MAIN
 from capim.tasks.results.languages import Part
 from capim.tasks.runtime.combining import TEXT_TO_IMAGE, result_slices, text_to_image
 from capim.tasks.runtime.figures.result_writer import ResultWriter, all_languages
@@ -49,7 +50,7 @@ def score(
     scored = open_sets(store, sets, protocols)
     writer = ResultWriter(scored=scored, resampling=resampling, run=run)
     evaluations = scored.evaluations
-    headlines = select_protocols(scored.corpus, DIRECTIONS) if evaluations.keys() >= set(DIRECTIONS) else ()
+    headlines = select_protocols(scored.corpus, MAIN) if evaluations.keys() >= set(MAIN) else ()
     languages = all_languages(scored.corpus, scored.protocols)
     joint = [scored.joint_evaluation(group) for group in (headlines, languages) if group]
     renewed = writer.renew([*evaluations.values(), *joint], keep_replicates=keep_replicates)
@@ -76,7 +77,7 @@ def score(
             n_figures = writer.write_metrics(scored_together, keep_replicates=keep_replicates, present=kept)
             n_added += 0 if is_fresh else n_figures
             advance(len(scored_together) * (1 - RANKING if is_fresh else 1))
-    if headlines and (RSUM.protocol not in renewed or any(protocol not in present for protocol in DIRECTIONS)):
+    if headlines and (RSUM.protocol not in renewed or any(protocol not in present for protocol in MAIN)):
         writer.write_rsum(headlines)
     if languages and (parts or not any("*" in protocol for protocol in renewed)):
         writer.write_languages(languages, parts)

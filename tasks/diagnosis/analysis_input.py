@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.types import Corpus, EncoderSpec, EvalProtocol
+from capim.store.types import Corpus, EncoderSpec
 from capim.store.values import Ragged
 from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.metrics import METRICS
+from capim.tasks.protocols import Protocol
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.layout import drawn_clusters
@@ -83,7 +84,7 @@ class AnalysisInput:
     """
 
     corpus: Corpus
-    protocol: EvalProtocol
+    protocol: Protocol
     outcomes: Mapping[str, Outcomes]
     specs: Mapping[str, EncoderSpec] = field(default_factory=dict)
     resampling: Resampling = field(default_factory=Resampling)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from capim.store.errors import RequestError, unknown
-from capim.store.types import Direction
 from capim.tasks.diagnosis.ablations.forms import vector_forms
 from capim.tasks.diagnosis.ablations.forward_precision import forward_precision
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
@@ -17,7 +16,7 @@ from capim.tasks.diagnosis.hubs import hubs, modality_gap
 from capim.tasks.diagnosis.misses import ambiguous, confusable_images, disagreement, error_kinds, without_ambiguous
 from capim.tasks.diagnosis.resampled_gallery import resampled_gallery
 from capim.tasks.diagnosis.slices import Slice
-from capim.tasks.scoring.protocols.layout import is_judged
+from capim.tasks.protocols import Direction
 
 _RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})
 _TEXT_TO_IMAGE: frozenset[Direction] = frozenset({"t2i"})
@@ -88,7 +87,7 @@ def diagnose(data: AnalysisInput, names: Sequence[str] = ()) -> Iterator[Slice]:
     check_analyses(names)
     for name, analysis in ANALYSES.items():
         wanted = name in names if names else not analysis.on_request
-        fits = analysis.judged in (None, is_judged(data.protocol))
+        fits = analysis.judged in (None, data.protocol.kind == "judged")
         if wanted and fits and data.protocol.direction in analysis.directions:
             yield from analysis.run(data)
             without = without_ambiguous(data) if name in BY_PART else None

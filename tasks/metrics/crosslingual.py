@@ -9,10 +9,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.types import EvalProtocol
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import is_judged
 
 Figures: TypeAlias = Mapping[tuple[str, str], float]  # (language, translator) -> one metric's value
 
@@ -39,20 +37,6 @@ CONSISTENCY_NDCG = _reference(
 CONSISTENCY_RBO = _reference(
     "consistency_RBO", "Rank-biased overlap with the reference language's list, p = 0.9", lambda o: o.reference_rbo
 )
-
-
-def language_part(protocol: EvalProtocol) -> tuple[str, str] | None:
-    """Language and translator of ``t2i/<language>/<translator>``; None for any other protocol.
-
-    Examples:
-        >>> language_part(EvalProtocol(id="i2t/de/google", direction="i2t", title=""))
-        ('de', 'google')
-        >>> language_part(EvalProtocol(id="i2t/any", direction="i2t", title=""))
-    """
-    if protocol.direction not in RETRIEVAL or protocol.id.count("/") != 2 or is_judged(protocol):
-        return None
-    _, language, translator = protocol.id.split("/")
-    return language, translator
 
 
 def language_weights(

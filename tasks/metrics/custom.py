@@ -43,10 +43,10 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.store.own_code import loaded_module, shown_path, what_failed
-from capim.store.types import Corpus, Direction, EvalProtocol, digest16
+from capim.store.types import Corpus, digest16
 from capim.store.values import positions_within
-from capim.tasks.metrics.crosslingual import language_part
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
+from capim.tasks.protocols import Direction, Protocol
 from capim.tasks.scoring.outcomes import Outcomes, stored_attributes
 
 # --- Finds a user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``.
@@ -229,7 +229,7 @@ class QueryOutcomes:
     def __init__(self, outcomes: Outcomes, corpus: Corpus | None = None) -> None:
         self._outcomes = outcomes
         self._corpus = corpus
-        self.protocol: EvalProtocol = outcomes.protocol
+        self.protocol: Protocol = outcomes.protocol
 
     def __len__(self) -> int:
         return len(self._outcomes)
@@ -266,8 +266,7 @@ class QueryOutcomes:
     def languages(self) -> Column:
         """The language of each query's caption (BCP-47); for an image that of the protocol, or None."""
         if self.protocol.direction == "i2t":
-            part = language_part(self.protocol)
-            return np.full(len(self), part and part[0], dtype=object).view(Column)
+            return np.full(len(self), self.protocol.language or None, dtype=object).view(Column)
         return self._of_captions("language")
 
     @cached_property

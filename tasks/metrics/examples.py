@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from capim.store.types import Direction, EvalProtocol
+from capim.tasks.protocols import Direction, Protocol
 from capim.tasks.scoring.outcomes import Outcomes
 
 
@@ -24,7 +24,7 @@ def outcomes_of(
     own = np.arange(n, dtype=np.int32)
     best = np.array([row[0] for row in ranks], dtype=np.int32)
     return Outcomes(
-        protocol=EvalProtocol(id=protocol, direction=direction, title="An example"),
+        protocol=Protocol.of(protocol),
         query_ids=np.array([f"q{i}" for i in range(n)], dtype=object),
         query_ords=own,
         clusters=own,

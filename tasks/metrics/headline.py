@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from capim.store.types import Direction, EvalProtocol
-from capim.tasks.metrics.crosslingual import language_part
-from capim.tasks.scoring.protocols.layout import is_judged
-
-DIRECTIONS = ("t2i/all", "i2t/any")
-"""The two protocols of the literature, whose recalls add up to RSUM."""
+from capim.tasks.protocols import ALL_NEGATIVES, MAIN, Kind, Protocol
 
 
 class Figure(NamedTuple):
@@ -23,10 +18,10 @@ class Figure(NamedTuple):
     metric: str
 
 
-RSUM = Figure("+".join(DIRECTIONS), "RSUM")
+RSUM = Figure("+".join(MAIN), "RSUM")
 
 
-def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
+def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     """The figures of a corpus that was evaluated by these protocols; their mean is the headline.
 
     The first that it has of
@@ -39,38 +34,33 @@ def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
     6. R@1 under the first other protocol of each direction, by name.
 
     Examples:
-        >>> def protocols(direction, *ids):
-        ...     return [EvalProtocol(id=id_, direction=direction, title="") for id_ in ids]
-        >>> retrieval = [*protocols("t2i", "t2i/all", "t2i/first"), *protocols("i2t", "i2t/any")]
+        >>> retrieval = list(map(Protocol.of, ("t2i/all", "t2i/first", "i2t/any")))
         >>> headline_of(retrieval)
         (Figure(protocol='t2i/all', metric='R@1'), Figure(protocol='i2t/any', metric='R@1'))
-        >>> headline_of([*retrieval, *protocols("quadruples", "winoground", "winoground/Object")])
+        >>> headline_of([*retrieval, Protocol.of("winoground"), Protocol.of("winoground/Object")])
         (Figure(protocol='winoground', metric='winoground_group'),)
     """
-    ids: dict[Direction, list[str]] = {"quadruples": [], "pairs": [], "t2i": [], "i2t": []}
-    judged = []
+    of_kind: dict[Kind, list[Protocol]] = {}
     for protocol in sorted(protocols, key=lambda p: p.id):
-        if is_judged(protocol):
-            judged.append(protocol)
-            continue
-        if "@" not in protocol.id:  # an orientation of late interaction
-            ids[protocol.direction].append(protocol.id)
-    retrieval = [*ids["t2i"], *ids["i2t"]]
-    candidates = (
-        ("winoground_group", [p for p in ids["quadruples"] if p == "winoground"]),
-        ("winoground_group", ids["quadruples"]),
-        ("pair_accuracy", [p for p in ids["pairs"] if p.endswith("/macro")]),
-        ("pair_accuracy", [p for p in ids["pairs"] if not p.endswith(("/micro", "/all-negatives"))]),
-        ("pair_accuracy", ids["pairs"][:1]),
-        (judged[0].main_metric or "nDCG@10" if judged else "", [p.id for p in judged[:1]]),
-        ("R@1", [p for p in retrieval if p.count("/") == 2]),
-        ("R@1", [p for p in DIRECTIONS if p in retrieval]),
-        ("R@1", [*ids["t2i"][:1], *ids["i2t"][:1]]),
+        if not protocol.orientation:
+            of_kind.setdefault(protocol.kind, []).append(protocol)
+    quadruples, pairs, judged, retrieval = (
+        of_kind.get(kind, []) for kind in ("quadruples", "pairs", "judged", "retrieval")
     )
-    return next((tuple(Figure(p, metric) for p in found) for metric, found in candidates if found), ())
+    first = {protocol.direction: protocol for protocol in reversed(retrieval)}
+    candidates = (
+        ("winoground_group", [p for p in quadruples if not p.name] or quadruples),
+        ("pair_accuracy", [p for p in pairs if p.name == "macro"]),
+        ("pair_accuracy", [p for p in pairs if p.name not in ("micro", ALL_NEGATIVES)] or pairs[:1]),
+        (judged[0].main_metric or "nDCG@10" if judged else "", judged[:1]),
+        ("R@1", sorted((p for p in retrieval if p.is_of_language), key=lambda p: p.direction == "i2t")),
+        ("R@1", [p for id_ in MAIN for p in retrieval if p.id == id_]),
+        ("R@1", [first[direction] for direction in ("t2i", "i2t") if direction in first]),
+    )
+    return next((tuple(Figure(p.id, metric) for p in found) for metric, found in candidates if found), ())
 
 
-def planned_figures(protocols: Iterable[EvalProtocol]) -> frozenset[Figure]:
+def planned_figures(protocols: Iterable[Protocol]) -> frozenset[Figure]:
     """The figures by which encoders are compared on purpose: the headline and RSUM.
 
     Of captions by language and translator these are the means over languages, not the figures of every language; the
@@ -79,11 +69,12 @@ def planned_figures(protocols: Iterable[EvalProtocol]) -> frozenset[Figure]:
     what was looked at.
     """
     by_id = {protocol.id: protocol for protocol in protocols}
-    spoken = {name: protocol.direction for name, protocol in by_id.items() if language_part(protocol) is not None}
-    headline = {
-        Figure(f"{spoken[figure.protocol]}/*/*", figure.metric) if figure.protocol in spoken else figure
-        for figure in headline_of(by_id.values())
-    }
-    if any("*" in figure.protocol for figure in headline):
-        headline |= {Figure(protocol, "R@1") for protocol in DIRECTIONS if protocol in by_id}
-    return frozenset({*headline, *([RSUM] if by_id.keys() >= set(DIRECTIONS) else ())})
+    headline = set[Figure]()
+    for figure in headline_of(by_id.values()):
+        protocol = by_id[figure.protocol]
+        if protocol.is_of_language:
+            headline |= {Figure(protocol.mean_over_languages.id, figure.metric)}
+            headline |= {Figure(id_, figure.metric) for id_ in MAIN if id_ in by_id}
+        else:
+            headline.add(figure)
+    return frozenset({*headline, *([RSUM] if by_id.keys() >= set(MAIN) else ())})

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.types import Direction
 from capim.store.values import positions_within
+from capim.tasks.protocols import Direction
 from capim.tasks.scoring.outcomes import Outcomes
 
 Ties: TypeAlias = Literal["lost", "expected", "won"]

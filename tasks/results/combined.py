@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.tasks.metrics import metrics_of, version_of
-from capim.tasks.metrics.headline import DIRECTIONS, RSUM, Figure
+from capim.tasks.metrics.headline import RSUM, Figure
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.protocols import MAIN
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.languages import SUMMARISED, Part, language_means
 from capim.tasks.results.summary import Evaluated, Provenance, result_row, results_table, tie_share
@@ -54,8 +55,8 @@ def rsum_values(protocols: Iterable[Outcomes], *, drawn: Drawn) -> Values:
         clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
         total += sum(image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS)
         found.append(outcomes.protocol.id)
-    scale = np.array([[100.0], [1 / (len(DIRECTIONS) * len(RECALLS))]])
-    return {RSUM: total * scale} if sorted(found) == sorted(DIRECTIONS) else {}
+    scale = np.array([[100.0], [1 / (len(MAIN) * len(RECALLS))]])
+    return {RSUM: total * scale} if sorted(found) == sorted(MAIN) else {}
 
 
 def language_values(parts: Sequence[Part], *, reference: str) -> Values:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.tasks.metrics import metrics_of
-from capim.tasks.metrics.crosslingual import eta_squared, language_part, language_weights, noise_eta_squared
+from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
 from capim.tasks.results.summary import Provenance, result_row, results_table
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, Drawn
@@ -60,14 +60,13 @@ def part_of(outcomes: Outcomes, *, drawn: Drawn) -> Part:
     Raises:
         ValueError: Their protocol is not of one language by one translator.
     """
-    language_and_translator = language_part(outcomes.protocol)
-    if language_and_translator is None:
+    if not outcomes.protocol.is_of_language:
         raise ValueError(f"protocol {outcomes.protocol.id!r} is not of one language by one translator")
     clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
     metrics = [metric for metric in metrics_of(outcomes) if metric.name in SUMMARISED]
     return Part(
         outcomes.protocol.direction,
-        *language_and_translator,
+        *outcomes.protocol.part,
         values={metric.name: metric.per_query(outcomes) for metric in metrics},
         figures={
             metric.name: (

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.tables.rows import in_order
-from capim.store.types import MODALITIES, Corpus, EncoderSpec, EvalProtocol, Modality, digest16
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
 from capim.store.values import Ragged
 from capim.tasks.diagnosis.slices import Slice, slice_rows
 from capim.tasks.metrics import metrics_of
+from capim.tasks.protocols import Protocol
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import vectors_of
@@ -41,7 +42,7 @@ class TextToImage:
 
     store: EmbeddingStore
     corpus: Corpus
-    protocol: EvalProtocol
+    protocol: Protocol
     task: RetrievalTask
     run: str
 

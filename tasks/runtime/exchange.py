@@ -27,10 +27,11 @@ from capim.store.exchange.importing import UNVERSIONED, ImportedSet
 from capim.store.files import replacing
 from capim.store.maintenance.removal import drop_evaluations
 from capim.store.schema import texts
-from capim.store.types import Corpus, EvalProtocol, Modality
+from capim.store.types import Corpus, Modality
 from capim.store.values import Method, positions_within
 from capim.tasks.encoders import catalog
 from capim.tasks.metrics.table import METRICS, is_known
+from capim.tasks.protocols import Protocol
 from capim.tasks.results.imported.rows import Imported
 from capim.tasks.results.imported.runs import trec_id
 from capim.tasks.results.maps import project
@@ -315,7 +316,7 @@ def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:
         if row["metric"] != "R@1" or set("*+") & set(row["protocol"]) or direction not in ("t2i", "i2t"):
             continue
         if data.row(row["corpus"], row["protocol"], _NAME, row["encoder"]) is None:
-            protocol = EvalProtocol(id=row["protocol"], direction=direction, title="")
+            protocol = Protocol.of(row["protocol"])
             outcomes = read_outcomes(store, row["evaluation"], protocol)
             if is_known(METRICS[_NAME], outcomes):
                 value = METRICS[_NAME].value(outcomes)

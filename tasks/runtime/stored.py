@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
 from capim.store.keys import spec_from_json
-from capim.store.types import MODALITIES, Corpus, EvalProtocol, Modality
+from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.values import Ragged
 from capim.tasks.diagnosis.analysis_input import LateInteractionVectors, SingleVectors, StoredVectors
+from capim.tasks.protocols import Protocol
 from capim.tasks.scoring.outcomes import Outcomes
 
 
-def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: EvalProtocol) -> Outcomes:
+def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) -> Outcomes:
     """The outcomes of one evaluation.
 
     Raises:

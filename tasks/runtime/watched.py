@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import WATCHED, texts
-from capim.store.types import Corpus, EvalProtocol, Modality
+from capim.store.types import Corpus, Modality
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import Encoder, encode_captions, encode_images
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.headline import headline_of
+from capim.tasks.protocols import Protocol
 from capim.tasks.reference.changes import FigureChange, setting_changes
 from capim.tasks.reference.regression import (
     FigureFalls,
@@ -177,7 +178,7 @@ class Figure:
     evaluation: str
     sets: SetsRef
     corpus: Corpus
-    protocol: EvalProtocol
+    protocol: Protocol
     pinned: Pinned | None
 
     @property

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.types import EvalProtocol
+from capim.tasks.protocols import Protocol
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.builders import RetrievalTask, captions_to_images, images_to_captions
 from capim.tasks.scoring.protocols.layout import CorpusLayout
@@ -413,8 +413,8 @@ def _reference_part(layout: CorpusLayout, part: Part) -> Part | None:
 def _both_directions(layout: CorpusLayout, part: Part) -> list[RetrievalTask]:
     """All captions of a part search all images, and the other way round."""
     name = "/".join(part)
-    to_images = EvalProtocol(id=f"all t2i/{name}", direction="t2i", title="The whole part")
-    to_captions = EvalProtocol(id=f"all i2t/{name}", direction="i2t", title="The whole part")
+    to_images = Protocol(f"all t2i/{name}", "t2i", "retrieval")
+    to_captions = Protocol(f"all i2t/{name}", "i2t", "retrieval")
     tasks = captions_to_images(layout, to_images, part=part), images_to_captions(layout, to_captions, part=part)
     return [_localised(task, layout.parts[part]) for task in tasks]
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.types import Corpus, EvalProtocol
+from capim.store.types import Corpus
+from capim.tasks.protocols import Protocol
 from capim.tasks.scoring.consistency import CaptionParts, Part, score_parts, scorings
 from capim.tasks.scoring.dense import VectorRows, dense_choices, dense_part, score_dense
 from capim.tasks.scoring.late_interaction.maxsim import choices_of, maxsim_part, score_maxsim
@@ -15,7 +16,7 @@ from capim.tasks.scoring.late_interaction.multivectors import Blocks
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.builders import ChoiceTask, RetrievalTask, ScoringTask
 from capim.tasks.scoring.protocols.layout import layout_of
-from capim.tasks.scoring.protocols.table import build_tasks, orientation_of
+from capim.tasks.scoring.protocols.table import build_tasks
 from capim.tasks.scoring.ranks.accumulator import PartOutcomes
 from capim.tasks.scoring.ranks.both_ways import BothWays
 from capim.tasks.scoring.resources import ON_CPU, Resources
@@ -26,7 +27,7 @@ SCORER_VERSION = 4  # raised whenever a stored outcome would change
 
 def evaluate(
     corpus: Corpus,
-    protocols: Iterable[EvalProtocol],
+    protocols: Iterable[Protocol],
     *,
     images: VectorRows | Blocks,
     captions: VectorRows | CaptionParts | Blocks,
@@ -57,7 +58,7 @@ def evaluate(
         return score_maxsim(images, captions, tasks, resources=resources, advance=advance)
     if callable(images) or callable(captions):
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
-    oriented = [task.protocol.id for task in tasks if orientation_of(task.protocol) != "transposed"]
+    oriented = [task.protocol.id for task in tasks if task.protocol.orientation]
     if oriented:
         raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
     layout = layout_of(corpus)
@@ -86,7 +87,7 @@ def evaluate(
 
 def evaluate_part(
     corpus: Corpus,
-    protocols: Iterable[EvalProtocol],
+    protocols: Iterable[Protocol],
     part: range,
     *,
     images: VectorRows | Blocks,
@@ -110,7 +111,7 @@ def evaluate_part(
 
 def evaluate_merged(
     corpus: Corpus,
-    protocols: Iterable[EvalProtocol],
+    protocols: Iterable[Protocol],
     parts: Iterable[Mapping[str, PartOutcomes]],
     *,
     images: VectorRows | Blocks,

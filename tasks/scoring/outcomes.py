@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.schema import OUTCOMES
-from capim.store.types import EvalProtocol
 from capim.store.values import offsets_of, positions_within
+from capim.tasks.protocols import Protocol
 
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
 """Attribute -> column of the stored table, where the names differ."""
@@ -66,7 +66,7 @@ class Outcomes:
         reference_rbo: Rank-biased overlap of the two lists, same shape; None likewise.
     """
 
-    protocol: EvalProtocol
+    protocol: Protocol
     query_ids: NDArray[np.object_]
     query_ords: NDArray[np.int32]
     clusters: NDArray[np.int32]
@@ -147,7 +147,7 @@ class Outcomes:
         return pa.table([columns[name] for name in OUTCOMES.names], schema=OUTCOMES)
 
     @classmethod
-    def from_arrow(cls, rows: pa.Table, protocol: EvalProtocol) -> Outcomes:
+    def from_arrow(cls, rows: pa.Table, protocol: Protocol) -> Outcomes:
         """The outcomes of one protocol back from stored rows, in the order of the rows."""
         values: dict[str, Any] = {
             name: _values(rows[column], name) for name, column in stored_attributes() if name not in _RANKS

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.types import EvalProtocol
+from capim.tasks.protocols import Protocol
 from capim.tasks.scoring.dense import VectorRows, dense_score_rows
 from capim.tasks.scoring.late_interaction.maxsim import maxsim_score_rows
 from capim.tasks.scoring.late_interaction.multivectors import Blocks
@@ -27,7 +27,7 @@ class ScoreBlock(NamedTuple):
         items: int32 corpus ords of the gallery.
     """
 
-    protocol: EvalProtocol
+    protocol: Protocol
     rows: NDArray[np.int64]
     scores: NDArray[np.float32]
     relevant: NDArray[np.bool_]

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from capim.store.types import Direction
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.protocols import Direction
 from capim.tasks.scoring.outcomes import Outcomes
 
 pytestmark = [pytest.mark.parametrize("name", METRICS)]

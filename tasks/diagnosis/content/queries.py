@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.types import Corpus, Direction
+from capim.store.types import Corpus
 from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.content.lexicon import (
@@ -27,6 +27,7 @@ from capim.tasks.diagnosis.content.lexicon import (
 from capim.tasks.diagnosis.slice_means import QueryValues, contrast_slices, mean_slices, part_slices
 from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.metrics.headline import headline_of
+from capim.tasks.protocols import Direction
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import layout_of, ords_of
 from capim.tasks.statistics.intervals import Interval

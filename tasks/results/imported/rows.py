@@ -13,8 +13,8 @@ from capim.store.errors import RequestError
 from capim.store.exchange.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.metrics import metrics_of
-from capim.tasks.metrics.headline import DIRECTIONS
 from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.protocols import MAIN
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.imported.exported import in_query_order
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
@@ -99,9 +99,9 @@ class Imported:
     def rsum(self, *, run: str, resampling: Resampling) -> pa.Table | None:
         """The row of RSUM; None unless both headlines were imported and determine the six recalls."""
         by_protocol = {each.protocol.id: (key, each) for key, each in self.outcomes.items()}
-        both = [by_protocol[protocol] for protocol in DIRECTIONS if protocol in by_protocol]
+        both = [by_protocol[protocol] for protocol in MAIN if protocol in by_protocol]
         names = {metric.name for metric in RECALLS}
-        if len(both) < len(DIRECTIONS) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
+        if len(both) < len(MAIN) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
             return None
         source = self._provenance(digest16([key for key, _ in both]), run)
         t2i, i2t = (outcomes for _, outcomes in both)

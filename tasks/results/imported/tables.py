@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, texts
-from capim.store.types import Corpus, EvalProtocol
+from capim.store.types import Corpus
 from capim.tasks.metrics.compositional import text_and_image
+from capim.tasks.protocols import Protocol
 from capim.tasks.results.imported.columns import (
     FORMS,
     KEYS,
@@ -240,7 +241,7 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched
     return [_judged(task, by_item[task.queries]) for task in complete]
 
 
-def _choice_protocols(corpus: Corpus, direction: str, named: str) -> Sequence[EvalProtocol]:
+def _choice_protocols(corpus: Corpus, direction: str, named: str) -> Sequence[Protocol]:
     """The named protocol, or all of the direction; not a caption against all its negatives, which is another choice."""
     if named:
         return select_protocols(corpus, [named])

@@ -11,9 +11,9 @@ from capim.reports.rows.pairs import counted_once
 from capim.store import EmbeddingStore
 from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import texts
-from capim.store.types import Corpus, EvalProtocol, digest16
-from capim.tasks.metrics.crosslingual import language_part
-from capim.tasks.metrics.headline import DIRECTIONS, Figure, headline_of, planned_figures
+from capim.store.types import Corpus, digest16
+from capim.tasks.metrics.headline import Figure, headline_of, planned_figures
+from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.results.combined import Values, combined_figures, language_values, rsum_values
 from capim.tasks.results.comparison import encoder_key, figure_rows
 from capim.tasks.results.languages import part_of
@@ -59,13 +59,13 @@ def combined_rows(
 def _combined_values(store: EmbeddingStore, corpus: Corpus, evaluation: EvaluationRef) -> Values:
     protocols = protocols_of(corpus)
 
-    def outcomes(wanted: Sequence[EvalProtocol]) -> Iterator[Outcomes]:
+    def outcomes(wanted: Sequence[Protocol]) -> Iterator[Outcomes]:
         """Of all these protocols, one after the other; nothing unless all were evaluated."""
         if all(protocol.id in evaluation.evaluations for protocol in wanted):
             yield from (read_outcomes(store, evaluation.evaluations[protocol.id], protocol) for protocol in wanted)
 
-    directions = [protocol for protocol in protocols if protocol.id in DIRECTIONS]
-    languages = [protocol for protocol in protocols if language_part(protocol) is not None]
+    directions = [protocol for protocol in protocols if protocol.id in MAIN]
+    languages = [protocol for protocol in protocols if protocol.is_of_language]
     parts = [part_of(each, drawn=drawn_clusters(corpus, each.protocol)) for each in outcomes(languages)]
     return {
         **rsum_values(outcomes(directions), drawn=drawn_images(corpus)),
@@ -182,7 +182,7 @@ def _headline_values(
     evaluation: EvaluationRef,
     figures: Sequence[Figure],
     corpus: Corpus,
-    protocols: Mapping[str, EvalProtocol],
+    protocols: Mapping[str, Protocol],
 ) -> list[ClusteredValues] | str:
     """The values of one encoder for every figure, or why one has none."""
     found = []

@@ -12,13 +12,14 @@ import pyarrow as pa
 from capim.store import EmbeddingStore
 from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import METRICS, texts
-from capim.store.types import MODALITIES, Corpus, EvalProtocol
+from capim.store.types import MODALITIES, Corpus
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.slices import slice_rows
 from capim.tasks.diagnosis.table import BY_PART, diagnose
 from capim.tasks.metrics import Metric, is_known
 from capim.tasks.metrics.custom import CustomMetric
 from capim.tasks.metrics.metric import RETRIEVAL
+from capim.tasks.protocols import Protocol
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
@@ -52,7 +53,7 @@ class OwnMetric:
     run: str
     left_out: list[str] = field(default_factory=list)
 
-    def rows(self, protocol: EvalProtocol, analyses: Sequence[str], *, results: bool, keep_replicates: bool) -> Tables:
+    def rows(self, protocol: Protocol, analyses: Sequence[str], *, results: bool, keep_replicates: bool) -> Tables:
         """Table -> rows under one protocol: comparisons, slices (of ``analyses``), and results where wanted.
 
         Raises:
@@ -86,7 +87,7 @@ class OwnMetric:
         return tables
 
     def write(
-        self, parts: Sequence[Tables], protocols: Sequence[EvalProtocol], *, results: bool, all_slices: bool
+        self, parts: Sequence[Tables], protocols: Sequence[Protocol], *, results: bool, all_slices: bool
     ) -> Tables:
         """Write the rows of these protocols, table by table, and return them.
 
@@ -129,7 +130,7 @@ class OwnMetric:
         return pa.Table.from_pylist([row], schema=METRICS)
 
     def _outcomes(
-        self, metric: Metric, protocol: EvalProtocol, owners: dict[Outcomes, SetsRef]
+        self, metric: Metric, protocol: Protocol, owners: dict[Outcomes, SetsRef]
     ) -> Iterator[tuple[EvaluationRef, Outcomes]]:
         """The encoders that have what the metric takes; ``owners`` gets whose outcomes they are."""
         for evaluation in self.evaluations:

@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from capim.store.maintenance.removal import drop_derived, drop_stale
 from capim.store.schema import RESULTS
-from capim.store.types import Corpus, EvalProtocol
+from capim.store.types import Corpus
 from capim.tasks.metrics import METRICS, metrics_of, version_of
-from capim.tasks.metrics.crosslingual import language_part
+from capim.tasks.protocols import Protocol
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.languages import Part, language_rows, part_of
 from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
 from capim.tasks.runtime.scoring import ScoredSets
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images, is_judged
+from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
 from capim.tasks.scoring.protocols.table import protocols_of
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.resampling import Resampling
@@ -36,7 +36,7 @@ class Renewed(NamedTuple):
     n_queries: int
     outdated: frozenset[str] = frozenset()
 
-    def lacks(self, protocol: EvalProtocol) -> bool:
+    def lacks(self, protocol: Protocol) -> bool:
         """Whether a metric of the table has no result, of those that the protocol's outcomes determine.
 
         Which kinds of metrics apply is known without the outcomes: a protocol has results of every kind or of none.
@@ -44,7 +44,7 @@ class Renewed(NamedTuple):
         known = (self.metrics | self.outdated) & METRICS.keys()
         several = any(METRICS[name].several for name in known)
         needs = {METRICS[name].needs for name in known}
-        judged = is_judged(protocol)
+        judged = protocol.kind == "judged"
         return any(
             name not in self.metrics
             and protocol.direction in metric.directions
@@ -148,7 +148,7 @@ class ResultWriter:
                 self._write("replicates", replicate_rows(of_protocol, self.resampling))
         return len(rows)
 
-    def write_rsum(self, protocols: Sequence[EvalProtocol]) -> None:
+    def write_rsum(self, protocols: Sequence[Protocol]) -> None:
         """The sum of six recalls, from the stored outcomes of a text-to-image and an image-to-text protocol."""
         t2i, i2t = (self.scored.read(protocol) for protocol in protocols)
         source, drawn = self._joint_provenance(protocols), drawn_images(self.scored.corpus)
@@ -158,13 +158,13 @@ class ResultWriter:
         """What means over languages need of the outcomes of one language."""
         return part_of(outcomes, drawn=drawn_clusters(self.scored.corpus, outcomes.protocol))
 
-    def write_languages(self, protocols: Sequence[EvalProtocol], languages: Mapping[str, Part]) -> None:
+    def write_languages(self, protocols: Sequence[Protocol], languages: Mapping[str, Part]) -> None:
         """Means over languages; those missing from ``languages`` are made from stored outcomes."""
         parts = [languages.get(protocol.id) or self.language(self.scored.read(protocol)) for protocol in protocols]
         source, reference = self._joint_provenance(protocols), self.scored.corpus.languages_reference
         self._write("results", language_rows(parts, source, reference=reference, resampling=self.resampling))
 
-    def _joint_provenance(self, protocols: Sequence[EvalProtocol]) -> Provenance:
+    def _joint_provenance(self, protocols: Sequence[Protocol]) -> Provenance:
         return self._provenance(self.scored.joint_evaluation(protocols))
 
     def _provenance(self, evaluation: str) -> Provenance:
@@ -180,12 +180,12 @@ class ResultWriter:
         self.scored.store.write_rows(table, rows, replace="result")
 
 
-def all_languages(corpus: Corpus, protocols: Sequence[EvalProtocol]) -> list[EvalProtocol]:
+def all_languages(corpus: Corpus, protocols: Sequence[Protocol]) -> list[Protocol]:
     """The protocols of single languages; none unless ``protocols`` has those of every language of the corpus.
 
     In the order of the corpus, on which the id of their joint evaluation depends.
     """
-    every = [protocol for protocol in protocols_of(corpus) if language_part(protocol) is not None]
+    every = [protocol for protocol in protocols_of(corpus) if protocol.is_of_language]
     return every if {protocol.id for protocol in every} <= {protocol.id for protocol in protocols} else []
 
 

@@ -27,7 +27,6 @@ from capim.tasks.scoring.late_interaction.products import (
 )
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.builders import ChoiceTask, RetrievalTask, ScoringTask
-from capim.tasks.scoring.protocols.table import orientation_of
 from capim.tasks.scoring.ranks.accumulator import ScoreRows, rows_of_table
 from capim.tasks.scoring.ranks.both_ways import BothWays
 from capim.tasks.scoring.resources import ON_CPU, Resources
@@ -169,7 +168,7 @@ def maxsim_score_rows(
     """The scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
     tokens = gather(captions())
     check_ords([task], {"caption": len(tokens)})
-    orientation = orientation_of(task.protocol)
+    orientation = task.protocol.orientation
     score = image_as_query_scores if orientation == "image-as-query" else maxsim_scores
     n_images = 1 + task.highest_ord("image")
     with full_float32():

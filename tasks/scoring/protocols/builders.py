@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.schema import JUDGED
-from capim.store.types import EvalProtocol, Modality
+from capim.store.types import Modality
 from capim.store.values import offsets_of, positions_within
+from capim.tasks.protocols import Protocol
 from capim.tasks.scoring.protocols.layout import FIVE, CorpusLayout, first_with_same, ords_of
 
 # --- The task that a protocol sets on a corpus: queries, galleries and relevant items, or small sets to choose in.
@@ -41,7 +42,7 @@ class RetrievalTask:
             not relevant to it, where documents were judged; else None.
     """
 
-    protocol: EvalProtocol
+    protocol: Protocol
     query_ids: NDArray[np.object_]
     queries: NDArray[np.int32]
     clusters: NDArray[np.int32]
@@ -123,7 +124,7 @@ class ChoiceTask:
         n_right: Pairs: how many captions of a set describe its image; 1 except in SugarCrepe++.
     """
 
-    protocol: EvalProtocol
+    protocol: Protocol
     query_ids: NDArray[np.object_]
     queries: NDArray[np.int32]
     clusters: NDArray[np.int32]
@@ -159,7 +160,7 @@ Together: TypeAlias = Literal["id", "caption_id", "negative_id"]
 
 def captions_to_images(
     layout: CorpusLayout,
-    protocol: EvalProtocol,
+    protocol: Protocol,
     *,
     part: tuple[str, str] | None = None,
     below: int | None = None,
@@ -191,7 +192,7 @@ def captions_to_images(
 
 def images_to_captions(
     layout: CorpusLayout,
-    protocol: EvalProtocol,
+    protocol: Protocol,
     *,
     part: tuple[str, str] | None = None,
     below: int | None = None,
@@ -217,7 +218,7 @@ def images_to_captions(
     )
 
 
-def images_to_each_ordinal(layout: CorpusLayout, protocol: EvalProtocol) -> RetrievalTask:
+def images_to_each_ordinal(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     """Every image searches caption 0 of every image, then caption 1, … 4: five queries per image."""
     rounds = []
     for ordinal in range(FIVE):
@@ -239,7 +240,7 @@ def images_to_each_ordinal(layout: CorpusLayout, protocol: EvalProtocol) -> Retr
     )
 
 
-def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str, below: int | None = None) -> RetrievalTask:
+def ground_truth(layout: CorpusLayout, protocol: Protocol, *, name: str, below: int | None = None) -> RetrievalTask:
     """Relevant items from an extra ground truth of the corpus; only queries with at least one.
 
     Captions search every image. Images search every caption, or with ``below`` those with a smaller ordinal and those
@@ -275,7 +276,7 @@ def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str, bel
     )
 
 
-def judged(layout: CorpusLayout, protocol: EvalProtocol, *, language: str | None = None) -> RetrievalTask:
+def judged(layout: CorpusLayout, protocol: Protocol, *, language: str | None = None) -> RetrievalTask:
     """Queries search all documents, with graded judgements; only queries with a relevant document.
 
     A document with a grade above 0 is relevant, as trec_eval and mteb have it; a document that nobody judged is not.
@@ -311,7 +312,7 @@ def judged(layout: CorpusLayout, protocol: EvalProtocol, *, language: str | None
     )
 
 
-def quadruples(layout: CorpusLayout, protocol: EvalProtocol, *, tag: str | None = None) -> ChoiceTask:
+def quadruples(layout: CorpusLayout, protocol: Protocol, *, tag: str | None = None) -> ChoiceTask:
     """Winoground's form: captions 0 and 1, images 0 and 1, all four scores; only examples with the tag, if given.
 
     Quadruples that share a photograph (BiVLC) are one cluster, named by the first of them.
@@ -340,7 +341,7 @@ def quadruples(layout: CorpusLayout, protocol: EvalProtocol, *, tag: str | None 
 
 def pairs(
     layout: CorpusLayout,
-    protocol: EvalProtocol,
+    protocol: Protocol,
     *,
     categories: Sequence[str],
     together: Together = "id",

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from capim.store.schema import JUDGED
-from capim.store.types import Corpus, EvalProtocol
+from capim.store.types import Corpus
 from capim.tasks.corpora.images.crops import photograph_key
+from capim.tasks.protocols import Protocol
 
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
 
@@ -153,9 +153,9 @@ def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
     return cast("list[str]", encoded.dictionary.to_pylist()), _int32(encoded.indices)
 
 
-def drawn_clusters(corpus: Corpus, protocol: EvalProtocol) -> int | NDArray[np.int64]:
+def drawn_clusters(corpus: Corpus, protocol: Protocol) -> int | NDArray[np.int64]:
     """The clusters that are resampled, as ords or how many: images, queries (judged documents) or quadruples."""
-    if is_judged(protocol):
+    if protocol.kind == "judged":
         return len(corpus.captions)
     if protocol.direction == "quadruples":
         return len(corpus.quadruples)
@@ -174,8 +174,3 @@ def drawn_images(corpus: Corpus) -> int | NDArray[np.int64]:
         return len(ids)
     drawn = pc.index_in(described, value_set=ids.combine_chunks()).drop_null().to_numpy()
     return len(ids) if len(drawn) == len(ids) else np.sort(drawn).astype(np.int64)
-
-
-def is_judged(protocol: EvalProtocol) -> bool:
-    """Whether a protocol is of queries and documents with graded judgements: ``t2i/judged``, ``t2i/judged/fr``."""
-    return protocol.id.startswith(f"t2i/{JUDGED}")

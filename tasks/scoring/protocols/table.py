@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import JUDGED, texts
-from capim.store.types import Corpus, Direction, EvalProtocol, VectorKind
+from capim.store.types import Corpus, VectorKind
+from capim.tasks.protocols import ALL_NEGATIVES, ORIENTATIONS, PACKAGES, Protocol, ProtocolRule
 from capim.tasks.scoring.protocols import builders
 from capim.tasks.scoring.protocols.builders import ScoringTask
 from capim.tasks.scoring.protocols.layout import FIVE, CorpusLayout, layout_of
@@ -39,24 +40,7 @@ _JUDGED = f"t2i/{JUDGED}"
 _JUDGED_FIVE = ("cxc", "eccv")  # their annotators saw COCO's captions 0 to 4
 
 Obstacle: TypeAlias = Callable[[CorpusLayout], str | None]
-TaskBuilder: TypeAlias = Callable[[CorpusLayout, EvalProtocol], ScoringTask]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProtocolRule:
-    """One protocol, the corpora that it fits, and how its task is built.
-
-    Attributes:
-        protocol: Id, direction, title.
-        obstacle: Gives the reason why the protocol does not fit a corpus, as the end of a sentence; None if it fits.
-        build: Builds the task: queries, galleries and relevant items.
-        on_request: Evaluated only when its id is named.
-    """
-
-    protocol: EvalProtocol
-    obstacle: Obstacle
-    build: TaskBuilder
-    on_request: bool = False
+TaskBuilder: TypeAlias = Callable[[CorpusLayout, Protocol], ScoringTask]
 
 
 def _retrieval(layout: CorpusLayout) -> str | None:
@@ -122,16 +106,16 @@ def _judged_languages(layout: CorpusLayout) -> list[str]:
 
 def _rule(
     id_: str,
-    title: str,
     build: TaskBuilder,
     obstacle: Obstacle = lambda _: None,
-    direction: Direction | None = None,
     *,
+    description: str = "",
     on_request: bool = False,
 ) -> ProtocolRule:
-    """A rule; the direction of a retrieval protocol is the first part of its id."""
-    direction = direction or ("t2i" if id_.startswith("t2i/") else "i2t")
-    protocol = EvalProtocol(id=id_, direction=direction, title=title)
+    """A rule; all that its id does not say of the protocol is its description on this corpus."""
+    protocol = Protocol.of(id_)
+    if description:
+        protocol = replace(protocol, description=description)
     return ProtocolRule(protocol=protocol, obstacle=obstacle, build=build, on_request=on_request)
 
 
@@ -139,30 +123,26 @@ _to_images, _to_captions = builders.captions_to_images, builders.images_to_capti
 PROTOCOLS: dict[str, ProtocolRule] = {
     rule.protocol.id: rule
     for rule in (
-        _rule("t2i/all", "Every caption searches all images", _to_images, _retrieval),
-        _rule("i2t/any", "Every image searches all captions; any of its own counts", _to_captions, _retrieval),
-        _rule("t2i/first", "Caption 0 of every image searches all images", partial(_to_images, below=1), _several),
-        _rule("i2t/any5", "Every image searches captions 0 to 4 of every image",
-              partial(_to_captions, below=FIVE), _five),
-        _rule("i2t/symmetric-first", "Every image searches caption 0 of every image",
-              partial(_to_captions, below=1), _several),
-        _rule("t2i/ordinal-mean", "Mean over captions 0 to 4 of searching all images",
-              partial(_to_images, below=FIVE), _five),
-        _rule("i2t/symmetric-mean", "Mean over ordinals 0 to 4 of searching that caption of every image",
-              builders.images_to_each_ordinal, _five),
-        _rule("t2i/1k", "Mean of five folds of 1,000 images", partial(_to_images, below=FIVE, folds=FOLDS), _folds),
-        _rule("i2t/1k", "Mean of five folds of 1,000 images", partial(_to_captions, below=FIVE, folds=FOLDS), _folds),
-        _rule(_JUDGED, "Every query searches all documents; graded judgements", builders.judged, _graded),
-        _rule("winoground", "Two images and the caption of each",
-              builders.quadruples, _quadruples, "quadruples"),
+        _rule("t2i/all", _to_images, _retrieval),
+        _rule("i2t/any", _to_captions, _retrieval),
+        _rule("t2i/first", partial(_to_images, below=1), _several),
+        _rule("i2t/any5", partial(_to_captions, below=FIVE), _five),
+        _rule("i2t/symmetric-first", partial(_to_captions, below=1), _several),
+        _rule("t2i/ordinal-mean", partial(_to_images, below=FIVE), _five),
+        _rule("i2t/symmetric-mean", builders.images_to_each_ordinal, _five),
+        _rule("t2i/1k", partial(_to_images, below=FIVE, folds=FOLDS), _folds),
+        _rule("i2t/1k", partial(_to_captions, below=FIVE, folds=FOLDS), _folds),
+        _rule(_JUDGED, builders.judged, _graded),
+        _rule("winoground", builders.quadruples, _quadruples),
     )
-}  # fmt: skip
+}
 
 
 def rules_for(layout: CorpusLayout) -> list[ProtocolRule]:
-    """Every protocol that this corpus could have: those of the table, its languages, ground truths and categories."""
+    """Every protocol that this corpus could have: those of the tables, its languages, ground truths and categories."""
     return [
         *(rule for name, rule in PROTOCOLS.items() if name != _JUDGED),
+        *PACKAGES.values(),
         *_tags(layout),
         *_languages(layout),
         *_ground_truths(layout),
@@ -183,9 +163,8 @@ def _tags(layout: CorpusLayout) -> list[ProtocolRule]:
     return [
         _rule(
             f"winoground/{name}",
-            f"Two images, two captions: {tag}",
             partial(builders.quadruples, tag=tag),
-            direction="quadruples",
+            description=f"Two images, two captions: {tag}",
             on_request=len(names) > _MANY_CATEGORIES,
         )
         for name, tag in names.items()
@@ -194,15 +173,11 @@ def _tags(layout: CorpusLayout) -> list[ProtocolRule]:
 
 def _languages(layout: CorpusLayout) -> list[ProtocolRule]:
     """One protocol per direction, language and translator, where there is more than one part."""
-    rules = []
-    for language, translator in layout.parts if len(layout.parts) > 1 else ():
-        part, name = (language, translator), f"{language}/{translator}"
-        to_images, to_captions = partial(_to_images, part=part), partial(_to_captions, part=part)
-        rules += [
-            _rule(f"t2i/{name}", f"Every {language} caption ({translator}) searches all images", to_images),
-            _rule(f"i2t/{name}", f"Every image searches all {language} captions ({translator})", to_captions),
-        ]
-    return rules
+    return [
+        _rule(f"{direction}/{'/'.join(part)}", partial(build, part=part))
+        for part in (layout.parts if len(layout.parts) > 1 else ())
+        for direction, build in (("t2i", _to_images), ("i2t", _to_captions))
+    ]
 
 
 def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
@@ -212,7 +187,6 @@ def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
     return [
         _rule(
             f"{direction}/{name}",
-            f"Judged by the ground truth {name}",
             partial(builders.ground_truth, name=name, below=FIVE if name in _JUDGED_FIVE else None),
             _retrieval,
         )
@@ -226,14 +200,7 @@ def _judged(layout: CorpusLayout) -> list[ProtocolRule]:
     rules = [PROTOCOLS[_JUDGED]]
     languages = _judged_languages(layout)
     if len(languages) > 1:
-        rules += [
-            _rule(
-                f"{_JUDGED}/{language}",
-                f"Every {language} query searches all documents; graded judgements",
-                partial(builders.judged, language=language),
-            )
-            for language in languages
-        ]
+        rules += [_rule(f"{_JUDGED}/{language}", partial(builders.judged, language=language)) for language in languages]
     return [replace(r, protocol=replace(r.protocol, main_metric=corpus.main_metric)) for r in rules]
 
 
@@ -245,59 +212,30 @@ def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:
     together: builders.Together = _PAIR_FAMILIES.get(family, "id")
     build = partial(builders.pairs, categories=tuple(categories), together=together)
 
-    def rule(name: str, title: str, build: TaskBuilder, *, on_request: bool = False) -> ProtocolRule:
-        return _rule(f"{family}/{name}", title, build, direction="pairs", on_request=on_request)
+    def rule(name: str, build: TaskBuilder, **more: Any) -> ProtocolRule:
+        return _rule(f"{family}/{name}", build, **more)
 
     many = len(categories) > _MANY_CATEGORIES
-    rules = [
-        rule(name, f"Caption or hard negative: {name}", partial(build, categories=(name,)), on_request=many)
-        for name in categories
-    ]
+    rules = [rule(name, partial(build, categories=(name,)), on_request=many) for name in categories]
     if len(categories) > 1:
-        rules.append(rule("macro", f"Mean over the {len(categories)} categories", build))
-        rules.append(rule("micro", "Mean over all items", partial(build, macro=False)))
+        rules.append(rule("macro", build, description=f"Mean over the {len(categories)} categories"))
+        rules.append(rule("micro", partial(build, macro=False)))
     several = pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows
     if several and together == "id" and family != "sugarcrepe":
-        every = partial(build, together="caption_id", macro=False)
-        rules.append(rule("all-negatives", "Caption against all its hard negatives", every))
+        rules.append(rule(ALL_NEGATIVES, partial(build, together="caption_id", macro=False)))
     return rules
 
 
-# --- The three ways to score captions for an image by late interaction (``docs/protocols.md`` §2).
-#
-# A plain ``i2t`` id means ``transposed``: the scores of text to image read by column. The two others have their name in
-# the id: ``i2t/any@transposed-per-token``, ``i2t/any@image-as-query``.
-
-
-ORIENTATIONS = {
-    "transposed-per-token": "scores divided by the caption's number of tokens, so that length does not win",
-    "image-as-query": "sum over patches of the best token",
-}
-
-
-def with_orientations(protocols: Sequence[EvalProtocol]) -> tuple[EvalProtocol, ...]:
-    """The protocols of a multi-vector encoder: ``i2t/any`` also in the two other orientations (§2).
-
-    ``i2t/any`` itself is ``transposed``: the scores of ``t2i/all`` read by column.
-    """
-    extra = [
-        replace(protocol, id=f"{protocol.id}@{name}", title=f"{protocol.title}; {meaning}")
-        for protocol in protocols
-        if protocol.id == "i2t/any"
-        for name, meaning in ORIENTATIONS.items()
-    ]
-    return (*protocols, *extra)
-
-
-def orientation_of(protocol: EvalProtocol) -> str:
-    """How a multi-vector encoder's image to caption scores are made; ``transposed`` unless the id says otherwise."""
-    return protocol.id.partition("@")[2] or "transposed"
+def with_orientations(protocols: Sequence[Protocol]) -> tuple[Protocol, ...]:
+    """The protocols of a multi-vector encoder: ``i2t/any`` also in the two other orientations (§2)."""
+    oriented = [f"{id_}@{name}" for id_ in [p.id for p in protocols] if id_ == "i2t/any" for name in ORIENTATIONS]
+    return (*protocols, *map(Protocol.of, oriented))
 
 
 # --- Which protocols to evaluate on a corpus, and the task that each of them sets.
 
 
-def protocols_of(corpus: Corpus) -> tuple[EvalProtocol, ...]:
+def protocols_of(corpus: Corpus) -> tuple[Protocol, ...]:
     """Every protocol that fits a corpus, headlines first, without orientations of late interaction.
 
     Of more than 20 categories of hard negatives only the means, of more than 20 tags of quadruples none; such a
@@ -309,7 +247,7 @@ def protocols_of(corpus: Corpus) -> tuple[EvalProtocol, ...]:
 
 def select_protocols(
     corpus: Corpus, ids: Collection[str] = (), *, vectors: VectorKind = "multi"
-) -> tuple[EvalProtocol, ...]:
+) -> tuple[Protocol, ...]:
     """The protocols with these ids, in the order given; every protocol that fits the corpus if none is named.
 
     Args:
@@ -327,15 +265,15 @@ def select_protocols(
         plain = protocols_of(corpus)
     if vectors == "single":
         return plain
-    return tuple(p for p in with_orientations(plain) if not ids or "@" not in p.id or p.id in ids)
+    return tuple(p for p in with_orientations(plain) if not ids or not p.orientation or p.id in ids)
 
 
-def build_task(corpus: Corpus, protocol: EvalProtocol) -> ScoringTask:
+def build_task(corpus: Corpus, protocol: Protocol) -> ScoringTask:
     """The task that one protocol sets on a corpus; see :func:`build_tasks` for several at once."""
     return build_tasks(corpus, [protocol])[0]
 
 
-def build_tasks(corpus: Corpus, protocols: Iterable[EvalProtocol]) -> list[ScoringTask]:
+def build_tasks(corpus: Corpus, protocols: Iterable[Protocol]) -> list[ScoringTask]:
     """The task that each protocol sets on a corpus, in the order of the protocols.
 
     Raises:
@@ -343,7 +281,7 @@ def build_tasks(corpus: Corpus, protocols: Iterable[EvalProtocol]) -> list[Scori
     """
     layout, wanted = layout_of(corpus), list(protocols)
     rules = _matching(layout, [protocol.id for protocol in wanted])
-    return [rules[protocol.id.partition("@")[0]].build(layout, protocol) for protocol in wanted]
+    return [rules[protocol.without_orientation.id].build(layout, protocol) for protocol in wanted]
 
 
 def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolRule]:
@@ -354,10 +292,10 @@ def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolR
     faults = []
     oriented = [f"i2t/any@{orientation}" for orientation in ORIENTATIONS]
     for id_ in ids:
-        if "@" in id_ and id_ not in oriented:
+        if Protocol.of(id_).orientation and id_ not in oriented:
             faults.append(f"protocol {id_!r} is unknown; known with an orientation: {', '.join(oriented)}")
             continue
-        plain = id_.partition("@")[0]
+        plain = Protocol.of(id_).without_orientation.id
         matches = [plain] if plain in rules else [other for other in rules if fnmatchcase(other, plain)]
         obstacles = {match: rules[match].obstacle(layout) for match in matches}
         if not matches:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from capim.store.schema import TOP
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.builders import RetrievalTask, ScoringTask
-from capim.tasks.scoring.protocols.table import orientation_of
 from capim.tasks.scoring.ranks.accumulator import OutcomeAccumulator, PartOutcomes
 
 
@@ -91,7 +90,7 @@ class BothWays:
     def _accumulate(self, known: Mapping[str, NDArray[np.float32]] | None) -> None:
         by_way: dict[str, list[RetrievalTask]] = {}
         for task in self.tasks:
-            way = "t2i" if task.protocol.direction == "t2i" else orientation_of(task.protocol)
+            way = "t2i" if task.protocol.direction == "t2i" else task.protocol.orientation or "transposed"
             by_way.setdefault(way, []).append(task)
         self.accumulators = {way: OutcomeAccumulator(tasks, top=self.top, known=known) for way, tasks in by_way.items()}
 
