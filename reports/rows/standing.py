@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from capim.reports.rows.languages import cross_lingual, languages
 from capim.reports.rows.report_data import ReportData, Row, goodness
-from capim.tasks.metrics.headline import RSUM, headline_of
+from capim.tasks.metrics.table import RSUM, headline_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import Decision, decide
 
