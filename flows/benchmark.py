@@ -16,6 +16,7 @@ from capim.flows.execution import Failed, attempt_each, call, call_each, refuse_
 from capim.flows.request import check_request, device_faults, evaluations_of
 from capim.flows.runs import IncompleteError, record_end, recorded_run
 from capim.store.errors import RequestError
+from capim.tasks.analyses.table import BY_PART, check_analyses
 from capim.tasks.compare import (
     compare_combined,
     compare_corpus,
@@ -26,7 +27,6 @@ from capim.tasks.compare import (
 )
 from capim.tasks.complete import complete_figures, find_outcomes, find_outdated
 from capim.tasks.custom_metric import custom_metric
-from capim.tasks.diagnosis.table import BY_PART, check_analyses
 from capim.tasks.embed import find_evaluations, find_sets
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.runtime.open_corpora import OpenCorpora

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from capim.tasks.diagnosis.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
-from capim.tasks.diagnosis.compression.frontier import frontier, measured
-from capim.tasks.diagnosis.compression.methods import METHODS, methods_of
+from capim.tasks.analyses.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
+from capim.tasks.analyses.compression.frontier import frontier, measured
+from capim.tasks.analyses.compression.methods import METHODS, methods_of
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.runtime.combining import text_to_image
 from capim.tasks.runtime.progress import track

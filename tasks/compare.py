@@ -14,11 +14,11 @@ from capim.reports.rows.snapshot import answer_lines, first_screen
 from capim.reports.write import write_report
 from capim.store import EmbeddingStore
 from capim.store.schema import JUDGED, texts
-from capim.tasks.diagnosis.ablations.forward_precision import device_rows
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.content.queries import caption_features
-from capim.tasks.diagnosis.slices import slice_rows
-from capim.tasks.diagnosis.table import diagnose
+from capim.tasks.analyses.ablations.forward_precision import device_rows
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.content.queries import caption_features
+from capim.tasks.analyses.slices import slice_rows
+from capim.tasks.analyses.table import diagnose
 from capim.tasks.metrics.table import RSUM, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.reference.published import gate_rows, judge_results, published

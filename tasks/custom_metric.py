@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.schema import texts
+from capim.tasks.analyses.table import BY_PART
 from capim.tasks.compare import is_diagnosed
-from capim.tasks.diagnosis.table import BY_PART
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.runtime.figures.own_metric import OwnMetric

@@ -9,7 +9,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.maintenance.removal import drop_superseded
 from capim.store.types import digest16
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import MAIN

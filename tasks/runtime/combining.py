@@ -14,7 +14,7 @@ from capim.store.errors import RequestError
 from capim.store.tables.rows import in_order
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
 from capim.store.values import Ragged
-from capim.tasks.diagnosis.slices import Slice, slice_rows
+from capim.tasks.analyses.slices import Slice, slice_rows
 from capim.tasks.metrics import metrics_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows

@@ -14,7 +14,7 @@ from capim.store.errors import WorkError
 from capim.store.keys import spec_from_json
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.values import Ragged
-from capim.tasks.diagnosis.analysis_input import LateInteractionVectors, SingleVectors, StoredVectors
+from capim.tasks.analyses.analysis_input import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.protocols import Protocol
 from capim.tasks.scoring.outcomes import Outcomes
 

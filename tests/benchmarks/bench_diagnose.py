@@ -53,9 +53,9 @@ for encoder in range(n_encoders):
 """
 MEASURE = """
 import json, resource, time
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.slices import slice_rows
-from capim.tasks.diagnosis.table import diagnose
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.slices import slice_rows
+from capim.tasks.analyses.table import diagnose
 from capim.tasks.statistics.resampling import Resampling
 from capim.tasks.scoring.outcomes import Outcomes
 start = time.perf_counter()

@@ -23,9 +23,9 @@ from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 from numpy.typing import NDArray
 
 from capim.store.values import Ragged
+from capim.tasks.analyses.compression.frontier import measured
+from capim.tasks.analyses.compression.methods import METHODS, methods_of
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.diagnosis.compression.frontier import measured
-from capim.tasks.diagnosis.compression.methods import METHODS, methods_of
 from capim.tasks.scoring.late_interaction import maxsim, products
 from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
 from capim.tasks.scoring.late_interaction.multivectors import gather

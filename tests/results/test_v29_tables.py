@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.content.queries import categories, complexity, objects_named
+from capim.tasks.analyses.misses import error_kinds
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.content.queries import categories, complexity, objects_named
-from capim.tasks.diagnosis.misses import error_kinds
-from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
 from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.table import build_task, select_protocols

@@ -13,10 +13,10 @@ import pytest
 
 from capim.store import Block, EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.analyses.analysis_input import LateInteractionVectors, SingleVectors
+from capim.tasks.analyses.misses import SHARE
 from capim.tasks.compare import diagnose_corpus
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.diagnosis.analysis_input import LateInteractionVectors, SingleVectors
-from capim.tasks.diagnosis.misses import SHARE
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import chosen, read_truncated, vector_reader
 from capim.tasks.score import score

@@ -12,9 +12,9 @@ from capim.store import EmbeddingStore
 from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.slices import slice_rows
-from capim.tasks.diagnosis.table import BY_PART, diagnose
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.slices import slice_rows
+from capim.tasks.analyses.table import BY_PART, diagnose
 from capim.tasks.metrics import Metric, is_known
 from capim.tasks.metrics.custom import CustomMetric
 from capim.tasks.metrics.metric import RETRIEVAL

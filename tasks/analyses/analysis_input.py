@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.values import Ragged
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
 from capim.tasks.scoring.outcomes import Outcomes

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from capim.store.errors import RequestError, unknown
-from capim.tasks.diagnosis.ablations.forms import vector_forms
-from capim.tasks.diagnosis.ablations.forward_precision import forward_precision
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.calibration import score_margins, temperatures, thresholds
-from capim.tasks.diagnosis.compositional import caption_baselines, tags
-from capim.tasks.diagnosis.content.queries import categories, complexity, judged_queries, truncated_captions
-from capim.tasks.diagnosis.hubs import hubs, modality_gap
-from capim.tasks.diagnosis.misses import ambiguous, confusable_images, disagreement, error_kinds, without_ambiguous
-from capim.tasks.diagnosis.resampled_gallery import resampled_gallery
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.ablations.forms import vector_forms
+from capim.tasks.analyses.ablations.forward_precision import forward_precision
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.calibration import score_margins, temperatures, thresholds
+from capim.tasks.analyses.compositional import caption_baselines, tags
+from capim.tasks.analyses.content.queries import categories, complexity, judged_queries, truncated_captions
+from capim.tasks.analyses.hubs import hubs, modality_gap
+from capim.tasks.analyses.misses import ambiguous, confusable_images, disagreement, error_kinds, without_ambiguous
+from capim.tasks.analyses.resampled_gallery import resampled_gallery
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.protocols import Direction
 
 _RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})

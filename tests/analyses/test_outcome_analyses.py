@@ -10,11 +10,10 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.calibration import score_margin, score_margins
-from capim.tasks.diagnosis.hubs import _never_without, _skewness_without, hubs, k_occurrence, skewness
-from capim.tasks.diagnosis.misses import (
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.calibration import score_margin, score_margins
+from capim.tasks.analyses.hubs import _never_without, _skewness_without, hubs, k_occurrence, skewness
+from capim.tasks.analyses.misses import (
     confusable_images,
     connected,
     disagreement,
@@ -22,8 +21,9 @@ from capim.tasks.diagnosis.misses import (
     kinds_of,
     mutual_confusions,
 )
-from capim.tasks.diagnosis.slices import Slice, slice_rows
-from capim.tasks.diagnosis.table import diagnose
+from capim.tasks.analyses.slices import Slice, slice_rows
+from capim.tasks.analyses.table import diagnose
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.table import build_task, select_protocols

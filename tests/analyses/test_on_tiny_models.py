@@ -17,13 +17,13 @@ from PIL import Image
 from capim.store.schema import BATCHES, SLICES
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.values import Ragged
+from capim.tasks.analyses.ablations.forms import restricted, sample_queries, vector_forms
+from capim.tasks.analyses.ablations.forward_precision import device_rows, forward_precision
+from capim.tasks.analyses.analysis_input import AnalysisInput, LateInteractionVectors, SingleVectors, StoredVectors
+from capim.tasks.analyses.slices import Slice, slice_rows
+from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_winoground
-from capim.tasks.diagnosis.ablations.forms import restricted, sample_queries, vector_forms
-from capim.tasks.diagnosis.ablations.forward_precision import device_rows, forward_precision
-from capim.tasks.diagnosis.analysis_input import AnalysisInput, LateInteractionVectors, SingleVectors, StoredVectors
-from capim.tasks.diagnosis.slices import Slice, slice_rows
-from capim.tasks.diagnosis.table import diagnose
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder, resolve, spec_of
 from capim.tasks.encoders.encoder import Encoder, Prepared
 from capim.tasks.metrics import METRICS

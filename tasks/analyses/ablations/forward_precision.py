@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from capim.store.schema import SLICES
 from capim.store.types import Corpus, EncoderSpec
-from capim.tasks.diagnosis.analysis_input import METRIC, AnalysisInput, SingleVectors
-from capim.tasks.diagnosis.hubs import NOT_SAMPLED
-from capim.tasks.diagnosis.slice_means import paired_difference
-from capim.tasks.diagnosis.slices import Slice, slice_rows
+from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, SingleVectors
+from capim.tasks.analyses.hubs import NOT_SAMPLED
+from capim.tasks.analyses.slice_means import paired_difference
+from capim.tasks.analyses.slices import Slice, slice_rows
 from capim.tasks.statistics.intervals import Interval
 
 FINEST_FIRST = ("float32", "float16", "bfloat16")

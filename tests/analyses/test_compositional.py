@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.compositional import caption_baselines, tags
+from capim.tasks.analyses.content.queries import categories, complexity
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.compositional import caption_baselines, tags
-from capim.tasks.diagnosis.content.queries import categories, complexity
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.protocols.table import build_task, protocols_of, select_protocols
 from capim.tasks.statistics.resampling import Resampling

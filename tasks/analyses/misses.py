@@ -1,7 +1,7 @@
 """Ambiguous misses: misses that may be no mistake of the encoder (``docs/protocols.md`` §5b).
 
 ==============  =====================================================================================
-``annotation``  the item in first place is right by another annotation (``tasks.diagnosis.content.queries``)
+``annotation``  the item in first place is right by another annotation (``tasks.analyses.content.queries``)
 ``agreement``   most encoders have the same wrong item in first place. A suspicion: encoders that were
                 trained alike make the same mistakes
 ==============  =====================================================================================
@@ -23,11 +23,11 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from capim.store.types import Corpus
-from capim.tasks.diagnosis.analysis_input import METRIC, AnalysisInput
-from capim.tasks.diagnosis.content.queries import first_is_right
-from capim.tasks.diagnosis.hubs import K, is_hub, k_occurrence
-from capim.tasks.diagnosis.slice_means import QueryValues, mean_slices
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput
+from capim.tasks.analyses.content.queries import first_is_right
+from capim.tasks.analyses.hubs import K, is_hub, k_occurrence
+from capim.tasks.analyses.slice_means import QueryValues, mean_slices
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import layout_of
 
@@ -206,9 +206,9 @@ def connected(pairs: list[Confusion]) -> list[list[int]]:
 # ======================  ===============================================================================
 # ``hit``                 the best relevant item alone is first
 # ``tie``                 nothing scores above the best relevant item, but an irrelevant item scores the same
-# ``false negative``      the first item is right by another annotation (``tasks.diagnosis.content.queries``)
+# ``false negative``      the first item is right by another annotation (``tasks.analyses.content.queries``)
 # ``near miss``           the best relevant item is at rank 2 to 10
-# ``hub``                 the first item is a hub (``tasks.diagnosis.hubs``)
+# ``hub``                 the first item is a hub (``tasks.analyses.hubs``)
 # ``rest``                none of these
 # ======================  ===============================================================================
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.slices import Slice
+from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.readers.urban1k import read_urban1k
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.slices import Slice
-from capim.tasks.diagnosis.table import diagnose
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.protocols.table import build_task, select_protocols

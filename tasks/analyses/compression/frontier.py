@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.store.values import Ragged
-from capim.tasks.diagnosis.ablations.forms import renumbered
-from capim.tasks.diagnosis.compression.methods import Method
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.ablations.forms import renumbered
+from capim.tasks.analyses.compression.methods import Method
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics import METRICS
 from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters

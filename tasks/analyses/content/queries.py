@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.content.lexicon import (
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.content.lexicon import (
     any_of,
     inflected,
     lexicon,
@@ -24,8 +23,9 @@ from capim.tasks.diagnosis.content.lexicon import (
     tokens_of,
     words_of,
 )
-from capim.tasks.diagnosis.slice_means import QueryValues, contrast_slices, mean_slices, part_slices
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.slice_means import QueryValues, contrast_slices, mean_slices, part_slices
+from capim.tasks.analyses.slices import Slice
+from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Direction
 from capim.tasks.scoring.outcomes import Outcomes

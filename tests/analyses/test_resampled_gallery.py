@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.resampled_gallery import resampled_gallery
+from capim.tasks.analyses.slices import Slice, slice_rows
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.resampled_gallery import resampled_gallery
-from capim.tasks.diagnosis.slices import Slice, slice_rows
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.table import build_tasks, select_protocols

@@ -17,9 +17,9 @@ from scipy import sparse
 
 from capim.store.query.search import KINDS, NPROBES, Index, indexed
 from capim.store.values import Ragged
-from capim.tasks.diagnosis.ablations.forms import POOLING_FACTORS
-from capim.tasks.diagnosis.ablations.transforms import BYTES, pooled, reach, token_trees
-from capim.tasks.diagnosis.analysis_input import Matrix
+from capim.tasks.analyses.ablations.forms import POOLING_FACTORS
+from capim.tasks.analyses.ablations.transforms import BYTES, pooled, reach, token_trees
+from capim.tasks.analyses.analysis_input import Matrix
 
 # --- Fixed dimensional encodings: one vector per item whose dot product estimates MaxSim.
 #

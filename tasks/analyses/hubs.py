@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
-from capim.tasks.diagnosis.analysis_input import AnalysisInput, SingleVectors
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.analysis_input import AnalysisInput, SingleVectors
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
 

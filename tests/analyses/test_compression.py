@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from capim.store.query.search import Index
 from capim.store.values import Ragged
+from capim.tasks.analyses.ablations.transforms import BYTES, pooled, token_trees
+from capim.tasks.analyses.compression.frontier import depths_of, frontier, measured
+from capim.tasks.analyses.compression.methods import METHODS, FixedEncoding, Method, methods_of
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.diagnosis.ablations.transforms import BYTES, pooled, token_trees
-from capim.tasks.diagnosis.compression.frontier import depths_of, frontier, measured
-from capim.tasks.diagnosis.compression.methods import METHODS, FixedEncoding, Method, methods_of
 from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.clusters import Clusters

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics.retrieval import expected_hit
 from capim.tasks.scoring.protocols.layout import layout_of
 from capim.tasks.statistics.clusters import Clusters

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.table import diagnose
 from capim.tasks.scoring.choices import score_given
 from capim.tasks.scoring.protocols.table import build_task, protocols_of
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from capim.store.values import Ragged
-from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.diagnosis.ablations.forms import hits_scored_in
-from capim.tasks.diagnosis.ablations.transforms import (
+from capim.tasks.analyses.ablations.forms import hits_scored_in
+from capim.tasks.analyses.ablations.transforms import (
     centring,
     normalised,
     pooled,
@@ -23,8 +22,9 @@ from capim.tasks.diagnosis.ablations.transforms import (
     truncated,
     whitening,
 )
-from capim.tasks.diagnosis.calibration import calibration_error
-from capim.tasks.diagnosis.hubs import centre_distance, mean_cosine
+from capim.tasks.analyses.calibration import calibration_error
+from capim.tasks.analyses.hubs import centre_distance, mean_cosine
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.protocols.builders import RetrievalTask

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.values import Ragged
-from capim.tasks.diagnosis.ablations import transforms
-from capim.tasks.diagnosis.ablations.transforms import BYTES, QUANTISED, ROUNDED, Change
-from capim.tasks.diagnosis.analysis_input import METRIC, AnalysisInput, LateInteractionVectors, Matrix, SingleVectors
-from capim.tasks.diagnosis.slice_means import paired_difference
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.ablations import transforms
+from capim.tasks.analyses.ablations.transforms import BYTES, QUANTISED, ROUNDED, Change
+from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, LateInteractionVectors, Matrix, SingleVectors
+from capim.tasks.analyses.slice_means import paired_difference
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics import METRICS
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.builders import RetrievalTask

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import adjusted
 from capim.tasks.statistics.intervals import Interval, in_agreement, paired_intervals

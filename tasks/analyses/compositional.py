@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.diagnosis.analysis_input import AnalysisInput
-from capim.tasks.diagnosis.content.lexicon import words_of
-from capim.tasks.diagnosis.slice_means import QueryValues, mean_slices, part_slices
-from capim.tasks.diagnosis.slices import Slice
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.content.lexicon import words_of
+from capim.tasks.analyses.slice_means import QueryValues, mean_slices, part_slices
+from capim.tasks.analyses.slices import Slice
 from capim.tasks.statistics.intervals import Interval, share_interval
 
 QUADRUPLE_METRICS = ("winoground_text", "winoground_image", "winoground_group")
