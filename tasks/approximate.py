@@ -10,13 +10,13 @@ from capim.tasks.analyses.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, r
 from capim.tasks.analyses.compression.frontier import frontier, measured
 from capim.tasks.analyses.compression.methods import METHODS, methods_of
 from capim.tasks.metrics.table import headline_of
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.resources import n_threads
 from capim.tasks.runtime.combining import text_to_image
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.shell import shell
 from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.threads import n_threads
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.resampling import Resampling
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from capim.tasks.ranking.two_stage import reciprocal_rank_fusion, two_stage, weighted_sum
 from capim.tasks.runtime.combining import combined_spec, result_slices, text_to_image
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.shell import shell
-from capim.tasks.scoring.two_stage import reciprocal_rank_fusion, two_stage, weighted_sum
 from capim.tasks.statistics.resampling import Resampling
 
 

@@ -21,6 +21,8 @@ from capim.tasks.analyses.slices import slice_rows
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.metrics.table import RSUM, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import gate_rows, judge_results, published
 from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
 from capim.tasks.runtime.artifacts import artifact_key, in_a_run, show_table, show_text
@@ -30,8 +32,6 @@ from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef
 from capim.tasks.runtime.shell import shell
 from capim.tasks.runtime.stored import read_outcomes, read_truncated, vector_reader
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 

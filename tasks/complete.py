@@ -8,12 +8,12 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.tasks.embed import Named, find_evaluations
 from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime.figures.result_writer import ResultWriter, all_languages, outdated_results
 from capim.tasks.runtime.references import EvaluationRef, encoder_name
 from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.runtime.shell import shell
 from capim.tasks.runtime.stored import outcome_encoders
-from capim.tasks.scoring.protocols.table import select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 

@@ -11,11 +11,11 @@ from capim.tasks.analyses.table import BY_PART
 from capim.tasks.compare import is_diagnosed
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics.custom import CustomMetric, load_metric
+from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime.figures.own_metric import OwnMetric
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, MetricRef
 from capim.tasks.runtime.shell import shell
-from capim.tasks.scoring.protocols.table import select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 

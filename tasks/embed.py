@@ -16,6 +16,7 @@ from capim.tasks.corpora.change import describe_change
 from capim.tasks.corpora.check import encodable, encoding_fault, import_advice
 from capim.tasks.corpora.naming import Row, reading_of, stored_corpora
 from capim.tasks.encoders import identity_gap, resolve
+from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime.encoding import EncodedSet, tokens_spent
 from capim.tasks.runtime.open_corpora import OpenCorpora, register_at
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS, CorpusRef, EmbedRef, EvaluationRef, SetsRef, encoder_name
@@ -23,7 +24,6 @@ from capim.tasks.runtime.scoring import missing_sets
 from capim.tasks.runtime.shards import Encoded, EncodeWork, encode_in_processes, encode_work, modalities_of
 from capim.tasks.runtime.shell import may_pass, shell
 from capim.tasks.runtime.stored import outcome_encoders
-from capim.tasks.scoring.protocols.table import select_protocols
 
 
 @shell("embed", encodes=True, run_name="embed-{work.spec.name}")

@@ -13,6 +13,9 @@ from capim.tasks.analyses.slices import Slice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.evaluate import Side, by_gallery_size
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.ranking.resources import Resources
 from capim.tasks.results.languages import Part
 from capim.tasks.runtime.combining import TEXT_TO_IMAGE, result_slices, text_to_image
 from capim.tasks.runtime.figures.result_writer import ResultWriter, all_languages
@@ -20,9 +23,6 @@ from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import missing_sets, open_sets, outcomes_of, unscorable, vectors_of, write_score_part
 from capim.tasks.runtime.shell import shell
-from capim.tasks.scoring.distractors import Side, by_gallery_size
-from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
-from capim.tasks.scoring.resources import Resources
 from capim.tasks.statistics.resampling import Resampling
 
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals

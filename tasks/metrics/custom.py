@@ -4,7 +4,7 @@ Its arguments are matched by name, any combination of
 
 - ``outcomes``: ranks, ties and best lists of the queries by column, their texts, languages and the ids of the searched
   items (:class:`tasks.metrics.custom.QueryOutcomes`);
-- ``block``: raw scores of some queries with their relevance (:class:`tasks.scoring.score_blocks.ScoreBlock`), for
+- ``block``: raw scores of some queries with their relevance (:class:`tasks.ranking.evaluate.ScoreBlock`), for
   retrieval by encoders with embeddings; ``outcomes`` are then those of the block's queries;
 - ``corpus``: the corpus (:class:`store.types.Corpus`).
 
@@ -47,7 +47,7 @@ from capim.store.types import Corpus, digest16
 from capim.store.values import positions_within
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
 from capim.tasks.protocols import Direction, Protocol
-from capim.tasks.scoring.outcomes import Outcomes, stored_attributes
+from capim.tasks.ranking.outcomes import Outcomes, stored_attributes
 
 # --- Finds a user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from capim.tasks.protocols import Direction, Protocol
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 
 def outcomes_of(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from capim.store.values import positions_within
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 
 def expected_hit(

@@ -19,10 +19,10 @@ from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure
 from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.languages import SUMMARISED, Part, language_means
 from capim.tasks.results.summary import Evaluated, Provenance, result_row, results_table, tie_share
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, Drawn
 from capim.tasks.statistics.intervals import bootstrap_statistic, stacked_statistic
 from capim.tasks.statistics.pairs import Scale

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.summary import Provenance, result_row, results_table
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, Drawn
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
 from capim.tasks.statistics.resampling import Resampling

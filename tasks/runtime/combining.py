@@ -17,18 +17,18 @@ from capim.store.values import Ragged
 from capim.tasks.analyses.slices import Slice, slice_rows
 from capim.tasks.metrics import metrics_of
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.cosine import dense_score_rows
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.maxsim_products import Blocks, gather
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from capim.tasks.ranking.ranker import ScoreRows
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.ranking.two_stage import SecondScores, dense_pairs, maxsim_pairs, scores_per_token
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import vectors_of
 from capim.tasks.runtime.stored import read_outcomes
-from capim.tasks.scoring.dense import dense_score_rows
-from capim.tasks.scoring.late_interaction.multivectors import Blocks, gather
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
-from capim.tasks.scoring.ranks.accumulator import ScoreRows
-from capim.tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs, scores_per_token
 from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.resampling import Resampling
 

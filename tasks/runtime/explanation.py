@@ -16,7 +16,7 @@ from capim.store.errors import RequestError, did_you_mean
 from capim.store.layout import UNKNOWN, Explanation, grids_of, tokens_of
 from capim.store.schema import texts
 from capim.store.types import Modality
-from capim.tasks.scoring.late_interaction.products import token_similarities
+from capim.tasks.ranking.maxsim_products import token_similarities
 
 
 def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: str, image: str) -> Explanation:

@@ -16,7 +16,7 @@ from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.values import Ragged
 from capim.tasks.analyses.analysis_input import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.protocols import Protocol
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 
 def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) -> Outcomes:

@@ -25,6 +25,8 @@ from capim.tasks.encoders import Encoder, encode_captions, encode_images
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.reference.changes import FigureChange, setting_changes
 from capim.tasks.reference.regression import (
     FigureFalls,
@@ -40,8 +42,6 @@ from capim.tasks.runtime.canaries import canary_cosines
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import vectors_of
 from capim.tasks.runtime.stored import read_outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import select_protocols
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.resampling import Resampling
 

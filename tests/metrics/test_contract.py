@@ -12,7 +12,7 @@ import pytest
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.protocols import Direction
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 pytestmark = [pytest.mark.parametrize("name", METRICS)]
 RANKS = [[1, 4], [2, 9], [7, 8], [30, 31], [1, 2], [400, 990]]

@@ -19,11 +19,11 @@ from capim.store.errors import RequestError
 from capim.store.files import existing_file
 from capim.store.schema import TOP, texts
 from capim.store.types import Corpus
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
+from capim.tasks.ranking.tasks import RetrievalTask, query_columns
 from capim.tasks.results.imported.tables import headline_of
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask, query_columns
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
-from capim.tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
 
 Run = dict[str, dict[str, float]]
 """Query id -> item id -> score."""
