@@ -280,7 +280,7 @@ def _over_places(
     return np.bincount(groups.query[group], weights=term(group, place), minlength=n_queries).astype(np.float64)
 
 
-def _several(
+def _of_all_relevant(
     name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]], *, judged: bool | None
 ) -> Metric:
     """A metric of all relevant items; its bounds are its values with all ties lost and with all ties won."""
@@ -299,7 +299,7 @@ def recall_all_at(k: int, *, judged: bool = False) -> Metric:
 
     Elsewhere it is ``recall_all@k``, because the literature of image-text retrieval calls a hit recall.
     """
-    return _several(
+    return _of_all_relevant(
         f"recall@{k}" if judged else f"recall_all@{k}",
         f"Share of all relevant items in the top {k}",
         lambda o: found_in_top(o, np.full(len(o), k)) / o.n_relevant,
@@ -310,7 +310,7 @@ def recall_all_at(k: int, *, judged: bool = False) -> Metric:
 def ndcg_at(k: int, *, judged: bool | None = None) -> Metric:
     """``nDCG@k``: the gain is the grade of a judged document, else 1."""
     title = f"Normalised discounted cumulative gain at {k}"
-    metric = _several(f"nDCG@{k}", title, lambda o: ndcg(o, k), judged=judged)
+    metric = _of_all_relevant(f"nDCG@{k}", title, lambda o: ndcg(o, k), judged=judged)
     return replace(metric, headline="judged") if k == 10 else metric
 
 
@@ -320,19 +320,19 @@ def _unjudged(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
     return outcomes.unjudged
 
 
-MAP_AT_R = _several(
+MAP_AT_R = _of_all_relevant(
     "mAP@R",
     "Mean average precision at R, the number of relevant items",
     lambda o: average_precision(o, o.n_relevant.astype(np.int64)),
     judged=False,
 )
-R_PRECISION = _several(
+R_PRECISION = _of_all_relevant(
     "R-Precision",
     "Precision at R, the number of relevant items",
     lambda o: found_in_top(o, o.n_relevant.astype(np.int64)) / o.n_relevant,
     judged=False,
 )
-AVERAGE_PRECISION = _several(
+AVERAGE_PRECISION = _of_all_relevant(
     "AP",
     "Average precision over the whole list (trec_eval's map)",
     lambda o: average_precision(o, o.n_gallery.astype(np.int64)),

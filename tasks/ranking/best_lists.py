@@ -70,12 +70,12 @@ def top_k(scores: Tensor, k: int) -> TopK:
     k = min(k, scores.shape[1])
     if scores.device.type == "cpu":
         table = scores.numpy()
-        flat = np.flatnonzero(table >= reached_by(table, k))
+        flat = np.flatnonzero(table >= kth_score_bound(table, k))
         rows = flat // table.shape[1]
         positions = flat - rows * table.shape[1]
         found = table[rows, positions]
     else:
-        rows_, positions_ = torch.nonzero(scores >= _reached_on_device(scores, k), as_tuple=True)
+        rows_, positions_ = torch.nonzero(scores >= _kth_score_bound_on_device(scores, k), as_tuple=True)
         found = scores[rows_, positions_].cpu().numpy()
         rows, positions = rows_.cpu().numpy(), positions_.cpu().numpy()
     keys = _keys(found, positions)
@@ -104,7 +104,7 @@ def merged(lists: Sequence[TopK], k: int) -> TopK:
     return TopK(np.where(beyond, np.float32(np.nan), found.scores), np.where(beyond, -1, found.positions))
 
 
-def reached_by(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+def kth_score_bound(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
     """A score per row that at least ``k`` items reach, and few more; shape ``(n_queries, 1)``.
 
     The ``k``-th highest of the best of groups: ``k`` groups have an item that reaches it. Taking the best of groups
@@ -119,11 +119,11 @@ def reached_by(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
     return np.partition(table, at, axis=1)[:, at : at + 1]
 
 
-def _reached_on_device(scores: Tensor, k: int) -> Tensor:
-    """:func:`reached_by` by torch, for a device where numpy cannot read.
+def _kth_score_bound_on_device(scores: Tensor, k: int) -> Tensor:
+    """:func:`kth_score_bound` by torch, for a device where numpy cannot read.
 
     Examples:
-        >>> _reached_on_device(torch.arange(23.0)[None], 2).tolist()
+        >>> _kth_score_bound_on_device(torch.arange(23.0)[None], 2).tolist()
         [[20.0]]
     """
     size = scores.shape[1] // (_GROUPS * k)
@@ -177,15 +177,15 @@ def _unpacked(keys: NDArray[np.int64]) -> TopK:
     return TopK(bits.view(np.float32), _LOW - (keys & _LOW))
 
 
-class Places(NamedTuple):
+class TieSpan(NamedTuple):
     """The places, from 0, that items may have with equal scores in random order: ``start`` to before ``end``."""
 
     start: NDArray[np.int64]
     end: NDArray[np.int64]
 
-    def at(self, chosen: NDArray[np.intp] | tuple[NDArray[np.int64], NDArray[np.int64]]) -> Places:
+    def at(self, chosen: NDArray[np.intp] | tuple[NDArray[np.int64], NDArray[np.int64]]) -> TieSpan:
         """The places of some items, by their index or by row and place."""
-        return Places(self.start[chosen], self.end[chosen])
+        return TieSpan(self.start[chosen], self.end[chosen])
 
     def in_top(self, depth: int) -> NDArray[np.float64]:
         """Probability of each item to be among the first 1, 2 … ``depth``, shape ``(n_items, depth)``."""
@@ -193,11 +193,11 @@ class Places(NamedTuple):
         return np.clip((np.arange(1, depth + 1) - self.start[:, None]) / size, 0.0, 1.0)
 
 
-def places_of(scores: NDArray[np.float32]) -> Places:
+def tie_spans_of(scores: NDArray[np.float32]) -> TieSpan:
     """The places of the items of lists with these scores, descending, shape ``(n_queries, depth)``.
 
     Examples:
-        >>> places = places_of(np.float32([[0.9, 0.5, 0.5, 0.1]]))
+        >>> places = tie_spans_of(np.float32([[0.9, 0.5, 0.5, 0.1]]))
         >>> places.start.tolist(), places.end.tolist()
         ([[0, 1, 1, 3]], [[1, 3, 3, 4]])
     """
@@ -207,17 +207,17 @@ def places_of(scores: NDArray[np.float32]) -> Places:
     last = np.concatenate([first[:, 1:], np.ones((len(scores), 1), dtype=np.bool_)], axis=1)
     start = np.maximum.accumulate(np.where(first, place, 0), axis=1)
     end = np.minimum.accumulate(np.where(last, place + 1, scores.shape[1])[:, ::-1], axis=1)[:, ::-1]
-    return Places(start, end)
+    return TieSpan(start, end)
 
 
-def places_among_all(scores: NDArray[np.float32]) -> Places:
+def tie_spans_among_all(scores: NDArray[np.float32]) -> TieSpan:
     """The places of all items of one query, whatever their order; shape ``(n_items,)``.
 
     Examples:
-        >>> places = places_among_all(np.float32([0.5, 0.9, 0.5]))
+        >>> places = tie_spans_among_all(np.float32([0.5, 0.9, 0.5]))
         >>> places.start.tolist(), places.end.tolist()
         ([1, 0, 1], [3, 1, 3])
     """
     ascending, n = np.sort(scores), len(scores)
     above, reaching = (n - np.searchsorted(ascending, scores, side=side) for side in ("right", "left"))
-    return Places(above, reaching)
+    return TieSpan(above, reaching)

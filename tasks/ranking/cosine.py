@@ -27,7 +27,7 @@ from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.best_lists import TopK, top_k
 from capim.tasks.ranking.given import choice_outcomes
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import BUDGET_SHARE, BothWays, OutcomeAccumulator, ScoreRows
+from capim.tasks.ranking.ranker import BUDGET_SHARE, BidirectionalRanker, Ranker, ScoreRows
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore, one_thread_each
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 
@@ -205,7 +205,7 @@ def dense_part(
     resources: Resources = ON_CPU,
     top: int = TOP,
     advance: Advance = ignore,
-) -> BothWays:
+) -> BidirectionalRanker:
     """What a part of the images contributes: they are searched by all captions, and search all captions.
 
     Arguments as for :func:`score_dense`; ``part`` has the ords of the images.
@@ -216,13 +216,15 @@ def dense_part(
     with full_float32():
         memory_bytes = _budget(resources)
         block_bytes = min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES if device == "cpu" else memory_bytes)
-        ranking = BothWays(tasks, top=top)
+        ranking = BidirectionalRanker(tasks, top=top)
         room = memory_bytes - memory_bytes // 4
         at_once = _windows(len(part), n_captions, dim, ranking.reads_both_ways, room)
         tile = _TILE if device == "cpu" else max(at_once)
         searched = at_once[0] if ranking.to_images is not None else at_once[1]
         if at_once != (len(images), n_captions) or searched > tile:
-            ranking.know(pair_scores(images, captions, ranking.pairs(part), device=device, memory_bytes=room // 2))
+            pairs = ranking.pairs(part)
+            scores = pair_scores(images, captions, pairs, device=device, memory_bytes=room // 2)
+            ranking.set_positive_scores(pairs, scores)
         to_images, to_captions = ranking.to_images, ranking.to_captions
         n_rows = n_captions * bool(to_images) + len(part) * bool(to_captions)
         held = keep = None
@@ -306,7 +308,7 @@ def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) ->
     return min(n_images, images), captions
 
 
-def _ranked(blocks: Iterable[_Block], accumulator: OutcomeAccumulator, device: str) -> Iterator[int]:
+def _ranked(blocks: Iterable[_Block], ranker: Ranker, device: str) -> Iterator[int]:
     """Ranks all blocks and yields the number of rows of each that is done, in this thread.
 
     On a CPU, every thread computes a block and ranks it while it is in its caches.
@@ -315,7 +317,7 @@ def _ranked(blocks: Iterable[_Block], accumulator: OutcomeAccumulator, device: s
     def rank(block: _Block) -> int:
         with torch.inference_mode():  # a mode of the thread, not of the process
             for rows in block():
-                accumulator.add(rows)
+                ranker.add(rows)
         return len(rows.scores)
 
     with one_thread_each(device) as each:

@@ -20,7 +20,7 @@ from capim.tasks.ranking.maxsim import choices_of, maxsim_part, maxsim_score_row
 from capim.tasks.ranking.maxsim_products import Blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks
-from capim.tasks.ranking.ranker import BothWays, PartOutcomes
+from capim.tasks.ranking.ranker import BidirectionalRanker, PartOutcomes
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 
@@ -124,7 +124,7 @@ def evaluate_merged(
     tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
     several = len(layout.parts) > 1 and not callable(captions)
     todo = scorings(layout, _retrieval(tasks)) if several else {("", ""): _retrieval(tasks)}
-    merged = {language: BothWays(some) for language, some in todo.items()}
+    merged = {language: BidirectionalRanker(some) for language, some in todo.items()}
     for part in parts:
         for each in merged.values():
             each.merge(part)
@@ -232,7 +232,7 @@ def by_gallery_size(
     rows = _Rows([own, *distractors], np.random.default_rng(seed).permutation(total - own.n))
     added = np.arange(own.n, total, dtype=np.int32)
     whole = replace(task, galleries=tuple(np.concatenate([items, added]) for items in task.galleries))
-    merged = BothWays([whole])
+    merged = BidirectionalRanker([whole])
     ends = [own.n * times for times in TIMES if own.n * times < total]
     for start, end in zip([0, *ends], [*ends, total], strict=True):
         if callable(captions):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.best_lists import Places, places_among_all, places_of
+from capim.tasks.ranking.best_lists import TieSpan, tie_spans_among_all, tie_spans_of
 from capim.tasks.ranking.layout import CorpusLayout
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import one_thread_each
@@ -150,15 +150,15 @@ def expected_measures(
     _, in_own, in_other = np.intersect1d(own, other, assume_unique=True, return_indices=True)
     places = [*own_places.at(in_own), *other_places.at(in_other)]
     kinds, counts = np.unique(np.stack(places), axis=1, return_counts=True)
-    both = Places(*kinds[:2]).in_top(depth) * Places(*kinds[2:]).in_top(depth)
+    both = TieSpan(*kinds[:2]).in_top(depth) * TieSpan(*kinds[2:]).in_top(depth)
     return ndcg, float(_overlap((counts[:, None] * both).sum(axis=0)[None])[0])
 
 
-def _reaching_top(scores: NDArray[np.float32], depth: int) -> tuple[NDArray[np.intp], Places]:
+def _reaching_top(scores: NDArray[np.float32], depth: int) -> tuple[NDArray[np.intp], TieSpan]:
     """The items of one query that may be among the first ``depth``, ascending, and their places."""
     least = np.partition(scores, len(scores) - depth)[-depth]
     items = np.flatnonzero(scores >= least)
-    return items, places_among_all(scores[items])
+    return items, tie_spans_among_all(scores[items])
 
 
 def _discounts(depth: int) -> NDArray[np.float64]:
@@ -166,7 +166,7 @@ def _discounts(depth: int) -> NDArray[np.float64]:
     return np.where(np.arange(depth) < DEPTH, 1 / np.log2(np.arange(2, depth + 2)), 0.0)
 
 
-def _mean_discounts(places: Places, discounts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mean_discounts(places: TieSpan, discounts: NDArray[np.float64]) -> NDArray[np.float64]:
     """The expected discount of each item, 0 beyond the list."""
     summed = np.concatenate([[0.0], np.cumsum(discounts)])
     start, end = (np.minimum(side, len(discounts)) for side in places)
@@ -178,7 +178,7 @@ def _measures(
     lists: Lists, other: Lists, reference: ScoredDirection, query_of: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Softmax nDCG and rank-biased overlap of some lists with the reference's lists of the same items."""
-    own_places, other_places = places_of(lists.scores), places_of(other.scores)
+    own_places, other_places = tie_spans_of(lists.scores), tie_spans_of(other.scores)
     shared = shared_items(lists.items, other.items)
     counted = _mean_discounts(own_places, _discounts(lists.items.shape[1]))
     counted = counted[:, : max(1, int((counted > 0).any(axis=0).sum()))]
@@ -243,8 +243,8 @@ def softmax_ndcg(
 
 def rank_biased_overlap(
     row: NDArray[np.int64],
-    own: Places,
-    other: Places,
+    own: TieSpan,
+    other: TieSpan,
     n_rows: int,
     depth: int,
     *,
@@ -266,7 +266,7 @@ def rank_biased_overlap(
         The lists (7, 8) and (8, 7) agree on nothing at depth 1 and on everything at depth 2:
         ``1 * p^2 + (1 - p) / p * (0 * p + 1 * p^2)``.
 
-        >>> first, second = Places(np.array([0, 1]), np.array([1, 2])), Places(np.array([1, 0]), np.array([2, 1]))
+        >>> first, second = TieSpan(np.array([0, 1]), np.array([1, 2])), TieSpan(np.array([1, 0]), np.array([2, 1]))
         >>> round(float(rank_biased_overlap(np.array([0, 0]), first, second, 1, 2)[0]), 4)
         0.9
     """
@@ -274,7 +274,7 @@ def rank_biased_overlap(
     seen = np.maximum(own.start, other.start)[~tied]
     shared = np.bincount(row[~tied] * depth + seen, minlength=n_rows * depth).reshape(n_rows, depth).cumsum(axis=1)
     expected = shared.astype(np.float64)
-    in_own, in_other = (Places(*(side[tied] for side in places)).in_top(depth) for places in (own, other))
+    in_own, in_other = (TieSpan(*(side[tied] for side in places)).in_top(depth) for places in (own, other))
     np.add.at(expected, row[tied], in_own * in_other)
     return _overlap(expected, persistence)
 

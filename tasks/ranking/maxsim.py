@@ -35,7 +35,7 @@ from capim.tasks.ranking.maxsim_products import (
     screened_scores,
 )
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import BothWays, ScoreRows, rows_of_table
+from capim.tasks.ranking.ranker import BidirectionalRanker, ScoreRows, rows_of_table
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 
@@ -83,29 +83,29 @@ def maxsim_part(
     resources: Resources = ON_CPU,
     top: int = TOP,
     advance: Advance = ignore,
-) -> BothWays:
+) -> BidirectionalRanker:
     """What a part of the images contributes: they are searched by all captions, and search all captions.
 
     Arguments as for :func:`score_maxsim`; ``part`` has the ords of the images.
     """
     tokens = gather(captions())
     check_ords(tasks, {"caption": len(tokens)})
-    ranking = BothWays(tasks, top=top)
+    ranking = BidirectionalRanker(tasks, top=top)
     at_once = max(1, resources.budget // 2 // (4 * len(tokens)))
     whole = len(part) <= at_once and len(part) == 1 + max(task.highest_ord("image") for task in tasks)
     screened = pays(ranking, images, min(len(part), at_once), resources.device)
     with full_float32():
         if screened or not whole:  # captions are all at hand: only what they search has items outside of a window
             pairs = ranking.pairs(part if screened else range(0))
-            ranking.know(scores_of_pairs(images, tokens, pairs, resources.device))
-        by_image = ranking.accumulators.get("image-as-query")
-        of_tokens = {way: each for way, each in ranking.accumulators.items() if each is not by_image}
+            ranking.set_positive_scores(pairs, scores_of_pairs(images, tokens, pairs, resources.device))
+        by_image = ranking.rankers.get("image-as-query")
+        of_tokens = {way: each for way, each in ranking.rankers.items() if each is not by_image}
         by_token = partial(screened_scores, ranking=ranking) if screened else maxsim_scores
         scorers = [(by_token, of_tokens)] if of_tokens else []
         scorers += [(image_as_query_scores, {"image-as-query": by_image})] if by_image else []
         for start in range(part.start, part.stop, at_once):
             window = range(start, min(part.stop, start + at_once))
-            for score, accumulators in scorers:
+            for score, rankers in scorers:
                 share = len(window) / len(part) / len(scorers)
                 scores = score(
                     images if whole else partial(images, np.arange(window.start, window.stop, dtype=np.int32)),
@@ -115,7 +115,7 @@ def maxsim_part(
                     resources=resources,
                     advance=partial(_part_done, advance, share),
                 )
-                for way, accumulator in accumulators.items():
+                for way, ranker in rankers.items():
                     divisors = tokens.counts.astype(np.float32) if way == "transposed-per-token" else None
                     by_rows = way == "t2i"
                     for rows in rows_of_table(
@@ -125,7 +125,7 @@ def maxsim_part(
                         queries_from=0 if by_rows else start,
                         items_from=start if by_rows else 0,
                     ):
-                        accumulator.add(rows)
+                        ranker.add(rows)
     return ranking
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from capim.store.values import Ragged
-from capim.tasks.ranking.best_lists import reached_by
-from capim.tasks.ranking.ranker import BothWays
+from capim.tasks.ranking.best_lists import kth_score_bound
+from capim.tasks.ranking.ranker import BidirectionalRanker
 from capim.tasks.ranking.resources import DEFAULT_MEMORY_BYTES, ON_CPU, Advance, Resources, ignore, one_thread_each
 from capim.tasks.ranking.tasks import RetrievalTask
 
@@ -314,9 +314,9 @@ _BFLOAT16, _FLOAT32 = 2.0**-9, 2.0**-24  # largest relative errors of one roundi
 _CELLS = 1 << 22  # of the table that are looked at together
 
 
-def pays(ranking: BothWays, images: Blocks, n_images: int, device: str) -> bool:
+def pays(ranking: BidirectionalRanker, images: Blocks, n_images: int, device: str) -> bool:
     """Whether screening ``n_images`` at a time is faster than products in float32 alone; the outcomes are the same."""
-    if device != "cpu" or n_images < _LEAST_IMAGES or not ranking.accumulators.keys() <= {"t2i", "transposed"}:
+    if device != "cpu" or n_images < _LEAST_IMAGES or not ranking.rankers.keys() <= {"t2i", "transposed"}:
         return False
     capabilities, block = torch.cpu.get_capabilities(), next(iter(images()))
     fast = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
@@ -358,7 +358,7 @@ class RoughScores(NamedTuple):
 def screened_scores(
     images: Blocks,
     captions: Ragged,
-    ranking: BothWays,
+    ranking: BidirectionalRanker,
     *,
     n_images: int,
     first: int = 0,
@@ -367,7 +367,7 @@ def screened_scores(
 ) -> NDArray[np.float32]:
     """A table like that of :func:`maxsim_scores`, exact wherever the ranks and lists of ``ranking`` depend on it.
 
-    ``ranking`` knows the scores of all relevant pairs (:meth:`BothWays.know`).
+    ``ranking`` has the scores of all relevant pairs (:meth:`BidirectionalRanker.set_positive_scores`).
     """
     table, of_images = rough_scores(
         images, captions, n_images=n_images, first=first, resources=resources, advance=lambda done: advance(done / 2)
@@ -376,7 +376,7 @@ def screened_scores(
     for leaders in (True, False):  # exact, they reach more than their bounds do, which leaves half as many pairs open
         chosen = np.zeros(table.shape, dtype=np.bool_)
         for task in ranking.tasks:
-            _choose(rough, task, ranking.known[task.protocol.id], chosen, first, ranking.top, leaders=leaders)
+            _choose(rough, task, ranking.positive_scores[task.protocol.id], chosen, first, ranking.top, leaders=leaders)
         chosen &= ~rough.exact
         _compute(rough, chosen, images, captions, resources.device)
         advance(1 / 4)
@@ -427,12 +427,12 @@ def _choose(
             scores = rough.table[np.ix_(*pairs)]
             if leaders:
                 of_rows = scores if to_images else scores.T
-                found = of_rows >= reached_by(of_rows, n_best)
+                found = of_rows >= kth_score_bound(of_rows, n_best)
             else:
                 errors = rough.errors(*pairs)
                 if not to_images:
                     scores, errors = scores.T, errors.T
-                found = scores + errors >= reached_by(scores - errors, n_best)
+                found = scores + errors >= kth_score_bound(scores - errors, n_best)
                 counts = task.n_relevant[some]
                 for place in range(counts.max()):
                     of_query = known[task.offsets[some] + np.minimum(place, counts - 1)]

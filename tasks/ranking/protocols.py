@@ -60,7 +60,7 @@ def _retrieval(layout: CorpusLayout) -> str | None:
     return None
 
 
-def _several(layout: CorpusLayout) -> str | None:
+def _multi_positive(layout: CorpusLayout) -> str | None:
     if fault := _retrieval(layout):
         return fault
     if layout.captions_per_image.max() < 2:
@@ -125,9 +125,9 @@ PROTOCOLS: dict[str, ProtocolRule] = {
     for rule in (
         _rule("t2i/all", _to_images, _retrieval),
         _rule("i2t/any", _to_captions, _retrieval),
-        _rule("t2i/first", partial(_to_images, below=1), _several),
+        _rule("t2i/first", partial(_to_images, below=1), _multi_positive),
         _rule("i2t/any5", partial(_to_captions, below=FIVE), _five),
-        _rule("i2t/symmetric-first", partial(_to_captions, below=1), _several),
+        _rule("i2t/symmetric-first", partial(_to_captions, below=1), _multi_positive),
         _rule("t2i/ordinal-mean", partial(_to_images, below=FIVE), _five),
         _rule("i2t/symmetric-mean", builders.images_to_each_ordinal, _five),
         _rule("t2i/1k", partial(_to_images, below=FIVE, folds=FOLDS), _folds),

@@ -21,13 +21,15 @@ from torch import Tensor
 
 from capim.store.schema import TOP
 from capim.store.values import positions_within
-from capim.tasks.ranking.best_lists import TopK, count_above_and_tied, merged, places_of, top_k
+from capim.tasks.ranking.best_lists import TopK, count_above_and_tied, merged, tie_spans_of, top_k
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import DEFAULT_MEMORY_BYTES
 from capim.tasks.ranking.tasks import RetrievalTask, ScoringTask, query_columns
 
 _SURPLUS = 1.5  # times as many of all items as would hold the list if the gallery were spread evenly
+_LARGE_GALLERY = 12  # times the length of a list: the best of a smaller gallery are too rarely among the best of all
 _ROWS_BYTES = 1 << 24
+_NEAR = 10  # items of a list whose share of unjudged ones is stored
 BUDGET_SHARE = 32  # rows of scores and what ranking them allocates stay below the memory budget by this factor
 
 
@@ -37,16 +39,6 @@ class ScoreRows(NamedTuple):
     start: int
     scores: Tensor
     first: int = 0
-
-
-class PartOutcomes(NamedTuple):
-    """What some windows of the items add to the outcomes of one task; arrays as in :class:`_TaskColumns`."""
-
-    scores: NDArray[np.float32]  # of every relevant item; NaN where it is in another part
-    n_above: NDArray[np.int64]
-    n_tied: NDArray[np.int64]
-    top_ords: NDArray[np.int32]
-    top_scores: NDArray[np.float32]
 
 
 def rows_of_table(
@@ -69,6 +61,239 @@ def rows_of_table(
         )
 
 
+# --- What is counted: of every relevant item its score and the items above and tied; of every query its best list.
+
+
+class RelevantScores(NamedTuple):
+    """The score of every relevant item and its competitors: one entry per pair of a query and a relevant item."""
+
+    scores: NDArray[np.float32]
+    n_above: NDArray[np.int64]  # gallery items with a strictly higher score
+    n_tied: NDArray[np.int64]  # gallery items with exactly this score, the item itself included
+
+    def take(self, entries: NDArray[Any]) -> RelevantScores:
+        """Some entries, by position or mask."""
+        return RelevantScores(self.scores[entries], self.n_above[entries], self.n_tied[entries])
+
+
+class PartOutcomes(NamedTuple):
+    """What some windows of the items add to the outcomes of one task: counts of relevant items, and best lists."""
+
+    scores: NDArray[np.float32]  # of every relevant item; NaN where it is in another part
+    n_above: NDArray[np.int64]
+    n_tied: NDArray[np.int64]
+    top_ords: NDArray[np.int32]  # shape (n_queries, width); -1 beyond the end of a list
+    top_scores: NDArray[np.float32]  # same shape; NaN beyond the end
+
+    @classmethod
+    def empty(cls, task: RetrievalTask, top: int) -> PartOutcomes:
+        """What no window adds."""
+        n, shape = len(task.relevant), (len(task.queries), min(top, max(map(len, task.galleries))))
+        counts = np.full(n, np.nan, np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        return cls(*counts, np.full(shape, -1, np.int32), np.full(shape, np.nan, np.float32))
+
+    def add_lists(self, rows: NDArray[np.int64], best: TopK) -> None:
+        """Merge the best items of another window into the lists of some queries."""
+        width = self.top_ords.shape[1]
+        if (self.top_ords[rows, 0] >= 0).any():
+            earlier = TopK(self.top_scores[rows], self.top_ords[rows].astype(np.int64))
+            best = merged([earlier, best], width)
+        n = min(width, best.scores.shape[1])
+        self.top_scores[rows, :n], self.top_ords[rows, :n] = best.scores[:, :n], best.positions[:, :n]
+
+    def add(self, part: PartOutcomes) -> None:
+        """Add what other windows add."""
+        self.add_lists(np.arange(len(part.top_ords)), TopK(part.top_scores, part.top_ords.astype(np.int64)))
+        np.copyto(self.scores, part.scores, where=~np.isnan(part.scores))
+        self.n_above[:] += part.n_above
+        self.n_tied[:] += part.n_tied
+
+    def outcomes(self, task: RetrievalTask) -> Outcomes:
+        """The outcomes, once every window was added.
+
+        Raises:
+            ValueError: A window that holds a relevant item was not added.
+        """
+        if np.isnan(self.scores).any():
+            raise ValueError(f"protocol {task.protocol.id!r}: a part of the gallery is missing")
+        return Outcomes(
+            **query_columns(task),
+            top_ords=self.top_ords,
+            top_scores=self.top_scores,
+            unjudged=unjudged_share(task, self.top_ords, self.top_scores),
+            **ranks_of(RelevantScores(self.scores, self.n_above, self.n_tied), task.offsets, task.grades),
+        )
+
+
+def ranks_of(
+    relevant: RelevantScores, offsets: NDArray[np.int64], grades: NDArray[np.int32] | None = None
+) -> dict[str, Any]:
+    """The rank columns of :class:`Outcomes`: lowest and highest rank of every relevant item.
+
+    ``c`` relevant items tied with ``b`` irrelevant ones, below ``a`` items, take the ranks ``a + 1 … a + c`` at best
+    and ``a + b + 1 … a + b + c`` at worst.
+
+    Args:
+        relevant: Of all relevant items, query after query.
+        offsets: int64, shape ``(n_queries + 1,)``: where each query starts.
+        grades: Of all relevant items, where documents were judged.
+
+    Examples:
+        >>> two = RelevantScores(np.float32([0.5, 0.5]), np.array([2, 2]), np.array([5, 5]))
+        >>> ranks = ranks_of(two, np.array([0, 2]))
+        >>> [ranks[name].tolist() for name in ("relevant_rank_best", "relevant_rank_worst", "n_tied_relevant")]
+        [[3, 4], [6, 7], [2]]
+    """
+    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.lexsort((relevant.n_above, query) if grades is None else (-grades, relevant.n_above, query))
+    query, above, tied = query[order], relevant.n_above[order], relevant.n_tied[order]
+    new = np.ones(len(query), dtype=bool)
+    new[1:] = (query[1:] != query[:-1]) | (above[1:] != above[:-1])
+    group = np.cumsum(new) - 1
+    tied_relevant = np.bincount(group)[group]
+    best = above + 1 + np.arange(len(query)) - np.flatnonzero(new)[group]
+    worst = best + tied - tied_relevant
+    first = offsets[:-1]
+    return {
+        "best_score": relevant.scores[order][first],
+        "rank_best": best[first].astype(np.int32),
+        "rank_worst": worst[first].astype(np.int32),
+        "n_tied_relevant": tied_relevant[first].astype(np.int32),
+        "relevant_rank_best": best.astype(np.int32),
+        "relevant_rank_worst": worst.astype(np.int32),
+        "relevant_grades": None if grades is None else grades[order],
+        "relevant_scores": None if grades is None else relevant.scores[order],
+    }
+
+
+def unjudged_share(
+    task: RetrievalTask, top_ords: NDArray[np.int32], top_scores: NDArray[np.float32]
+) -> NDArray[np.float64] | None:
+    """Share of the 10 best items that nobody judged, shape ``(n_queries,)``; None where no documents were judged.
+
+    The lists are those of the outcomes. Equal scores are in random order as far as the list holds them.
+    """
+    if task.dismissed is None:
+        return None
+    n_items = int(task.galleries[0].max()) + 1
+    judged = np.concatenate(
+        [task.query_of_relevant * n_items + task.relevant, task.dismissed[:, 0] * n_items + task.dismissed[:, 1]]
+    )
+    found = top_ords >= 0
+    unknown = found & ~np.isin(np.arange(len(top_ords))[:, None] * n_items + top_ords, judged)
+    places = tie_spans_of(np.where(found, top_scores, -np.inf).astype(np.float32))
+    within = np.clip((_NEAR - places.start) / (places.end - places.start), 0.0, 1.0)
+    share: NDArray[np.float64] = (within * unknown).sum(axis=1) / np.minimum(found.sum(axis=1), _NEAR)
+    return share
+
+
+def relevant_in_lists(
+    lists: NDArray[np.int32], scores: NDArray[np.floating], task: RetrievalTask, *, unlisted: float
+) -> tuple[RelevantScores, NDArray[np.bool_]]:
+    """Scores of a task's relevant items, with the items of their query's list above and tied, and which are listed.
+
+    Args:
+        lists: Items of every query, shape ``(n_queries, length)``.
+        scores: Their scores, same shape.
+        task: The queries, in the order of the lists, and their relevant items.
+        unlisted: Score of a relevant item that its list does not hold.
+    """
+    query = task.query_of_relevant
+    hits = lists[query] == task.relevant[:, None]
+    listed = hits.any(axis=1)
+    own = np.where(listed, scores[query, hits.argmax(axis=1)], unlisted)
+    above = np.count_nonzero(scores[query] > own[:, None], axis=1)
+    tied = np.count_nonzero(scores[query] == own[:, None], axis=1)
+    return RelevantScores(own.astype(np.float32), above, tied), listed
+
+
+# --- Blocks of scores in, outcomes out.
+
+
+class BidirectionalRanker:
+    """The outcomes of the retrieval tasks of one corpus, from blocks of scores that are read both ways.
+
+    Attributes:
+        rankers: By the way of reading: ``t2i`` where captions search images, else the orientation of the score
+            (``tasks.protocols.ORIENTATIONS``, or ``transposed``).
+        tasks: The retrieval tasks.
+        top: Length of the lists.
+        positive_scores: Protocol id -> the scores that :meth:`set_positive_scores` was given, NaN where it was not.
+    """
+
+    def __init__(self, tasks: Sequence[ScoringTask], *, top: int = TOP) -> None:
+        self.tasks = [task for task in tasks if isinstance(task, RetrievalTask)]
+        self.top = top
+        self._rank_with({})
+
+    @property
+    def to_images(self) -> Ranker | None:
+        """Of the tasks in which captions search images; None if there are none."""
+        return self.rankers.get("t2i")
+
+    @property
+    def to_captions(self) -> Ranker | None:
+        """Of the tasks in which images search captions by the transposed scores; None if there are none."""
+        return self.rankers.get("transposed")
+
+    @property
+    def reads_both_ways(self) -> bool:
+        """Whether some tasks search images and others captions, by the same score."""
+        return self.to_images is not None and self.to_captions is not None
+
+    def pairs(self, part: range) -> NDArray[np.int64]:
+        """Captions and images of which scores must be known if no block holds all pairs: shape ``(n, 2)``, sorted.
+
+        ``part``: the images of all blocks that will be added.
+        """
+        found = []
+        for task in self.tasks:
+            captions, images = _pairs(task)
+            to_images = task.protocol.direction == "t2i"
+            found.append(((captions << 32) | images)[to_images | ((images >= part.start) & (images < part.stop))])
+        codes = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+        return np.stack([codes >> 32, codes & 0xFFFFFFFF], axis=1)
+
+    def set_positive_scores(self, pairs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
+        """Give the scores of :meth:`pairs`, before the first block."""
+        codes, found = (pairs[:, 0] << 32) | pairs[:, 1], {}
+        for task in self.tasks:
+            captions, images = _pairs(task)
+            wanted = (captions << 32) | images
+            at = np.searchsorted(codes, wanted).clip(max=len(codes) - 1)
+            found[task.protocol.id] = np.where(codes[at] == wanted, scores[at], np.float32(np.nan))
+        self._rank_with(found)
+
+    def part(self) -> dict[str, PartOutcomes]:
+        """Protocol id -> what the blocks that were added contribute."""
+        return {id_: part for ranker in self.rankers.values() for id_, part in ranker.parts.items()}
+
+    def merge(self, parts: Mapping[str, PartOutcomes]) -> None:
+        """Add what other blocks contribute."""
+        for id_, part in self.part().items():
+            part.add(parts[id_])
+
+    def outcomes(self) -> dict[str, Outcomes]:
+        """Protocol id -> outcomes of the retrieval tasks, once every pair was added."""
+        return {id_: found for ranker in self.rankers.values() for id_, found in ranker.outcomes().items()}
+
+    def _rank_with(self, positive_scores: dict[str, NDArray[np.float32]]) -> None:
+        by_way: dict[str, list[RetrievalTask]] = {}
+        for task in self.tasks:
+            way = "t2i" if task.protocol.direction == "t2i" else task.protocol.orientation or "transposed"
+            by_way.setdefault(way, []).append(task)
+        self.positive_scores = positive_scores
+        self.rankers = {
+            way: Ranker(tasks, top=self.top, positive_scores=positive_scores) for way, tasks in by_way.items()
+        }
+
+
+def _pairs(task: RetrievalTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The caption and the image of every relevant pair of a task, in its order."""
+    queries, items = task.queries[task.query_of_relevant].astype(np.int64), task.relevant.astype(np.int64)
+    return (queries, items) if task.protocol.direction == "t2i" else (items, queries)
+
+
 def retrieval_outcomes(
     score_rows: Iterable[ScoreRows], tasks: Sequence[RetrievalTask], *, top: int = TOP
 ) -> dict[str, Outcomes]:
@@ -76,27 +301,35 @@ def retrieval_outcomes(
 
     The rows together hold every query of the tasks, with every item of the corpus.
     """
-    accumulator = OutcomeAccumulator(tasks, top=top)
+    ranker = Ranker(tasks, top=top)
     for rows in score_rows:
-        accumulator.add(rows)
-    return accumulator.outcomes()
+        ranker.add(rows)
+    return ranker.outcomes()
 
 
-class OutcomeAccumulator:
+class Ranker:
     """Fills in the outcomes of all tasks of one direction, a block of scores at a time.
 
     Blocks may come in any order; blocks of different queries from several threads at once. Every pair of a query and an
     item comes once.
+
+    Attributes:
+        parts: Protocol id -> what the blocks that were added so far contribute.
     """
 
     def __init__(
-        self, tasks: Sequence[RetrievalTask], *, top: int = TOP, known: Mapping[str, NDArray[np.float32]] | None = None
+        self,
+        tasks: Sequence[RetrievalTask],
+        *,
+        top: int = TOP,
+        positive_scores: Mapping[str, NDArray[np.float32]] | None = None,
     ) -> None:
-        """``known``: protocol id -> the scores of the task's relevant items, if no block holds all items."""
-        self._top = top
-        self._columns = [_TaskColumns(task, top, known) for task in tasks]
-        self._galleries = galleries_of(tasks)
-        self._windows: dict[tuple[int, int], list[Gallery]] = {}
+        """``positive_scores``: protocol id -> scores of the task's relevant items, if no block holds all items."""
+        self._tasks, self._top = tasks, top
+        self._positive_scores = positive_scores or {}
+        self.parts = {task.protocol.id: PartOutcomes.empty(task, top) for task in tasks}
+        self._galleries = _galleries_of(tasks)
+        self._windows: dict[tuple[int, int], list[_Gallery]] = {}
 
     def add(self, rows: ScoreRows) -> None:
         """Fill in the outcomes of these rows' queries; the scores may be overwritten afterwards."""
@@ -112,20 +345,11 @@ class OutcomeAccumulator:
         """Whether any task has a query with an ord in ``[start, stop)``."""
         return any(gallery.queries_between(start, stop) for gallery in self._galleries)
 
-    def part(self) -> dict[str, PartOutcomes]:
-        """Protocol id -> what the blocks that were added so far contribute."""
-        return {columns.task.protocol.id: columns.part() for columns in self._columns}
-
-    def merge(self, part: Mapping[str, PartOutcomes]) -> None:
-        """Add what another accumulator of the same tasks got from other blocks."""
-        for columns in self._columns:
-            columns.merge(part[columns.task.protocol.id])
-
     def outcomes(self) -> dict[str, Outcomes]:
         """Protocol id -> outcomes, in the order of the tasks, once every pair was added."""
-        return {columns.task.protocol.id: columns.outcomes() for columns in self._columns}
+        return {task.protocol.id: self.parts[task.protocol.id].outcomes(task) for task in self._tasks}
 
-    def _within(self, first: int, stop: int) -> list[Gallery]:
+    def _within(self, first: int, stop: int) -> list[_Gallery]:
         """The parts of all galleries in a window of the items, with ords counted from its start; kept."""
         found = self._windows.get((first, stop))
         if found is None:
@@ -133,98 +357,38 @@ class OutcomeAccumulator:
             self._windows[first, stop] = found
         return found
 
-    def _fill(self, rows: ScoreRows, searched: _Searched, queries: Sequence[Queries]) -> None:
-        """The columns of all tasks of which queries searched this gallery."""
+    def _fill(self, rows: ScoreRows, searched: _Searched, queries: Sequence[_Queries]) -> None:
+        """The counts and lists of all tasks of which queries searched this gallery."""
         first, n_items = rows.first + searched.first, searched.scores.shape[1]
         best = TopK(searched.best.scores, searched.best.positions + first)
-        pairs, entries, known = [], [], []
+        pairs, entries = [], []
         for part in queries:
-            columns = self._columns[part.task]
+            task = self._tasks[part.task]
             at = np.searchsorted(searched.rows, part.ords - rows.start)
-            columns.add_lists(part.rows, best.of(at))
-            query, entry = columns.relevant_of(part.rows)
-            pairs.append((at[query] << 32) | columns.task.relevant[entry])
+            self.parts[task.protocol.id].add_lists(part.rows, best.of(at))
+            counts = task.n_relevant[part.rows]
+            query = np.repeat(np.arange(len(part.rows)), counts)
+            entry = task.offsets[part.rows][query] + positions_within(counts)
+            pairs.append((at[query] << 32) | task.relevant[entry])
             entries.append(entry)
-            known.append(columns.known[entry])
         # protocols share most of their relevant pairs: each pair is looked up once
         distinct, back = np.unique(np.concatenate(pairs), return_inverse=True)
         row, column = distinct >> 32, (distinct & 0xFFFFFFFF) - first
         inside = (column >= 0) & (column < n_items)
         own = np.empty(len(distinct), np.float32)
         if not inside.all():
-            own[back] = np.concatenate(known)
+            ids = [self._tasks[part.task].protocol.id for part in queries]
+            if not self._positive_scores:
+                raise ValueError(f"{ids[0]!r}: scores of relevant items outside the window are needed first")
+            own[back] = np.concatenate([self._positive_scores[i][e] for i, e in zip(ids, entries, strict=True)])
         own[inside] = _looked_up(searched.scores, row[inside], column[inside])
-        relevant = competitors(searched.scores, row, own, searched.longest, searched.members)
+        above, tied = _above_and_tied(searched, row, own)
         ends = np.cumsum([len(entry) for entry in entries])
         for part, entry, chosen in zip(queries, entries, np.split(back, ends[:-1]), strict=True):
-            self._columns[part.task].add_counts(entry, relevant.take(chosen), inside[chosen])
-
-
-class _TaskColumns:
-    """The outcome columns of one task while they fill up."""
-
-    def __init__(self, task: RetrievalTask, top: int, known: Mapping[str, NDArray[np.float32]] | None) -> None:
-        n, n_relevant = len(task.queries), len(task.relevant)
-        self.task = task
-        width = min(top, max(map(len, task.galleries)))
-        self.known = np.full(n_relevant, np.nan, np.float32) if known is None else known[task.protocol.id]
-        self.top_ords = np.full((n, width), -1, dtype=np.int32)
-        self.top_scores = np.full((n, width), np.nan, dtype=np.float32)
-        self.relevant = RelevantScores(
-            np.full(n_relevant, np.nan, np.float32), np.zeros(n_relevant, np.int64), np.zeros(n_relevant, np.int64)
-        )
-
-    def add_lists(self, rows: NDArray[np.int64], best: TopK) -> None:
-        """Merge the best items of another window into the lists of some queries."""
-        width = self.top_ords.shape[1]
-        if (self.top_ords[rows, 0] >= 0).any():
-            earlier = TopK(self.top_scores[rows], self.top_ords[rows].astype(np.int64))
-            best = merged([earlier, best], width)
-        n = min(width, best.scores.shape[1])
-        self.top_scores[rows, :n], self.top_ords[rows, :n] = best.scores[:, :n], best.positions[:, :n]
-
-    def add_counts(self, entries: NDArray[np.int64], found: RelevantScores, inside: NDArray[np.bool_]) -> None:
-        """Add the items of a window above and tied; ``inside``: which relevant items are in the window themselves."""
-        if np.isnan(found.scores).any():
-            raise ValueError(f"{self.task.protocol.id!r}: scores of relevant items outside the window are needed first")
-        self.relevant.scores[entries[inside]] = found.scores[inside]
-        self.relevant.n_above[entries] += found.n_above
-        self.relevant.n_tied[entries] += found.n_tied
-
-    def part(self) -> PartOutcomes:
-        """What was added so far."""
-        return PartOutcomes(*self.relevant, top_ords=self.top_ords, top_scores=self.top_scores)
-
-    def merge(self, part: PartOutcomes) -> None:
-        """Add the windows of another part."""
-        self.add_lists(np.arange(len(part.top_ords)), TopK(part.top_scores, part.top_ords.astype(np.int64)))
-        found = RelevantScores(part.scores, part.n_above, part.n_tied)
-        np.copyto(self.relevant.scores, found.scores, where=~np.isnan(found.scores))
-        self.relevant.n_above[:] += found.n_above
-        self.relevant.n_tied[:] += found.n_tied
-
-    def relevant_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Each relevant item of some queries: its query, as a position in ``rows``, and its entry of ``relevant``."""
-        counts = self.task.n_relevant[rows]
-        query = np.repeat(np.arange(len(rows)), counts)
-        return query, self.task.offsets[rows][query] + positions_within(counts)
-
-    def outcomes(self) -> Outcomes:
-        """The finished columns.
-
-        Raises:
-            ValueError: A window that holds a relevant item was not added.
-        """
-        task = self.task
-        if np.isnan(self.relevant.scores).any():
-            raise ValueError(f"protocol {task.protocol.id!r}: a part of the gallery is missing")
-        return Outcomes(
-            **query_columns(task),
-            top_ords=self.top_ords,
-            top_scores=self.top_scores,
-            unjudged=unjudged_share(task, self.top_ords, self.top_scores),
-            **ranks_of(self.relevant, task.offsets, task.grades)._asdict(),
-        )
+            found = self.parts[self._tasks[part.task].protocol.id]
+            found.scores[entry[inside[chosen]]] = own[chosen][inside[chosen]]
+            found.n_above[entry] += above[chosen]
+            found.n_tied[entry] += tied[chosen]
 
 
 class _Searched(NamedTuple):
@@ -238,12 +402,33 @@ class _Searched(NamedTuple):
     longest: TopK  # the longest lists at hand, over the gallery or over all items, to count in
 
 
+def _above_and_tied(
+    searched: _Searched, rows: NDArray[np.int64], own: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Items of a gallery above and tied with given scores ``own`` of some queries, by their rows; shapes ``(n,)``.
+
+    An item that scores above the end of its query's best list is counted within the list; only the others cost a
+    pass over the gallery.
+    """
+    scores, best, members = searched.scores, searched.longest, searched.members
+    lists = best.scores[rows]
+    listed = True if members is None else members[best.positions[rows]]
+    above = np.count_nonzero((lists > own[:, None]) & listed, axis=1)
+    tied = np.count_nonzero((lists == own[:, None]) & listed, axis=1)
+    if best.scores.shape[1] < (scores.shape[1] if members is None else np.count_nonzero(members)):
+        deep = np.flatnonzero(own <= lists[:, -1])
+        above[deep], tied[deep] = count_above_and_tied(scores, rows[deep], own[deep], members)
+    return above, tied
+
+
 def _looked_up(scores: Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float32]:
     pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
     return scores[pairs].cpu().numpy()
 
 
-def _search(scores: Tensor, rows: NDArray[np.int64], gallery: Gallery, best_of_all: TopK | None, top: int) -> _Searched:
+def _search(
+    scores: Tensor, rows: NDArray[np.int64], gallery: _Gallery, best_of_all: TopK | None, top: int
+) -> _Searched:
     """The best items of one gallery for some rows of scores."""
     items = gallery.items
     if gallery.is_run:
@@ -268,7 +453,7 @@ def _search(scores: Tensor, rows: NDArray[np.int64], gallery: Gallery, best_of_a
     return _Searched(own, 0, members, rows, best, longest)
 
 
-def _best_of_all(scores: Tensor, galleries: Sequence[Gallery], top: int) -> TopK | None:
+def _best_of_all(scores: Tensor, galleries: Sequence[_Gallery], top: int) -> TopK | None:
     """Best lists over all items, long enough for the large galleries that are no runs; None if there are none."""
     sizes = [len(gallery.items) for gallery in galleries if not gallery.is_run and gallery.is_large(top)]
     if not sizes:
@@ -289,11 +474,11 @@ def _take_rows(scores: Tensor, rows: NDArray[np.int64]) -> Tensor:
     return scores.index_select(0, torch.from_numpy(rows).to(scores.device))
 
 
-_LARGE_GALLERY = 12  # times the length of a list: the best of a smaller gallery are too rarely among the best of all
+# --- The distinct galleries of several tasks, each with all queries that search it.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Queries:
+class _Queries:
     """The queries of one task that search one gallery, ordered by ord."""
 
     task: int  # position among the tasks
@@ -302,11 +487,11 @@ class Queries:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Gallery:
+class _Gallery:
     """One gallery and all queries that search it."""
 
     items: NDArray[np.int32]
-    queries: tuple[Queries, ...]
+    queries: tuple[_Queries, ...]
 
     @property
     def is_run(self) -> bool:
@@ -317,10 +502,10 @@ class Gallery:
         """Whether its best items are usually among the best of all."""
         return len(self.items) >= _LARGE_GALLERY * top
 
-    def within(self, first: int, stop: int) -> Gallery:
+    def within(self, first: int, stop: int) -> _Gallery:
         """The part of the gallery in a window, with ords counted from its start; the same queries."""
         part = self.items[slice(*np.searchsorted(self.items, (first, stop)))]
-        return Gallery(items=part - np.int32(first) if first else part, queries=self.queries)
+        return _Gallery(items=part - np.int32(first) if first else part, queries=self.queries)
 
     def members(self, n_items: int) -> NDArray[np.bool_]:
         """Which items are in the gallery, shape ``(n_items,)``."""
@@ -328,248 +513,23 @@ class Gallery:
         members[self.items] = True
         return members
 
-    def queries_between(self, start: int, stop: int) -> list[Queries]:
+    def queries_between(self, start: int, stop: int) -> list[_Queries]:
         """The queries with ords in ``[start, stop)``, per task; tasks without any are left out."""
         found = []
         for queries in self.queries:
             part = slice(*np.searchsorted(queries.ords, (start, stop)))
             if part.start < part.stop:
-                found.append(Queries(task=queries.task, rows=queries.rows[part], ords=queries.ords[part]))
+                found.append(_Queries(task=queries.task, rows=queries.rows[part], ords=queries.ords[part]))
         return found
 
 
-def galleries_of(tasks: Sequence[RetrievalTask]) -> list[Gallery]:
+def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_Gallery]:
     """Every gallery with its queries; equal galleries of different tasks are one."""
-    found: dict[bytes, tuple[NDArray[np.int32], list[Queries]]] = {}
+    found: dict[bytes, tuple[NDArray[np.int32], list[_Queries]]] = {}
     for number, task in enumerate(tasks):
         for index, items in enumerate(task.galleries):
             rows = np.flatnonzero(task.gallery_of == index)
             rows = rows[np.argsort(task.queries[rows], kind="stable")]
-            queries = Queries(task=number, rows=rows, ords=task.queries[rows])
+            queries = _Queries(task=number, rows=rows, ords=task.queries[rows])
             found.setdefault(items.tobytes(), (items, []))[1].append(queries)
-    return [Gallery(items=items, queries=tuple(queries)) for items, queries in found.values()]
-
-
-_NEAR = 10  # items of a list whose share of unjudged ones is stored
-
-
-class RelevantScores(NamedTuple):
-    """The score of every relevant item and its competitors: one entry per pair of a query and a relevant item."""
-
-    scores: NDArray[np.float32]
-    n_above: NDArray[np.int64]  # gallery items with a strictly higher score
-    n_tied: NDArray[np.int64]  # gallery items with exactly this score, the item itself included
-
-    def take(self, entries: NDArray[Any]) -> RelevantScores:
-        """Some entries, by position or mask."""
-        return RelevantScores(self.scores[entries], self.n_above[entries], self.n_tied[entries])
-
-
-def competitors(
-    scores: Tensor,
-    rows: NDArray[np.int64],
-    own: NDArray[np.float32],
-    best: TopK,
-    members: NDArray[np.bool_] | None = None,
-) -> RelevantScores:
-    """Given scores of some queries, with the items above and tied among those of a gallery that ``scores`` hold.
-
-    An item that scores above the end of its query's best list is counted within the list; only the others cost a
-    pass over the gallery.
-
-    Args:
-        scores: float32, shape ``(n_queries, n_items)``.
-        rows: int64, shape ``(n,)``: the query of each score.
-        own: float32, shape ``(n,)``.
-        best: The best lists of all queries, over the gallery or over all items.
-        members: Which items the gallery holds; all by default.
-    """
-    lists = best.scores[rows]
-    listed = True if members is None else members[best.positions[rows]]
-    above = np.count_nonzero((lists > own[:, None]) & listed, axis=1)
-    tied = np.count_nonzero((lists == own[:, None]) & listed, axis=1)
-    if best.scores.shape[1] < (scores.shape[1] if members is None else np.count_nonzero(members)):
-        deep = np.flatnonzero(own <= lists[:, -1])
-        above[deep], tied[deep] = count_above_and_tied(scores, rows[deep], own[deep], members)
-    return RelevantScores(own, above, tied)
-
-
-def relevant_in_lists(
-    lists: NDArray[np.int32], scores: NDArray[np.floating], task: RetrievalTask, *, unlisted: float
-) -> tuple[RelevantScores, NDArray[np.bool_]]:
-    """Scores of a task's relevant items, with the items of their query's list above and tied, and which are listed.
-
-    Args:
-        lists: Items of every query, shape ``(n_queries, length)``.
-        scores: Their scores, same shape.
-        task: The queries, in the order of the lists, and their relevant items.
-        unlisted: Score of a relevant item that its list does not hold.
-    """
-    query = task.query_of_relevant
-    hits = lists[query] == task.relevant[:, None]
-    listed = hits.any(axis=1)
-    own = np.where(listed, scores[query, hits.argmax(axis=1)], unlisted)
-    above = np.count_nonzero(scores[query] > own[:, None], axis=1)
-    tied = np.count_nonzero(scores[query] == own[:, None], axis=1)
-    return RelevantScores(own.astype(np.float32), above, tied), listed
-
-
-class Ranks(NamedTuple):
-    """The rank columns of :class:`tasks.ranking.outcomes.Outcomes`."""
-
-    best_score: NDArray[np.float32]
-    rank_best: NDArray[np.int32]
-    rank_worst: NDArray[np.int32]
-    n_tied_relevant: NDArray[np.int32]
-    relevant_rank_best: NDArray[np.int32]
-    relevant_rank_worst: NDArray[np.int32]
-    relevant_grades: NDArray[np.int32] | None = None
-    relevant_scores: NDArray[np.float32] | None = None
-
-
-def ranks_of(relevant: RelevantScores, offsets: NDArray[np.int64], grades: NDArray[np.int32] | None = None) -> Ranks:
-    """Lowest and highest rank of every relevant item.
-
-    ``c`` relevant items tied with ``b`` irrelevant ones, below ``a`` items, take the ranks ``a + 1 … a + c`` at best
-    and ``a + b + 1 … a + b + c`` at worst.
-
-    Args:
-        relevant: Of all relevant items, query after query.
-        offsets: int64, shape ``(n_queries + 1,)``: where each query starts.
-        grades: Of all relevant items, where documents were judged.
-
-    Examples:
-        >>> two = RelevantScores(np.float32([0.5, 0.5]), np.array([2, 2]), np.array([5, 5]))
-        >>> ranks = ranks_of(two, np.array([0, 2]))
-        >>> ranks.relevant_rank_best.tolist(), ranks.relevant_rank_worst.tolist(), ranks.n_tied_relevant.tolist()
-        ([3, 4], [6, 7], [2])
-    """
-    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    order = np.lexsort((relevant.n_above, query) if grades is None else (-grades, relevant.n_above, query))
-    query, above, tied = query[order], relevant.n_above[order], relevant.n_tied[order]
-    new = np.ones(len(query), dtype=bool)
-    new[1:] = (query[1:] != query[:-1]) | (above[1:] != above[:-1])
-    group = np.cumsum(new) - 1
-    tied_relevant = np.bincount(group)[group]
-    best = above + 1 + np.arange(len(query)) - np.flatnonzero(new)[group]
-    worst = best + tied - tied_relevant
-    first = offsets[:-1]
-    return Ranks(
-        best_score=relevant.scores[order][first],
-        rank_best=best[first].astype(np.int32),
-        rank_worst=worst[first].astype(np.int32),
-        n_tied_relevant=tied_relevant[first].astype(np.int32),
-        relevant_rank_best=best.astype(np.int32),
-        relevant_rank_worst=worst.astype(np.int32),
-        relevant_grades=None if grades is None else grades[order],
-        relevant_scores=None if grades is None else relevant.scores[order],
-    )
-
-
-def unjudged_share(
-    task: RetrievalTask, top_ords: NDArray[np.int32], top_scores: NDArray[np.float32]
-) -> NDArray[np.float64] | None:
-    """Share of the 10 best items that nobody judged, shape ``(n_queries,)``; None where no documents were judged.
-
-    The lists are those of the outcomes. Equal scores are in random order as far as the list holds them.
-    """
-    if task.dismissed is None:
-        return None
-    n_items = int(task.galleries[0].max()) + 1
-    judged = np.concatenate(
-        [task.query_of_relevant * n_items + task.relevant, task.dismissed[:, 0] * n_items + task.dismissed[:, 1]]
-    )
-    found = top_ords >= 0
-    unknown = found & ~np.isin(np.arange(len(top_ords))[:, None] * n_items + top_ords, judged)
-    places = places_of(np.where(found, top_scores, -np.inf).astype(np.float32))
-    within = np.clip((_NEAR - places.start) / (places.end - places.start), 0.0, 1.0)
-    share: NDArray[np.float64] = (within * unknown).sum(axis=1) / np.minimum(found.sum(axis=1), _NEAR)
-    return share
-
-
-class BothWays:
-    """The outcomes of the retrieval tasks of one corpus while blocks of scores come in.
-
-    Attributes:
-        accumulators: What fills in the outcomes of the tasks that read the scores in one way: ``t2i`` where captions
-            search images, else the orientation of the score (``protocols.orientations``).
-        tasks: The retrieval tasks.
-        top: Length of the lists.
-        known: Protocol id -> the scores of the relevant pairs that :meth:`know` was given, NaN where it was not.
-    """
-
-    def __init__(self, tasks: Sequence[ScoringTask], *, top: int = TOP) -> None:
-        self.tasks = [task for task in tasks if isinstance(task, RetrievalTask)]
-        self.top = top
-        self.known: dict[str, NDArray[np.float32]] = {}
-        self._accumulate(None)
-
-    @property
-    def to_images(self) -> OutcomeAccumulator | None:
-        """Of the tasks in which captions search images; None if there are none."""
-        return self.accumulators.get("t2i")
-
-    @property
-    def to_captions(self) -> OutcomeAccumulator | None:
-        """Of the tasks in which images search captions by the transposed scores; None if there are none."""
-        return self.accumulators.get("transposed")
-
-    @property
-    def reads_both_ways(self) -> bool:
-        """Whether some tasks search images and others captions, by the same score."""
-        return self.to_images is not None and self.to_captions is not None
-
-    def pairs(self, part: range) -> NDArray[np.int64]:
-        """Captions and images of which scores must be known if no block holds all pairs: shape ``(n, 2)``, sorted.
-
-        ``part``: the images of all blocks that will be added.
-        """
-        found = []
-        for task in self.tasks:
-            captions, images = _pairs(task)
-            needed = (
-                np.ones(len(images), bool)
-                if task.protocol.direction == "t2i"
-                else (images >= part.start) & (images < part.stop)
-            )
-            found.append((captions[needed] << 32) | images[needed])
-        codes = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
-        self._codes = codes
-        return np.stack([codes >> 32, codes & 0xFFFFFFFF], axis=1)
-
-    def know(self, scores: NDArray[np.float32]) -> None:
-        """Give the scores of :meth:`pairs`, before the first block."""
-        known = {}
-        for task in self.tasks:
-            captions, images = _pairs(task)
-            codes = (captions << 32) | images
-            at = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
-            known[task.protocol.id] = np.where(self._codes[at] == codes, scores[at], np.float32(np.nan))
-        self.known = known
-        self._accumulate(known)
-
-    def part(self) -> dict[str, PartOutcomes]:
-        """Protocol id -> what the blocks that were added contribute."""
-        return {id_: part for each in self.accumulators.values() for id_, part in each.part().items()}
-
-    def merge(self, part: Mapping[str, PartOutcomes]) -> None:
-        """Add what other blocks contribute."""
-        for each in self.accumulators.values():
-            each.merge(part)
-
-    def outcomes(self) -> dict[str, Outcomes]:
-        """Protocol id -> outcomes of the retrieval tasks, once every pair was added."""
-        return {id_: outcomes for each in self.accumulators.values() for id_, outcomes in each.outcomes().items()}
-
-    def _accumulate(self, known: Mapping[str, NDArray[np.float32]] | None) -> None:
-        by_way: dict[str, list[RetrievalTask]] = {}
-        for task in self.tasks:
-            way = "t2i" if task.protocol.direction == "t2i" else task.protocol.orientation or "transposed"
-            by_way.setdefault(way, []).append(task)
-        self.accumulators = {way: OutcomeAccumulator(tasks, top=self.top, known=known) for way, tasks in by_way.items()}
-
-
-def _pairs(task: RetrievalTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The caption and the image of every relevant pair of a task, in its order."""
-    queries, items = task.queries[task.query_of_relevant].astype(np.int64), task.relevant.astype(np.int64)
-    return (queries, items) if task.protocol.direction == "t2i" else (items, queries)
+    return [_Gallery(items=items, queries=tuple(queries)) for items, queries in found.values()]

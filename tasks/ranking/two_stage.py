@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from capim.tasks.ranking.maxsim import scores_of_pairs
 from capim.tasks.ranking.maxsim_products import Blocks, maxsim_scores, score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.ranker import (
-    Ranks,
     ScoreRows,
     ranks_of,
     relevant_in_lists,
@@ -122,9 +121,9 @@ def _reordered(
         relevant.take(inside), offsets_of(n_inside[some]), None if task.grades is None else task.grades[inside]
     )
     best, worst = (np.maximum(r, n + 1) for r in (first.relevant_rank_best, first.relevant_rank_worst))
-    best[~kept], worst[~kept] = ranks.relevant_rank_best, ranks.relevant_rank_worst
+    best[~kept], worst[~kept] = ranks["relevant_rank_best"], ranks["relevant_rank_worst"]
     best_score, n_tied_relevant = first.best_score.copy(), first.n_tied_relevant.copy()
-    best_score[some], n_tied_relevant[some] = ranks.best_score, ranks.n_tied_relevant
+    best_score[some], n_tied_relevant[some] = ranks["best_score"], ranks["n_tied_relevant"]
     order = np.argsort(-scores, axis=1, kind="stable")
     top_ords = np.concatenate([np.take_along_axis(lists[:, :n], order, 1), lists[:, n:]], axis=1)
     top_scores = np.concatenate([np.take_along_axis(scores, order, 1), list_scores[:, n:]], axis=1)
@@ -146,7 +145,11 @@ def _reordered(
 
 
 def _grades_and_scores(
-    first: Outcomes, task: RetrievalTask, inside: NDArray[np.bool_], kept: NDArray[np.bool_], ranks: Ranks
+    first: Outcomes,
+    task: RetrievalTask,
+    inside: NDArray[np.bool_],
+    kept: NDArray[np.bool_],
+    ranks: Mapping[str, NDArray[Any]],
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.float32] | None]:
     """The grades in the new order of the relevant items, and scores that are equal where items are tied.
 
@@ -172,9 +175,9 @@ def _grades_and_scores(
         rest = Counter(task.grades[(task.query_of_relevant == query) & ~inside].tolist())
         rest.subtract(first.relevant_grades[beyond].tolist())
         grades[left] = sorted(rest.elements(), reverse=True)
-    grades[~kept] = np.asarray(ranks.relevant_grades)
+    grades[~kept] = np.asarray(ranks["relevant_grades"])
     scores[kept] = -1e6 - first.relevant_rank_best[np.flatnonzero(new)[tie]][kept]
-    scores[~kept] = np.asarray(ranks.relevant_scores)
+    scores[~kept] = np.asarray(ranks["relevant_scores"])
     return grades, scores
 
 
@@ -257,5 +260,5 @@ def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) ->
         outcomes[0],
         top_ords=np.where(top > 0, np.take_along_axis(items, best, 1), -1).astype(np.int32),
         top_scores=np.where(top > 0, top, np.nan).astype(np.float32),
-        **ranks_of(relevant._replace(n_tied=n_tied), task.offsets)._asdict(),
+        **ranks_of(relevant._replace(n_tied=n_tied), task.offsets),
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.ranking.best_lists import Places
+from capim.tasks.ranking.best_lists import TieSpan
 from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_part
 from capim.tasks.ranking.languages import CaptionParts, rank_biased_overlap, shared_items
 from capim.tasks.ranking.layout import layout_of
@@ -155,7 +155,7 @@ def test_consistency_survives_arrow_and_has_no_chance_value() -> None:
 def overlap(one: NDArray[np.int32], other: NDArray[np.int32]) -> float:
     """Rank-biased overlap of two lists without ties."""
     shared = shared_items(one, other)
-    own, theirs = (Places(place, place + 1) for place in (shared.place, shared.other_place))
+    own, theirs = (TieSpan(place, place + 1) for place in (shared.place, shared.other_place))
     return float(rank_biased_overlap(shared.row, own, theirs, 1, one.shape[1])[0])
 
 

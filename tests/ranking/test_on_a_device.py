@@ -39,7 +39,7 @@ def test_sums_over_tokens_are_those_of_numpy() -> None:
 def test_the_score_that_k_items_reach_is_the_same_on_a_device(n_items: int, k: int) -> None:
     scores = torch.randint(0, 300, (7, n_items)).float()
     np.testing.assert_array_equal(
-        best_lists._reached_on_device(scores, k).numpy(), best_lists.reached_by(scores.numpy(), k)
+        best_lists._kth_score_bound_on_device(scores, k).numpy(), best_lists.kth_score_bound(scores.numpy(), k)
     )
 
 

@@ -14,7 +14,7 @@ from capim.tasks.ranking.cosine import dense_part, score_dense
 from capim.tasks.ranking.maxsim import maxsim_part, score_maxsim
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, with_orientations
-from capim.tasks.ranking.ranker import BothWays
+from capim.tasks.ranking.ranker import BidirectionalRanker
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import ScoringTask
 from tests.metrics.test_judged import corpus_of as judged
@@ -39,9 +39,9 @@ def assert_equal(one: dict[str, Outcomes], other: dict[str, Outcomes]) -> None:
                 np.testing.assert_array_equal(a, b, err_msg=f"{id_} {field.name}")
 
 
-def merged(tasks: Sequence[ScoringTask], parts: Sequence[BothWays]) -> dict[str, Outcomes]:
+def merged(tasks: Sequence[ScoringTask], parts: Sequence[BidirectionalRanker]) -> dict[str, Outcomes]:
     """The outcomes of parts in any order."""
-    whole = BothWays(tasks)
+    whole = BidirectionalRanker(tasks)
     for part in np.random.default_rng(0).permutation(len(parts)):
         whole.merge(parts[part].part())
     return whole.outcomes()

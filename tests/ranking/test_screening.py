@@ -14,7 +14,7 @@ from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import maxsim_part, score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores, rough_scores
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
-from capim.tasks.ranking.ranker import BothWays
+from capim.tasks.ranking.ranker import BidirectionalRanker
 from capim.tasks.ranking.resources import ON_CPU, Resources, ignore
 from tests.ranking.test_maxsim import Items, assert_same
 
@@ -26,7 +26,7 @@ def screened(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Screens whatever the size and the processor; holds the share of scores that differ from float32, by window."""
     shares: list[float] = []
 
-    def watched(images: Any, captions: Any, ranking: BothWays, **how: Any) -> NDArray[np.float32]:
+    def watched(images: Any, captions: Any, ranking: BidirectionalRanker, **how: Any) -> NDArray[np.float32]:
         found = maxsim_products.screened_scores(images, captions, ranking, **how)
         exact = maxsim_scores(images, captions, n_images=how["n_images"], first=how["first"])
         shares.append(float((found != exact).mean()))
@@ -73,8 +73,8 @@ def test_parts_are_those_of_float32(
     images, captions = near_copies(0, 60), near_copies(1, 120)
     tasks = build_tasks(corpus, protocols_of(corpus))
 
-    def merged() -> BothWays:
-        whole = BothWays(tasks, top=TOP)
+    def merged() -> BidirectionalRanker:
+        whole = BidirectionalRanker(tasks, top=TOP)
         for part in (range(41, 60), range(41)):
             whole.merge(maxsim_part(images, captions, tasks, part, top=TOP).part())
         return whole

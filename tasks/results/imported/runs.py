@@ -159,8 +159,8 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
         n_ranked=None if (n_ranked == task.n_relevant).all() else n_ranked,
         **{
             **query_columns(task),
-            **ranks._asdict(),
-            "best_score": np.where(n_ranked > 0, ranks.best_score, np.nan).astype(np.float32),
-            "n_tied_relevant": np.where(n_ranked > 0, ranks.n_tied_relevant, 1).astype(np.int32),
+            **ranks,
+            "best_score": np.where(n_ranked > 0, ranks["best_score"], np.nan).astype(np.float32),
+            "n_tied_relevant": np.where(n_ranked > 0, ranks["n_tied_relevant"], 1).astype(np.int32),
         },
     )
