@@ -16,8 +16,7 @@ from capim.store.schema import RESULTS, texts
 from capim.store.types import Corpus, MetricFacts
 from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
 from capim.tasks.protocols import Protocol
-from capim.tasks.results.combined import rsum_row
-from capim.tasks.results.languages import Part, language_rows, part_of
+from capim.tasks.results.combined import Part, language_rows, part_of, rsum_row
 from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
 from capim.tasks.runtime.scoring import ScoredSets
