@@ -13,22 +13,19 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.score_parts import drop_parts, read_parts, stored_parts, write_part
-from capim.store.sets.reading import VectorWindows
 from capim.store.tables.rows import in_order
 from capim.store.types import MODALITIES, Corpus, Modality, SetKey, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.cosine import VectorRows
 from capim.tasks.ranking.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
 from capim.tasks.ranking.languages import CaptionParts
-from capim.tasks.ranking.maxsim_products import Blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.ranker import PartOutcomes
 from capim.tasks.ranking.resources import Advance, Resources, ignore
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.runtime.stored import read_outcomes, vectors_of
 
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 
@@ -284,12 +281,3 @@ def _score(
         resources=resources,
         advance=advance,
     )
-
-
-def vectors_of(store: EmbeddingStore, sets: SetsRef, modality: Modality) -> VectorRows | Blocks:
-    """The vectors of a sealed set, read from the store as far as they are asked for."""
-    encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
-    if store.encoder(encoder).vectors == "single":
-        return VectorWindows(store, encoder=encoder, corpus=corpus, modality=modality)
-    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-    return lambda ords=None: (rows.vectors for rows in store.stored_blocks(key, ords=ords))

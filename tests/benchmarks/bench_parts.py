@@ -158,7 +158,7 @@ def _how(sets: SetsRef, store: EmbeddingStore, memory_bytes: int) -> dict[str, A
 
 
 def measure_score(folder: Path, size: dict[str, int]) -> dict[str, float]:
-    from capim.tasks.score import score
+    from capim.tasks.evaluate import score
 
     store = EmbeddingStore.open(folder / "store")
     started = time.perf_counter()
@@ -174,7 +174,7 @@ def measure_score(folder: Path, size: dict[str, int]) -> dict[str, float]:
 def measure_workers(folder: Path, _size: dict[str, int]) -> dict[str, float]:
     from distributed import Client, LocalCluster
 
-    from capim.tasks.score import score, score_part
+    from capim.tasks.evaluate import score, score_part
 
     store, n_parts = EmbeddingStore.open(folder / "store"), 2 * WORKERS
     how = _how(_sets(store), store, MEMORY // 2)

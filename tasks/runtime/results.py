@@ -19,8 +19,7 @@ from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of
-from capim.tasks.results.combined import rsum_row
-from capim.tasks.results.languages import Part, language_rows, part_of
+from capim.tasks.results.combined import Part, language_rows, part_of, rsum_row
 from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
 from capim.tasks.runtime.scoring import ScoredSets
