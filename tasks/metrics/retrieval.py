@@ -214,7 +214,7 @@ def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.fl
     Examples:
         Relevant items at ranks 1 and 3, R = 2: only the first is within the top 2, precision 1; 1 / 2.
 
-        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> average_precision(outcomes_of([[1, 3]]), np.array([2])).tolist()
         [0.5]
     """
@@ -240,7 +240,7 @@ def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
     Examples:
         One relevant item at rank 3: 1 / log2(4), ideal 1.
 
-        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> ndcg(outcomes_of([[3]]), 10).tolist()
         [0.5]
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from capim.store.schema import OUTCOMES
 from capim.store.values import offsets_of, positions_within
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import Direction, Protocol
 
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
 """Attribute -> column of the stored table, where the names differ."""
@@ -203,3 +204,33 @@ def _values(column: pa.ChunkedArray, name: str) -> NDArray[Any] | None:
     matrix = np.full((len(lengths), int(lengths.max())), fill, dtype=flat.dtype)
     matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = flat
     return matrix
+
+
+def outcomes_of(
+    ranks: Sequence[Sequence[int]], *, n_gallery: int = 1000, direction: Direction = "i2t", protocol: str = "i2t/any"
+) -> Outcomes:
+    """Outcomes without ties from the ranks of each query's relevant items, ascending; every query its own image.
+
+    Examples:
+        >>> outcomes_of([[1, 3], [7]]).rank_best.tolist()
+        [1, 7]
+    """
+    n = len(ranks)
+    flat = np.concatenate([np.asarray(row, dtype=np.int32) for row in ranks])
+    own = np.arange(n, dtype=np.int32)
+    best = np.array([row[0] for row in ranks], dtype=np.int32)
+    return Outcomes(
+        protocol=Protocol.of(protocol),
+        query_ids=np.array([f"q{i}" for i in range(n)], dtype=object),
+        query_ords=own,
+        clusters=own,
+        rank_best=best,
+        rank_worst=best,
+        n_relevant=np.array([len(row) for row in ranks], dtype=np.int32),
+        n_tied_relevant=np.ones(n, dtype=np.int32),
+        n_gallery=np.full(n, n_gallery, dtype=np.int32),
+        weights=np.ones(n),
+        best_score=np.zeros(n, dtype=np.float32),
+        relevant_rank_best=flat,
+        relevant_rank_worst=flat,
+    )

@@ -300,7 +300,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Dra
         RequestError: ``t2i`` or ``i2t`` is of another direction.
 
     Examples:
-        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> t2i = outcomes_of([[1], [2], [3], [20]], direction="t2i", protocol="t2i/all")
         >>> i2t = outcomes_of([[1], [1], [7], [1]])
         >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")

@@ -14,8 +14,7 @@ from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.comparison import comparison_rows, encoder_key

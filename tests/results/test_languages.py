@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
-from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import language_rows, part_of
 from capim.tasks.results.summary import Provenance
 from capim.tasks.statistics.draws import count_blocks
