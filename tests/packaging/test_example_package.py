@@ -1,4 +1,4 @@
-"""A package beside capim adds an encoder, a corpus, a protocol, a metric and a section; a broken package breaks nothing else."""
+"""A package beside capim adds an encoder, corpus, protocol, metric and section; a broken one breaks nothing else."""
 
 from __future__ import annotations
 
