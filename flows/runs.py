@@ -23,8 +23,8 @@ from capim.flows.execution import RUNNER_VARIABLE, deployed_fields, run_flow
 from capim.reports.destination import folders_of, remove_folder
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, without_credentials
-from capim.store.maintenance.removal import compact_store, discard_if_empty, plan_pruning
-from capim.store.maintenance.removal import prune as remove
+from capim.store.removal import compact_store, discard_if_empty, plan_pruning
+from capim.store.removal import prune as remove
 from capim.store.schema import RUNS
 from capim.tasks.runtime.references import Missing
 from capim.tasks.runtime.versions import library_versions, this_host

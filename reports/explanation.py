@@ -16,7 +16,7 @@ from capim.reports.elements.thumbnails import data_uris
 from capim.reports.exports.plain import json_bytes
 from capim.reports.render import render_html
 from capim.store.errors import RequestError
-from capim.store.layout import Explanation
+from capim.store.multivectors import Explanation
 from capim.store.types import digest16
 
 SUFFIXES = (".html", ".png", ".json")

@@ -38,7 +38,7 @@ from capim.reports.sections import (
     throughput,
 )
 from capim.store import EmbeddingStore, schema
-from capim.store.exchange.row_files import json_value
+from capim.store.files import json_value
 from capim.store.plugins import Plugin, Table
 
 # --- Builds a report from stored rows: the sections in reading order, and the facts above them.

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore
     from capim.store.errors import RequestError, WorkError
-    from capim.store.sets.reading import Vectors
-    from capim.store.sets.seal import SealedSet
-    from capim.store.sets.writing import Block
+    from capim.store.multivectors import Ragged
+    from capim.store.seal import SealedSet
+    from capim.store.set_reader import Vectors
+    from capim.store.set_writer import Block
     from capim.store.types import Corpus, Embeddings, EncoderSpec, IndexedImage, Modality, SetKey
-    from capim.store.values import Ragged
 
 __all__ = [
     "Block",
@@ -41,12 +41,12 @@ __all__ = [
     "WorkError",
 ]
 _ELSEWHERE = {
-    "Block": "sets.writing",
+    "Block": "set_writer",
     "EmbeddingStore": "embedding_store",
-    "Ragged": "values",
+    "Ragged": "multivectors",
     "RequestError": "errors",
-    "SealedSet": "sets.seal",
-    "Vectors": "sets.reading",
+    "SealedSet": "seal",
+    "Vectors": "set_reader",
     "WorkError": "errors",
 }
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from capim.reports.rows.pairs import counted_once
 from capim.store import EmbeddingStore
-from capim.store.maintenance.removal import drop_stale
+from capim.store.removal import drop_stale
 from capim.store.schema import texts
 from capim.store.types import Corpus, digest16
 from capim.tasks.metrics.table import Figure, headline_of, planned_figures

@@ -73,7 +73,7 @@ def _names(store: EmbeddingStore, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _outcomes(args: argparse.Namespace) -> None:
-    from capim.store.exchange.row_files import write_row_file
+    from capim.store.files import write_row_file
 
     store = open_store(args.workspace)
     wanted = wanted_rows(store, "outcomes", encoder=args.encoder, corpus=args.corpus, protocol=args.protocol)
@@ -92,7 +92,7 @@ def _trec(args: argparse.Namespace) -> None:
 
 
 def _embeddings(args: argparse.Namespace) -> None:
-    from capim.store.exchange.exporting import export_embeddings
+    from capim.store.embedding_files import export_embeddings
 
     store = open_store(args.workspace)
     _require(args, one=("encoder", "corpus"))

@@ -61,7 +61,7 @@ def info(args: argparse.Namespace) -> None:
 
     Example: capim store info --format json
     """
-    from capim.store.maintenance import inventory
+    from capim.store import inventory
 
     contents = inventory.info(open_store(args.workspace))
     if args.format == "table":
@@ -81,7 +81,7 @@ def verify(args: argparse.Namespace) -> int:
 
     Example: capim store verify
     """
-    from capim.store.maintenance import integrity
+    from capim.store import integrity
 
     checks = [asdict(check) for check in integrity.verify(open_store(args.workspace))]
     show_rows(args, checks)
@@ -96,7 +96,7 @@ def compact(args: argparse.Namespace) -> None:
 
     Example: capim store compact
     """
-    from capim.store.maintenance.removal import compact_store
+    from capim.store.removal import compact_store
 
     freed = compact_store(open_store(args.workspace))
     show_rows(args, ({"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())))
@@ -134,8 +134,8 @@ def diff(args: argparse.Namespace) -> None:
 
     Example: capim store diff single-shapes-image-0a1b single-shapes-image-2c3d
     """
-    from capim.store.maintenance import inventory
-    from capim.store.maintenance.inventory import find_set
+    from capim.store import inventory
+    from capim.store.inventory import find_set
 
     store = open_store(args.workspace)
     other = open_store(args.other) if args.other else store
@@ -152,7 +152,7 @@ def repair(args: argparse.Namespace) -> int:
 
     Example: capim store repair --all
     """
-    from capim.store.maintenance import integrity
+    from capim.store import integrity
 
     if bool(args.name) == args.all:
         raise RequestError("give one table (capim store verify names those that are damaged), or --all")
@@ -174,7 +174,7 @@ def drop(args: argparse.Namespace) -> None:
 
     Example: capim store drop --encoder tiny-clip-plain --yes
     """
-    from capim.store.maintenance import removal
+    from capim.store import removal
 
     store = open_store(args.workspace)
     corpus = str(corpus_in(store, args.corpus)["fingerprint"]) if args.corpus else None

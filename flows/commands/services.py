@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.store.layout import Explanation
-from capim.store.types import EncoderSpec, Modality
-from capim.store.values import Map, Method
+from capim.store.multivectors import Explanation
+from capim.store.types import EncoderSpec, Map, Method, Modality
 
 if TYPE_CHECKING:
     from capim.reports.search import Search

@@ -13,8 +13,8 @@ from capim.flows.config import run_config
 from capim.flows.terminal.output import RESULT_COLUMNS, Row, folded, show_rows
 from capim.flows.terminal.parser import PLURALS, Commands, declare, names
 from capim.store.errors import RequestError, did_you_mean, plain, without_credentials
-from capim.store.keys import is_fingerprint
 from capim.store.schema import texts
+from capim.store.types import is_fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +63,7 @@ def wanted_rows(
     Raises:
         RequestError: A name that no row has, with the nearest one that some row has.
     """
-    from capim.store.query.names import names_with_rows
+    from capim.store.rows import names_with_rows
 
     given = {"encoder": encoder, "corpus": corpus, "protocol": protocol, "metric": metric}
     wanted = {column: list(names) for column, names in given.items() if names}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
-from capim.store.exchange.row_files import write_csv, write_json
+from capim.store.files import write_csv, write_json
 
 if TYPE_CHECKING:
     from capim.tasks.runtime.references import EmbedRef

@@ -14,8 +14,7 @@ from capim.reports.app.filters import QueryFilter, all_of
 from capim.reports.app.state import Evaluated, State, Statement, names_in
 from capim.store.errors import RequestError, unknown
 from capim.store.schema import texts
-from capim.store.types import Modality
-from capim.store.values import Method
+from capim.store.types import Method, Modality
 
 METHODS = {"pca": "PCA", "umap": "UMAP"}
 MODALITIES = {"image": "images", "caption": "captions"}

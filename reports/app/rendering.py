@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from capim.reports.app.state import Statement, state_of
 from capim.reports.render import TEMPLATES, html_templates
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import write_csv
+from capim.store.files import write_csv
 from capim.store.types import digest16
 
 STATIC = Path(__file__).parent / "static"

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from capim.reports.search import Search
-from capim.store.layout import Explanation
-from capim.store.types import Modality
-from capim.store.values import Map, Method
+from capim.store.multivectors import Explanation
+from capim.store.types import Map, Method, Modality
 
 
 class Services(Protocol):

@@ -22,8 +22,8 @@ from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Conclusion, conclusions
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.exchange.row_files import read_judgements
-from capim.store.query.sql import HeldTables, version_of
+from capim.store.files import read_judgements
+from capim.store.sql import TableCache, version_of
 from capim.tasks.protocols import Direction
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ PICTURES = 8  # of those that were searched for, in memory
 class Statement:
     """A SELECT over the store's tables, and the values of the ``?`` in it.
 
-    ``only`` and ``lists`` say which rows it needs (``store.query.sql``): these stay in memory.
+    ``only`` and ``lists`` say which rows it needs (``store.sql``): these stay in memory.
     """
 
     sql: str
@@ -194,7 +194,7 @@ class State:
         self.judgements = judgements
         self.store = store
         self.services = services
-        self.held = HeldTables(store)
+        self.cache = TableCache(store)
         self._lock = Lock()
         self._pictures: dict[str, tuple[bytes, bytes]] = {}
         self._snapshot: Snapshot | None = None
@@ -236,8 +236,7 @@ class State:
 
     def rows(self, statement: Statement) -> pa.Table:
         """The answer of the store to a statement."""
-        held = self.held.select
-        return held(statement.sql, statement.parameters, only=statement.only, lists=statement.lists)
+        return self.cache.select(statement.sql, statement.parameters, only=statement.only, lists=statement.lists)
 
 
 def names_in(parameters: QueryParams, name: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capim.reports.rows.report_data import ReportData
-from capim.store.exchange.row_files import json_value, write_csv
+from capim.store.files import json_value, write_csv
 from capim.store.schema import RESULTS
 
 SCHEMA_ID = "capim-results/1"

@@ -8,7 +8,7 @@ from typing import Protocol
 from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
 from capim.reports.rows.selected_queries import SelectedQuery
 from capim.store import EmbeddingStore
-from capim.store.layout import Explanation
+from capim.store.multivectors import Explanation
 from capim.store.types import Corpus, EncoderSpec
 
 MOST_CASES = 60  # that have maps: each map is a picture of the page

@@ -21,7 +21,7 @@ from capim.reports.rows.selected_queries import SelectedQuery, select_queries
 from capim.reports.rows.shareable import shareable, without_paths
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.query.names import matching
+from capim.store.rows import matching
 from capim.store.schema import texts
 from capim.store.types import Corpus, MetricFacts
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from capim.reports.rows.selected_queries import SelectedQuery
 from capim.store import SealedSet
-from capim.store.exchange.row_files import json_value
+from capim.store.files import json_value
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.statistics.ranking import EncoderRank, PairTest, rank_encoders
 

@@ -14,7 +14,7 @@ from capim.reports.rows.names import named
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.shareable import without_paths
 from capim.reports.sections.ablations import rounding_cost
-from capim.store.exchange.importing import ADAPTER as IMPORTED
+from capim.store.importing import ADAPTER as IMPORTED
 from capim.store.types import EncoderSpec
 
 MOST_SKIPPED = 200  # images listed by name

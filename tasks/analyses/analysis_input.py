@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
+from capim.store.multivectors import Ragged
 from capim.store.types import Corpus, EncoderSpec
-from capim.store.values import Ragged
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.values import positions_within
+from capim.store.multivectors import positions_within
 from capim.tasks.analyses.ablations.forms import FITTED_ON
 from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, Matrix, SingleVectors
 from capim.tasks.analyses.slice_means import QueryValues, mean_slices, part_slices

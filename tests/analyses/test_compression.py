@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.query.search import Index
-from capim.store.values import Ragged
+from capim.store.multivectors import Ragged
+from capim.store.search import Index
 from capim.tasks.analyses.ablations.transforms import BYTES, pooled, token_trees
 from capim.tasks.analyses.compression.frontier import depths_of, frontier, measured
 from capim.tasks.analyses.compression.methods import METHODS, FixedEncoding, Method, methods_of

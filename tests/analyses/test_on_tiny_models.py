@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from capim.store.multivectors import Ragged
 from capim.store.schema import BATCHES, SLICES
 from capim.store.types import Corpus, EncoderSpec
-from capim.store.values import Ragged
 from capim.tasks.analyses.ablations.forms import restricted, sample_queries, vector_forms
 from capim.tasks.analyses.ablations.forward_precision import device_rows, forward_precision
 from capim.tasks.analyses.analysis_input import AnalysisInput, LateInteractionVectors, SingleVectors, StoredVectors

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from capim.store.values import Ragged
+from capim.store.multivectors import Ragged
 from capim.tasks.analyses.ablations.forms import hits_scored_in
 from capim.tasks.analyses.ablations.transforms import (
     centring,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from capim.reports.explanation import token_words
 from capim.store import EmbeddingStore
-from capim.store.layout import grids_of, tokens_of
+from capim.store.multivectors import grids_of, tokens_of
 from capim.store.schema import texts
 from capim.store.types import Modality
 from capim.tasks.corpora.pages.world import parse_page, questions_to, topic_word

@@ -147,7 +147,7 @@ def test_a_run_with_a_package_evaluates_its_metric_and_reports_its_section(insta
     ]
     assert main([*words, *where]) == 0
     store = EmbeddingStore.open(str(tmp_path / "w" / "store"))
-    rows = store.results(metric="left_behind").to_pylist()
+    rows = store.rows("results", metric="left_behind").to_pylist()
     assert {(row["encoder"], row["protocol"]): row["value"] for row in rows} == {
         ("swatch", "t2i/all"): 1.0, ("swatch", "i2t/any"): 1.0, ("swatch", "t2i/warm"): 1.0,
     }  # fmt: skip

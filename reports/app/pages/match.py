@@ -11,7 +11,7 @@ from capim.reports.app.state import Statement, state_of
 from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
 from capim.reports.explanation import token_words
 from capim.store.errors import RequestError, unknown
-from capim.store.layout import Explanation
+from capim.store.multivectors import Explanation
 
 
 def page(request: Request) -> Response:

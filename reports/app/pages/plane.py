@@ -31,7 +31,7 @@ from capim.reports.app.maps import (
 from capim.reports.app.rendering import View, link, respond
 from capim.reports.app.state import Evaluated, State, state_of
 from capim.store.errors import RequestError, WorkError
-from capim.store.values import Map
+from capim.store.types import Map
 
 SIDE = 512  # of a picture of a map, in pixels
 INK = ("0072b2", "e69f00", "d55e00", "808080", "009e73", "cc79a7", "56b4e9", "b2a300", "7a5cc7", "8c564b")  # as app.css

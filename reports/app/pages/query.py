@@ -18,7 +18,7 @@ from capim.reports.app.state import Evaluated, Snapshot, State, Statement, state
 from capim.reports.rows.selected_queries import RankedList, SelectedQuery
 from capim.reports.sections.cases import case_of
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import Judgement, add_judgement
+from capim.store.files import Judgement, add_judgement
 from capim.store.types import Corpus
 
 TOP = 10

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.values import Ragged
+from capim.store.multivectors import Ragged
 from capim.tasks.analyses.ablations import transforms
 from capim.tasks.analyses.ablations.transforms import BYTES, QUANTISED, ROUNDED, Change
 from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, LateInteractionVectors, Matrix, SingleVectors

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from capim.store.values import Ragged, unit_vectors
+from capim.store.multivectors import Ragged
+from capim.store.vectors import unit_vectors
 from capim.tasks.analyses.analysis_input import Matrix
 
 Change: TypeAlias = Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.values import Ragged
+from capim.store.multivectors import Ragged
 from capim.tasks.analyses.ablations.forms import renumbered
 from capim.tasks.analyses.compression.methods import Method
 from capim.tasks.analyses.slices import Slice

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from capim.store.query.search import KINDS, NPROBES, Index, indexed
-from capim.store.values import Ragged
+from capim.store.multivectors import Ragged
+from capim.store.search import KINDS, NPROBES, Index, indexed
 from capim.tasks.analyses.ablations.forms import POOLING_FACTORS
 from capim.tasks.analyses.ablations.transforms import BYTES, pooled, reach, token_trees
 from capim.tasks.analyses.analysis_input import Matrix

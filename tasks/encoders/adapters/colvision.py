@@ -20,7 +20,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from capim.store.errors import RequestError
-from capim.store.layout import layout_of_tokens
+from capim.store.multivectors import layout_of_tokens
 from capim.store.types import EncoderSpec, Modality
 from capim.tasks.encoders.adapters.late_interaction import (
     FAMILIES,

@@ -12,7 +12,7 @@ from itertools import groupby
 from math import isqrt
 from typing import Any, Literal
 
-from capim.store.layout import UNKNOWN, Grid, grids_of, layout_of_grids
+from capim.store.multivectors import UNKNOWN, Grid, grids_of, layout_of_grids
 from capim.store.types import VectorKind
 
 AUGMENTATION_TOKENS = 10  # that colpali_engine's process_queries puts after a query

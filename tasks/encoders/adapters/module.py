@@ -25,7 +25,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.own_code import loaded_module, shown_path, what_failed
+from capim.store.plugins import loaded_module, shown_path, what_failed
 from capim.store.types import Embeddings, EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.checkpoints.checkpoint import local_path

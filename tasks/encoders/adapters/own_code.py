@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from capim.store.errors import RequestError
-from capim.store.own_code import loaded_module
+from capim.store.plugins import loaded_module
 from capim.tasks.encoders.checkpoints.checkpoint import digest_of
 
 FORM = "my_model.py, my_adapter.py:load or my_package:load"

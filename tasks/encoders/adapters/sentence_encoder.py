@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from capim.store.errors import RequestError
-from capim.store.layout import layout_of_tokens
+from capim.store.multivectors import layout_of_tokens
 from capim.store.types import EncoderSpec, Modality
 from capim.tasks.encoders.adapters.late_interaction import image_layout, moved, patch_grids
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.values import positions_within
+from capim.store.multivectors import positions_within
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.tasks import RetrievalTask, query_columns
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import read_row_file
+from capim.store.files import read_row_file
 from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus
 from capim.tasks.ranking.outcomes import Outcomes

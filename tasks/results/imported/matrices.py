@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from capim.store.embedding_files import read_npz
 from capim.store.errors import RequestError
-from capim.store.exchange.embedding_files import read_npz
 from capim.store.files import NOT_ITS_FORMAT, existing_file
 from capim.store.schema import texts
 from capim.store.types import Corpus

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from capim.store.errors import RequestError
-from capim.store.exchange.importing import UNVERSIONED, declared_encoder, note_faults
+from capim.store.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.retrieval import RECALLS

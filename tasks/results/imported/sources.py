@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import READ_SUFFIXES, read_row_file
+from capim.store.files import READ_SUFFIXES, read_row_file
 from capim.store.types import Corpus
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import Judgement, read_judgements
+from capim.store.files import Judgement, read_judgements
 from tests.reports.app.conftest import TOKEN, NoServices
 
 

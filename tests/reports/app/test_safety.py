@@ -75,7 +75,7 @@ def test_corpus_text_is_escaped(client: TestClient) -> None:
 
 
 def test_looking_changes_nothing_in_the_store(client: TestClient, served_store: EmbeddingStore) -> None:
-    from capim.store.query.sql import version_of
+    from capim.store.sql import version_of
 
     before = version_of(served_store)
     for address in ("/", "/?as=csv", "/?as=html"):

@@ -1,1 +1,0 @@
-"""Embedding sets: checked, written block by block, sealed and read."""
