@@ -12,8 +12,7 @@ from capim.store.query.names import names_with_rows
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.store.values import Rounding
-from capim.tasks.corpora.change import describe_change
-from capim.tasks.corpora.check import encodable, encoding_fault, import_advice
+from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
 from capim.tasks.corpora.naming import Row, reading_of, stored_corpora
 from capim.tasks.encoders import identity_gap, resolve
 from capim.tasks.runtime.encoding import EncodedSet, tokens_spent

@@ -11,8 +11,13 @@ from capim.store.exchange.exporting import ImportRow
 from capim.store.exchange.importing import import_sets, namesakes
 from capim.store.schema import texts
 from capim.store.types import Storage
-from capim.tasks.results.imported.rows import Imported, encoder_of_outcomes
-from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
+from capim.tasks.results.imported.sources import (
+    Imported,
+    Source,
+    described_corpus,
+    encoder_of_outcomes,
+    outcomes_of_source,
+)
 from capim.tasks.runtime.exchange import catalog_faults, done_line, named_imports, next_steps, plan_import, write_import
 from capim.tasks.runtime.open_corpora import corpus_for_import
 from capim.tasks.runtime.shell import shell

@@ -31,8 +31,8 @@ from capim.store.types import Corpus, EvalProtocol, Modality
 from capim.store.values import Method, positions_within
 from capim.tasks.encoders import catalog
 from capim.tasks.metrics.table import METRICS, is_known
-from capim.tasks.results.imported.rows import Imported
-from capim.tasks.results.imported.runs import trec_id
+from capim.tasks.results.imported.scores import trec_id
+from capim.tasks.results.imported.sources import Imported
 from capim.tasks.results.maps import project
 from capim.tasks.runtime.open_corpora import corpus_for_import
 from capim.tasks.runtime.stored import newest_evaluations, read_outcomes

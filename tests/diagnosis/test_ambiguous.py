@@ -10,8 +10,7 @@ import pytest
 
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.corpora.shapes.world import Scene, parse_scene, wordings
+from capim.tasks.corpora.readers.shapes import Scene, parse_scene, read_shapes, wordings
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.content.queries import first_is_right
 from capim.tasks.diagnosis.misses import SHARE, WITHOUT, ambiguous

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capim.tasks.corpora.readers.urban1k import read_urban1k
+from capim.tasks.corpora.readers.translations import read_urban1k
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.slices import Slice
 from capim.tasks.diagnosis.table import diagnose

@@ -15,7 +15,7 @@ from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.content.queries import categories, complexity, objects_named
 from capim.tasks.diagnosis.misses import error_kinds
 from capim.tasks.diagnosis.slices import Slice
-from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
+from capim.tasks.results.imported.tables import outcomes_of_hits, read_hit_lists
 from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling

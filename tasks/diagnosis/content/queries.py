@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus, Direction
-from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
 from capim.tasks.diagnosis.analysis_input import AnalysisInput
 from capim.tasks.diagnosis.content.lexicon import (
     any_of,

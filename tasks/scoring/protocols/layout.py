@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from capim.store.schema import JUDGED
 from capim.store.types import Corpus, EvalProtocol
-from capim.tasks.corpora.images.crops import photograph_key
+from capim.tasks.corpora.images.source import photograph_key
 
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
 
