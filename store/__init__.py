@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from capim.store.sets.reading import Vectors
     from capim.store.sets.seal import SealedSet
     from capim.store.sets.writing import Block
-    from capim.store.types import Corpus, Embeddings, EncoderSpec, EvalProtocol, IndexedImage, Modality, SetKey
+    from capim.store.types import Corpus, Embeddings, EncoderSpec, IndexedImage, Modality, SetKey
     from capim.store.values import Ragged
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "EmbeddingStore",
     "Embeddings",
     "EncoderSpec",
-    "EvalProtocol",
     "IndexedImage",
     "Modality",
     "Ragged",

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from capim.store.schema import CORPUS_PARTS, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 
 Modality: TypeAlias = Literal["image", "caption"]
-Direction: TypeAlias = Literal["t2i", "i2t", "pairs", "quadruples"]
 VectorKind: TypeAlias = Literal["single", "multi"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 Storage: TypeAlias = Literal["float16", "float32"]
@@ -259,21 +258,46 @@ class Corpus:
         return digest.hexdigest()[:16]
 
 
+Unit: TypeAlias = Literal["percent", "rank", "points", "own"]
+"""How figures of a metric are displayed: fractions in percent, ranks, points, or numbers in a unit of their own."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class EvalProtocol:
-    """One id of ``docs/protocols.md``, e.g. ``t2i/all``, ``i2t/any``, ``winoground``, ``t2i/de/google``.
+class MetricFacts:
+    """What readers of a figure have to know of its metric: a row of ``schema.METRICS``, stored beside the figures.
 
     Attributes:
-        id: The id in every stored figure.
-        direction: ``t2i``: captions search images; ``i2t``: the reverse; ``pairs``, ``quadruples``: compositional.
-        title: One line for readers.
-        main_metric: Of judged documents: the headline of the corpus.
+        name: As in stored figures; a user's metric has a colon in it (``FILE:NAME``).
+        title: One line that explains it.
+        heading: Its name over a column; ``name`` where it is empty.
+        unit: How its figures are displayed.
+        higher_is_better: False for ranks and other measures of what is wrong.
+        headline: The kind of protocols (``tasks.protocols.Kind``) that it is the headline figure of; or empty.
+        aggregate: A function over queries, not a mean of values of queries: it has no paired test.
     """
 
-    id: str
-    direction: Direction
+    name: str
     title: str
-    main_metric: str = ""
+    heading: str = ""
+    unit: Unit = "percent"
+    higher_is_better: bool = True
+    headline: str = ""
+    aggregate: bool = False
+
+    @property
+    def label(self) -> str:
+        """Its name over a column."""
+        return self.heading or self.name
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a user's."""
+        return ":" in self.name
+
+    @property
+    def decimals(self) -> int:
+        """Digits behind the point of a displayed figure."""
+        return 3 if self.unit == "own" else 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,13 +14,14 @@ import grimp
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rooms.md"
 PACKAGES = ("deployments", "flows", "tasks", "reports", "store")
+PLAIN = {"protocols"}  # files in `tasks/` that are no Prefect tasks
 MOST_FILES = 15
 TABLES = {"tasks/corpora/readers", "reports/sections"}  # one file per row of a table
 INTRODUCTION = """# Rooms
 
-Which room imports which, as found in the code. A room is a package of `capim`, or a package in `tasks/`; `tasks` itself
-stands for the Prefect tasks, the files directly in that folder. Imports run downwards only. An arrow that follows from
-others is left out: every room may use what lies below it, and all use `store`.
+Which room imports which, as found in the code. A room is a package of `capim`, or a package or plain file in
+`tasks/`; `tasks` itself stands for the Prefect tasks, the other files in that folder. Imports run downwards only. An
+arrow that follows from others is left out: every room may use what lies below it, and all use `store`.
 """
 
 
@@ -28,7 +29,8 @@ def room_of(module: str) -> str:
     """The room of a module: its top-level package, or the package inside ``tasks``."""
     package, _, rest = module.removeprefix("capim.").partition(".")
     inside = rest.partition(".")[0]
-    return f"tasks/{inside}" if package == "tasks" and inside and (ROOT / "tasks" / inside).is_dir() else package
+    own = (ROOT / "tasks" / inside).is_dir() or inside in PLAIN
+    return f"tasks/{inside}" if package == "tasks" and inside and own else package
 
 
 def imported_rooms() -> dict[str, set[str]]:

@@ -281,7 +281,7 @@ _MARGIN = (
     "best_score - top_scores[1 + CASE WHEN rank_worst > 1 THEN 0 WHEN relevant_rank_best IS NULL THEN 1"
     " ELSE len(list_filter(relevant_rank_best, lambda x: x = 1)) END]"
 )
-"""The best relevant score less the best irrelevant one (``tasks.diagnosis.calibration``)."""
+"""The best relevant score less the best irrelevant one (``tasks.analyses.calibration``)."""
 
 
 def some_of(wanted: QueryFilter, evaluated: Evaluated, *, first: int, most: int = PAGE) -> Statement:

@@ -24,7 +24,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.exchange.row_files import read_judgements
 from capim.store.query.sql import HeldTables, version_of
-from capim.store.types import Direction
+from capim.tasks.protocols import Direction
 
 T = TypeVar("T")
 PICTURES = 8  # of those that were searched for, in memory

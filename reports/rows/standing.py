@@ -8,10 +8,9 @@ from itertools import combinations, permutations
 from typing import Literal, NamedTuple, TypeAlias
 
 from capim.reports.rows.languages import cross_lingual, languages
-from capim.reports.rows.names import plain_title
 from capim.reports.rows.report_data import ReportData, Row, goodness
-from capim.store.types import Direction, EvalProtocol
-from capim.tasks.metrics.headline import RSUM, headline_of
+from capim.tasks.metrics.table import RSUM, headline_of
+from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import Decision, decide
 
 SUM = RSUM  # both directions together
@@ -30,29 +29,16 @@ class Task(NamedTuple):
 
 def headline_tasks(data: ReportData, corpus: str) -> list[Task]:
     """The headline of a corpus that was evaluated: both directions, binding, or the means over languages."""
-    directions: dict[str, Direction] = {}
-    for protocol in data.protocols(corpus):
-        if not set("*+") & set(protocol):
-            directions[protocol] = _direction(data, corpus, protocol)
-    main = data.corpora[corpus].main_metric
-    protocols = [
-        EvalProtocol(id=id_, direction=direction, title="", main_metric=main) for id_, direction in directions.items()
-    ]
+    main_metric = data.corpora[corpus].main_metric
+    evaluated = [Protocol.of(id_, main_metric) for id_ in data.protocols(corpus)]
     figures = dict.fromkeys(
-        (f"{parts.direction}/*/*" if (parts := cross_lingual(figure.protocol)) else figure.protocol, figure.metric)
-        for figure in headline_of(protocols)
+        (protocol.mean_over_languages if protocol.is_of_language else protocol, metric)
+        for id_, metric in headline_of(protocol for protocol in evaluated if not protocol.is_combined)
+        for protocol in [Protocol.of(id_)]
     )
-    tasks = [Task(corpus, protocol, metric, plain_title(protocol)) for protocol, metric in figures]
-    return sorted((t for t in tasks if data.ranked(*t[:3])), key=lambda t: (t.protocol.startswith("i2t"), t.protocol))
-
-
-def _direction(data: ReportData, corpus: str, protocol: str) -> Direction:
-    metrics = {row["metric"] for row in data.of(corpus, protocol)}
-    if "winoground_group" in metrics:
-        return "quadruples"
-    if "pair_accuracy" in metrics:
-        return "pairs"
-    return "i2t" if protocol.startswith("i2t") else "t2i"
+    shown = [(protocol, metric) for protocol, metric in figures if data.ranked(corpus, protocol.id, metric)]
+    shown.sort(key=lambda figure: (figure[0].direction == "i2t", figure[0].id))
+    return [Task(corpus, protocol.id, metric, protocol.title) for protocol, metric in shown]
 
 
 def values(data: ReportData, task: Task) -> dict[str, float]:

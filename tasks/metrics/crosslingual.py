@@ -9,10 +9,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.types import EvalProtocol
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import is_judged
+from capim.tasks.ranking.outcomes import Outcomes
 
 Figures: TypeAlias = Mapping[tuple[str, str], float]  # (language, translator) -> one metric's value
 
@@ -23,36 +21,30 @@ SPEAKERS: dict[str, int] = {
 }  # fmt: skip
 
 
-def _reference(name: str, title: str, of: Callable[[Outcomes], NDArray[np.float64] | None]) -> Metric:
+def _reference(name: str, heading: str, title: str, of: Callable[[Outcomes], NDArray[np.float64] | None]) -> Metric:
     def per_query(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
         values = of(outcomes)
         if values is None:
             raise ValueError(f"protocol {outcomes.protocol.id!r}: {name} needs captions in the reference language")
         return values
 
-    return Metric(name=name, title=title, directions=RETRIEVAL, values=per_query, needs="reference_ndcg")
+    return Metric(
+        name=name, heading=heading, title=title, directions=RETRIEVAL, values=per_query, needs="reference_ndcg"
+    )
 
 
 CONSISTENCY_NDCG = _reference(
-    "consistency_nDCG@20", "nDCG@20 against the reference language's list (COCO-SM)", lambda o: o.reference_ndcg
+    "consistency_nDCG@20",
+    "nDCG@20",
+    "nDCG@20 against the reference language's list (COCO-SM)",
+    lambda o: o.reference_ndcg,
 )
 CONSISTENCY_RBO = _reference(
-    "consistency_RBO", "Rank-biased overlap with the reference language's list, p = 0.9", lambda o: o.reference_rbo
+    "consistency_RBO",
+    "RBO",
+    "Rank-biased overlap with the reference language's list, p = 0.9",
+    lambda o: o.reference_rbo,
 )
-
-
-def language_part(protocol: EvalProtocol) -> tuple[str, str] | None:
-    """Language and translator of ``t2i/<language>/<translator>``; None for any other protocol.
-
-    Examples:
-        >>> language_part(EvalProtocol(id="i2t/de/google", direction="i2t", title=""))
-        ('de', 'google')
-        >>> language_part(EvalProtocol(id="i2t/any", direction="i2t", title=""))
-    """
-    if protocol.direction not in RETRIEVAL or protocol.id.count("/") != 2 or is_judged(protocol):
-        return None
-    _, language, translator = protocol.id.split("/")
-    return language, translator
 
 
 def language_weights(

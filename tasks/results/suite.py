@@ -20,12 +20,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store.schema import RANKINGS, texts
-from capim.store.types import Corpus, EvalProtocol, digest16
+from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.images.source import photograph_key
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.metrics.headline import Figure
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters, is_judged
+from capim.tasks.metrics.table import Figure
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries, linked
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA, rank_over_corpora
@@ -102,10 +103,10 @@ def contents_of(corpus: Corpus, photographs: Iterable[Photograph]) -> str:
 
 
 def cluster_photographs(
-    corpus: Corpus, photographs: Sequence[Photograph], protocol: EvalProtocol
+    corpus: Corpus, photographs: Sequence[Photograph], protocol: Protocol
 ) -> list[tuple[Photograph, ...]]:
     """The photographs of every cluster that a protocol draws; of judged documents, the query instead."""
-    if is_judged(protocol):
+    if protocol.kind == "judged":
         asked = zip(texts(corpus.captions["id"]), corpus.captions["text"].to_pylist(), strict=True)
         return [(Photograph(f"query {text or id_}", ""),) for id_, text in asked]
     if protocol.direction == "quadruples":

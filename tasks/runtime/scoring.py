@@ -13,23 +13,19 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.score_parts import drop_parts, read_parts, stored_parts, write_part
-from capim.store.sets.reading import VectorWindows
 from capim.store.tables.rows import in_order
-from capim.store.types import MODALITIES, Corpus, EvalProtocol, Modality, SetKey, digest16
+from capim.store.types import MODALITIES, Corpus, Modality, SetKey, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
-from capim.tasks.metrics.crosslingual import language_part
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
+from capim.tasks.ranking.languages import CaptionParts
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.ranker import PartOutcomes
+from capim.tasks.ranking.resources import Advance, Resources, ignore
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.stored import read_outcomes
-from capim.tasks.scoring.consistency import CaptionParts
-from capim.tasks.scoring.dense import VectorRows
-from capim.tasks.scoring.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
-from capim.tasks.scoring.late_interaction.multivectors import Blocks
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
-from capim.tasks.scoring.ranks.accumulator import PartOutcomes
-from capim.tasks.scoring.resources import Resources
-from capim.tasks.scoring.threads import Advance, ignore
+from capim.tasks.runtime.stored import read_outcomes, vectors_of
 
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 
@@ -48,16 +44,16 @@ class ScoredSets:
     store: EmbeddingStore
     sets: SetsRef
     corpus: Corpus
-    protocols: tuple[EvalProtocol, ...]
+    protocols: tuple[Protocol, ...]
     evaluations: Mapping[str, str]
     image_tag: str
     caption_tag: str
 
-    def joint_evaluation(self, protocols: Sequence[EvalProtocol]) -> str:
+    def joint_evaluation(self, protocols: Sequence[Protocol]) -> str:
         """The evaluation id of a figure that is computed from several protocols."""
         return digest16([self.evaluations[protocol.id] for protocol in protocols])
 
-    def read(self, protocol: EvalProtocol) -> Outcomes:
+    def read(self, protocol: Protocol) -> Outcomes:
         """The stored outcomes of a protocol."""
         return read_outcomes(self.store, self.evaluations[protocol.id], protocol)
 
@@ -146,7 +142,7 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
 
 def outcomes_of(
     scored: ScoredSets,
-    protocols: Sequence[EvalProtocol],
+    protocols: Sequence[Protocol],
     stored: Mapping[str, int],
     *,
     resources: Resources,
@@ -204,7 +200,7 @@ def write_score_part(
             write_part(scored.store, evaluation, str(part), arrays)
 
 
-def incomplete(scored: ScoredSets, protocols: Sequence[EvalProtocol], stored: Mapping[str, int]) -> list[EvalProtocol]:
+def incomplete(scored: ScoredSets, protocols: Sequence[Protocol], stored: Mapping[str, int]) -> list[Protocol]:
     """The protocols of which not all queries have stored outcomes; ``stored`` counts them by protocol id."""
     begun = [protocol for protocol in protocols if protocol.id in stored]
     tasks = build_tasks(scored.corpus, begun) if begun else []
@@ -213,7 +209,7 @@ def incomplete(scored: ScoredSets, protocols: Sequence[EvalProtocol], stored: Ma
 
 
 def _merged(
-    scored: ScoredSets, protocols: Sequence[EvalProtocol], n_parts: int, resources: Resources
+    scored: ScoredSets, protocols: Sequence[Protocol], n_parts: int, resources: Resources
 ) -> dict[str, Outcomes]:
     """Outcomes from stored parts; a part that is not stored, because its task failed, is scored here."""
     images, captions = (vectors_of(scored.store, scored.sets, modality) for modality in MODALITIES)
@@ -237,24 +233,24 @@ def _parts(scored: ScoredSets, n_parts: int) -> list[range]:
     return [range(n * k // n_parts, n * (k + 1) // n_parts) for k in range(n_parts)]
 
 
-def _of_parts(scored: ScoredSets, protocols: Sequence[EvalProtocol], n_parts: int) -> str:
+def _of_parts(scored: ScoredSets, protocols: Sequence[Protocol], n_parts: int) -> str:
     return digest16([scored.joint_evaluation(protocols), n_parts])
 
 
-def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]:
+def _portions(protocols: Sequence[Protocol]) -> Iterator[list[Protocol]]:
     """Protocols to be scored together: all that share a gallery, and languages of one translator.
 
     Languages of one translator are compared with one reference, which every portion scores once.
 
     Examples:
-        >>> def protocol(id): return EvalProtocol(id=id, direction="t2i", title="")
+        >>> def protocol(id): return Protocol.of(id)
         >>> ids = ["t2i/all", "i2t/any", "t2i/de/bing", "t2i/en/bing", "t2i/de/google"]
         >>> [[p.id for p in portion] for portion in _portions([protocol(id) for id in ids])]
         [['t2i/all', 'i2t/any'], ['t2i/de/bing', 't2i/en/bing'], ['t2i/de/google']]
     """
 
-    def part(protocol: EvalProtocol) -> tuple[str, str]:
-        language, translator = language_part(protocol) or ("", "")
+    def part(protocol: Protocol) -> tuple[str, str]:
+        language, translator = protocol.part
         return translator, language
 
     ordered = sorted(protocols, key=part)
@@ -265,7 +261,7 @@ def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]
 
 
 def _score(
-    scored: ScoredSets, protocols: Sequence[EvalProtocol], resources: Resources, advance: Advance
+    scored: ScoredSets, protocols: Sequence[Protocol], resources: Resources, advance: Advance
 ) -> dict[str, Outcomes]:
     store, corpus = scored.store, scored.corpus
     encoder, fingerprint = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint
@@ -276,7 +272,7 @@ def _score(
         ).matrix
 
     images, captions = (vectors_of(store, scored.sets, modality) for modality in MODALITIES)
-    by_language = not callable(captions) and all(language_part(protocol) is not None for protocol in protocols)
+    by_language = not callable(captions) and all(protocol.is_of_language for protocol in protocols)
     return evaluate(
         corpus,
         protocols,
@@ -285,12 +281,3 @@ def _score(
         resources=resources,
         advance=advance,
     )
-
-
-def vectors_of(store: EmbeddingStore, sets: SetsRef, modality: Modality) -> VectorRows | Blocks:
-    """The vectors of a sealed set, read from the store as far as they are asked for."""
-    encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
-    if store.encoder(encoder).vectors == "single":
-        return VectorWindows(store, encoder=encoder, corpus=corpus, modality=modality)
-    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-    return lambda ords=None: (rows.vectors for rows in store.stored_blocks(key, ords=ords))

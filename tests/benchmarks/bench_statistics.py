@@ -11,10 +11,10 @@ from time import perf_counter
 import numpy as np
 from scipy import stats
 
-from capim.store.types import EvalProtocol
 from capim.tasks.metrics import METRICS
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.intervals import bootstrap_samples
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
@@ -37,7 +37,7 @@ def outcomes_of(encoder: int, protocol: int) -> Outcomes:
     ranks = rng.geometric(1 / (1 + 9 * rng.random(N_IMAGES)[clusters])).astype(np.int32)
     ones = np.ones(n, dtype=np.int32)
     return Outcomes(
-        protocol=EvalProtocol(id=f"t2i/{protocol}", direction="t2i", title="simulated"),
+        protocol=Protocol.of(f"t2i/{protocol}"),
         query_ids=np.arange(n).astype(str).astype(object), query_ords=np.arange(n, dtype=np.int32), clusters=clusters,
         rank_best=ranks, rank_worst=ranks, n_relevant=ones, n_tied_relevant=ones, n_gallery=ones * N_IMAGES,
         weights=np.ones(n), best_score=np.zeros(n, dtype=np.float32), relevant_rank_best=ranks,

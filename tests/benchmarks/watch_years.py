@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from capim.tasks.reference.changes import FigureChange
-from capim.tasks.reference.regression import FigureFalls, WatchRule, judge_change, tested_changes
+from capim.tasks.reference.changes import FigureChange, FigureFalls, WatchRule, judge_change, tested_changes
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
 

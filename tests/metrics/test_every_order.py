@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from capim.store.types import Corpus, EvalProtocol
+from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.retrieval import average_precision, expected_hit, found_in_top, ndcg
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 
 Measure = Callable[[Sequence[int]], float]
 KS = (1, 2, 3, 5)
@@ -30,7 +31,7 @@ def score_table(table: NDArray[np.float32], relevant: Sequence[Sequence[int]]) -
     """The outcomes of queries with these scores, shape ``(n_queries, n_items)``, and these relevant items."""
     n_queries, n_items = table.shape
     task = RetrievalTask(
-        protocol=EvalProtocol(id="t2i/all", direction="t2i", title=""),
+        protocol=Protocol.of("t2i/all"),
         query_ids=np.array([f"q{k}" for k in range(n_queries)], dtype=object),
         queries=np.arange(n_queries, dtype=np.int32),
         clusters=np.arange(n_queries, dtype=np.int32),

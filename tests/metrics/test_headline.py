@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from capim.store.types import Direction, EvalProtocol
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.headline import DIRECTIONS, RSUM, headline_of
-from capim.tasks.scoring.protocols.table import PROTOCOLS
-
-
-def protocol(id_: str) -> EvalProtocol:
-    first = id_.split("/", maxsplit=1)[0]
-    direction: Direction = "t2i" if first == "t2i" else "i2t" if first == "i2t" else "quadruples"
-    return EvalProtocol(id=id_, direction="pairs" if first in ("pairs", "aro") else direction, title="")
+from capim.tasks.metrics.table import RSUM, headline_of
+from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.ranking.protocols import PROTOCOLS
 
 
 @pytest.mark.parametrize(
@@ -36,10 +30,10 @@ def protocol(id_: str) -> EvalProtocol:
     ],
 )
 def test_a_corpus_has_the_headline_of_its_kind(evaluated: str, expected: dict[str, str]) -> None:
-    assert dict(headline_of(map(protocol, evaluated.split()))) == expected
+    assert dict(headline_of(map(Protocol.of, evaluated.split()))) == expected
 
 
 def test_headlines_are_protocols_and_metrics_of_the_tables() -> None:
-    assert set(DIRECTIONS) <= set(PROTOCOLS)
+    assert set(MAIN) <= set(PROTOCOLS)
     assert {figure.metric for figure in headline_of([rule.protocol for rule in PROTOCOLS.values()])} <= set(METRICS)
     assert RSUM.protocol == "t2i/all+i2t/any"

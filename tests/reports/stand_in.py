@@ -22,7 +22,7 @@ from capim.store import EmbeddingStore, schema
 from capim.store.sets.seal import SealedSet
 from capim.store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.headline import DIRECTIONS
+from capim.tasks.protocols import MAIN
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.decision import against_chance
 
@@ -236,7 +236,7 @@ def comparison(
             "p_mcnemar": None,
             "p_adjusted": p,
             "adjustment": "max-t",
-            "family": "headline" if protocol in DIRECTIONS and metric == "R@1" else "exploratory",
+            "family": "headline" if protocol in MAIN and metric == "R@1" else "exploratory",
             "p_equivalent": None if difference is None else p_equivalent,
             "margin": margin,
             "wins": 120,

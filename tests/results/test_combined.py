@@ -7,14 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from capim.store.types import EvalProtocol
-from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.metrics.headline import RSUM, Figure, planned_figures
-from capim.tasks.results.combined import combined_figures, language_values, rsum_row, rsum_values
+from capim.tasks.metrics.table import RSUM, Figure, planned_figures
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
+from capim.tasks.results.combined import combined_figures, language_values, part_of, rsum_row, rsum_values
 from capim.tasks.results.comparison import encoder_key, figure_rows
-from capim.tasks.results.languages import part_of
 from capim.tasks.results.summary import Provenance
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.resampling import Resampling
 
 N_IMAGES = 60
@@ -98,7 +96,7 @@ def test_means_over_languages_are_compared_image_by_image() -> None:
 
 def test_what_is_planned_does_not_depend_on_what_was_evaluated() -> None:
     names = ("t2i/all", "i2t/any", "t2i/first", "t2i/de/google")
-    protocols = [EvalProtocol(id=name, direction=name[:3], title="") for name in names]  # type: ignore[arg-type]
+    protocols = [Protocol.of(name) for name in names]  # type: ignore[arg-type]
     both = {Figure("t2i/all", "R@1"), Figure("i2t/any", "R@1"), RSUM}
     assert planned_figures(protocols[:3]) == both
     assert planned_figures(protocols) == {Figure("t2i/*/*", "R@1"), *both}

@@ -24,9 +24,9 @@ from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import entry_from, load_encoder, resolve
 from capim.tasks.encoders.endpoints.canaries import CAPTIONS, IMAGE
-from capim.tasks.reference.regression import WatchRule
+from capim.tasks.reference.changes import WatchRule
 from capim.tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder, tokens_spent
-from capim.tasks.runtime.watched import changed_canaries
+from capim.tasks.watch import changed_canaries
 from tests.encoders.endpoint_stub import DIM, Stub, endpoint
 
 IN_FLIGHT = 4  # batches: one that is being stored, and those that go through the model meanwhile

@@ -10,7 +10,7 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.schema import WATCHED
-from capim.tasks.runtime.watched import FigureId, pinned_baselines, run_fault
+from capim.tasks.watch import FigureId, pinned_baselines, run_fault
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 ENGLISH, GERMAN = FigureId("m", "c", "t2i/en/human"), FigureId("m", "c", "t2i/de/human")

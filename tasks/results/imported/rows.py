@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from capim.store.schema import texts
 from capim.store.types import Corpus
-from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.ranking.tasks import RetrievalTask
 
 
 class Column(NamedTuple):
@@ -111,9 +111,6 @@ def json_schema() -> dict[str, Any]:
         "minItems": 1,
         "items": {"type": "object", "properties": properties, "anyOf": present},
     }
-
-
-# --- The cells of a table of outcomes as numbers, truth values and queries; faults name the row and what was expected.
 
 
 Row: TypeAlias = Mapping[str, Any]

@@ -20,17 +20,17 @@ from capim.store.exchange.row_files import READ_SUFFIXES, read_row_file
 from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.metrics import metrics_of
-from capim.tasks.metrics.headline import DIRECTIONS
 from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.imported.rows import named_rows
 from capim.tasks.results.imported.scores import outcomes_of_matrix, outcomes_of_run, read_matrix, read_run
 from capim.tasks.results.imported.tables import Found, outcomes_of_hits, outcomes_of_rows, read_hit_lists
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 REQUIRED = tuple(field.name for field in OUTCOMES if not field.nullable)
@@ -330,9 +330,9 @@ class Imported:
     def rsum(self, *, run: str, resampling: Resampling) -> pa.Table | None:
         """The row of RSUM; None unless both headlines were imported and determine the six recalls."""
         by_protocol = {each.protocol.id: (key, each) for key, each in self.outcomes.items()}
-        both = [by_protocol[protocol] for protocol in DIRECTIONS if protocol in by_protocol]
+        both = [by_protocol[protocol] for protocol in MAIN if protocol in by_protocol]
         names = {metric.name for metric in RECALLS}
-        if len(both) < len(DIRECTIONS) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
+        if len(both) < len(MAIN) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
             return None
         source = self._provenance(digest16([key for key, _ in both]), run)
         t2i, i2t = (outcomes for _, outcomes in both)

@@ -15,9 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, texts
-from capim.store.types import Corpus, EvalProtocol
+from capim.store.types import Corpus
 from capim.store.values import positions_within
 from capim.tasks.metrics.compositional import text_and_image
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.given import choice_outcomes
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, query_columns
 from capim.tasks.results.imported.rows import (
     FORMS,
     KEYS,
@@ -35,10 +40,6 @@ from capim.tasks.results.imported.rows import (
     queries_of,
     ranks,
 )
-from capim.tasks.scoring.choices import choice_outcomes
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import ChoiceTask, RetrievalTask, query_columns
-from capim.tasks.scoring.protocols.table import build_task, protocols_of, select_protocols
 
 _DIRECTION_OF_FORM: dict[str, Literal["pairs", "quadruples"]] = {
     "pairs": "pairs",
@@ -238,7 +239,7 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched
     return [_judged(task, by_item[task.queries]) for task in complete]
 
 
-def _choice_protocols(corpus: Corpus, direction: str, named: str) -> Sequence[EvalProtocol]:
+def _choice_protocols(corpus: Corpus, direction: str, named: str) -> Sequence[Protocol]:
     """The named protocol, or all of the direction; not a caption against all its negatives, which is another choice."""
     if named:
         return select_protocols(corpus, [named])

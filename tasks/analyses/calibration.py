@@ -1,0 +1,177 @@
+"""Calibration: scores as probabilities, and as thresholds.
+
+Temperature: the softmax over the gallery of ``scale * score`` is read as the probability that an item is relevant, as
+CLIP-like models are trained; a scale fits if the first item is right as often as its probability says (Guo et al., On
+Calibration of Modern Neural Networks, ICML 2017). Threshold: a query is answered only if its first score reaches the
+threshold; precision is the share of answers that are right, recall the share of all queries with a right answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capim.store.values import positions_within
+from capim.tasks.analyses.ablations.forms import FITTED_ON
+from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, Matrix, SingleVectors
+from capim.tasks.analyses.slice_means import QueryValues, mean_slices, part_slices
+from capim.tasks.analyses.slices import Slice
+from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.evaluate import score_blocks
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.statistics.intervals import Interval
+
+SCALES = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
+ANSWERED = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)  # shares of the queries
+BINS = 15
+BIASED = "no interval: a sum of absolute values is biased upwards in every resample"
+_CACHED_BYTES = 1 << 19  # of scores, for one thread
+
+
+def temperatures(data: AnalysisInput) -> Iterator[Slice]:
+    """Negative log likelihood of the relevant items and expected calibration error of the first item, per scale.
+
+    And with a fitted scale: for each half of the images, that with the highest likelihood on the other half.
+    Single-vector encoders and one gallery only: sums of many cosines have no such scale.
+    """
+    second = data.second_half[data.queries.clusters]
+    if len(data.task.galleries) > 1 or np.unique(second).size < 2:
+        return
+    for encoder, outcomes in data.outcomes.items():
+        vectors = data.vectors(encoder)
+        if not isinstance(vectors, SingleVectors):
+            continue
+        confidence, likelihood = _probabilities(vectors.images, vectors.captions, data.task)
+        hits = METRICS[METRIC].per_query(outcomes)
+        best = [int(likelihood[:, second != half].mean(axis=1).argmax()) for half in (False, True)]
+        chosen = np.where(second, best[1], best[0])
+        settings: list[tuple[str, NDArray[np.intp], dict[str, object]]]
+        settings = [(f"{scale:g}", np.full(len(hits), at), {"x": scale}) for at, scale in enumerate(SCALES)]
+        settings.append(("fitted", chosen, {"scales": [SCALES[at] for at in best], "fitted_on": FITTED_ON}))
+        queries = np.arange(len(hits))
+        rows = [QueryValues(encoder, "scale", -likelihood[at, queries], about, name) for name, at, about in settings]
+        yield from mean_slices(data, "temperature", rows, metric="negative log likelihood")
+        for name, at, about in settings:
+            of_first = confidence[at, queries]
+            error = Interval(value=calibration_error(of_first, hits), reason=BIASED)
+            detail = {**about, "mean_confidence": float(of_first.mean()), "accuracy": float(hits.mean())}
+            metric = "expected calibration error"
+            yield data.slice(encoder, "temperature", "scale", metric, error, level_name=name, detail=detail)
+
+
+def thresholds(data: AnalysisInput) -> Iterator[Slice]:
+    """Precision when only the queries with the highest first scores are answered; recall in the detail.
+
+    The threshold of a query comes from the scores of the other half of the images; in the detail is the mean of both.
+    """
+    second = data.second_half[data.queries.clusters]
+    if np.unique(second).size < 2:
+        return
+    for encoder, outcomes in data.outcomes.items():
+        if outcomes.top_scores is None:
+            continue
+        hits = METRICS[METRIC].per_query(outcomes)
+        first = outcomes.top_scores[:, 0]
+        parts, details = {}, {}
+        for share in ANSWERED:
+            name = ("answered", f"{share:.0%} of queries")
+            least = [float(np.quantile(first[second != half], 1 - share, method="lower")) for half in (False, True)]
+            parts[name] = (first >= np.where(second, *reversed(least))) | (share == 1)
+            recall = float((hits * parts[name]).sum() / len(hits))
+            details[name] = {"x": float(np.mean(least)), "recall": recall, "fitted_on": FITTED_ON}
+        yield from part_slices(data, "threshold", parts, metric="precision", values={encoder: hits}, details=details)
+
+
+def calibration_error(confidence: NDArray[np.float64], hits: NDArray[np.float64], bins: int = BINS) -> float:
+    """Expected calibration error over at most ``bins`` bins of equally many queries (Nguyen and O'Connor 2015).
+
+    ``confidence`` is the probability given to the first item, ``hits`` the expected hit at 1; shape ``(n_queries,)``.
+
+    Examples:
+        Two queries at 0.9 of which one is right, two at 0.5 of which one is right: errors 0.4 and 0.
+
+        >>> round(calibration_error(np.array([0.9, 0.9, 0.5, 0.5]), np.array([1.0, 0, 1, 0]), bins=2), 6)
+        0.2
+    """
+    order = np.argsort(confidence, kind="stable")
+    parts = [part for part in np.array_split(order, min(bins, len(order))) if len(part)]
+    return float(sum(len(p) * abs(confidence[p].mean() - hits[p].mean()) for p in parts) / len(order))
+
+
+def _probabilities(
+    images: Matrix, captions: Matrix, task: RetrievalTask
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The probability of the first item and the log probability of the relevant items, per scale and query.
+
+    The scores are those of the ranks: a product of numpy's is rounded differently with another number of threads.
+
+    Returns:
+        Two float64 arrays of shape ``(len(SCALES), n_queries)``.
+    """
+    confidence = np.empty((len(SCALES), len(task.queries)))
+    likelihood = np.empty_like(confidence)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for block in score_blocks(images, captions, task):
+            scores = block.scores - block.scores.max(axis=1, keepdims=True)
+            row, item = np.nonzero(block.relevant)
+            relevant = scores[row, item].astype(np.float64)
+            pieces = np.array_split(scores, max(1, scores.nbytes // _CACHED_BYTES))
+            totals = np.concatenate(list(pool.map(_totals, pieces)), axis=1)
+            confidence[:, block.rows] = 1 / totals
+            for at, scale in enumerate(SCALES):
+                right = np.bincount(row, weights=np.exp(scale * relevant), minlength=len(scores))
+                likelihood[at, block.rows] = np.log(np.maximum(right, np.finfo(np.float64).tiny)) - np.log(totals[at])
+    return confidence, likelihood
+
+
+def _totals(scores: Matrix) -> NDArray[np.float64]:
+    """Sums of the exponentials of each row, shape ``(len(SCALES), n_rows)``."""
+    scaled = np.empty_like(scores)
+    sums = []
+    for scale in SCALES:
+        np.exp(np.multiply(scores, np.float32(scale), out=scaled), out=scaled)
+        sums.append(scaled.sum(axis=1, dtype=np.float64))
+    return np.stack(sums)
+
+
+# --- Score margins: the best relevant score minus the best irrelevant one.
+
+
+def score_margins(data: AnalysisInput) -> Iterator[Slice]:
+    """Mean margin of all queries, of hits and of misses, in the encoder's score units; quartiles in the detail."""
+    for encoder, outcomes in data.outcomes.items():
+        if outcomes.top_scores is None or outcomes.n_ranked is not None:  # a run's list may not reach the relevant item
+            continue
+        margin = score_margin(outcomes, outcomes.top_scores)
+        known = np.isfinite(margin)
+        parts = {
+            ("all", ""): known,
+            ("hits", ""): known & (outcomes.rank_worst == 1),
+            ("misses", ""): known & (outcomes.rank_best > 1),
+        }
+        details = {
+            name: {"quartiles": np.quantile(margin[inside], (0.25, 0.5, 0.75)).tolist()}
+            for name, inside in parts.items()
+            if inside.any()
+        }
+        values = {encoder: np.where(known, margin, 0.0)}
+        yield from part_slices(data, "margin", parts, metric="score margin", values=values, details=details)
+
+
+def score_margin(outcomes: Outcomes, top_scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The best relevant score minus the best irrelevant one, shape ``(n_queries,)``.
+
+    Positive for a hit, zero for a tie, negative for a miss; NaN where the stored list holds relevant items only. The
+    best irrelevant score is at the first position of ``top_scores``, the lists, that no relevant item takes.
+    """
+    n_queries, width = top_scores.shape
+    query, nth = outcomes.query_of_relevant, positions_within(outcomes.n_relevant)
+    # the n-th relevant item (from 0) has rank n + 1 exactly while only relevant items precede it
+    leading = np.bincount(query, weights=outcomes.relevant_rank_best == nth + 1, minlength=n_queries).astype(np.int64)
+    best_irrelevant = top_scores[np.arange(n_queries), np.minimum(leading, width - 1)]
+    return np.where(leading < width, outcomes.best_score.astype(np.float64) - best_irrelevant, np.nan)

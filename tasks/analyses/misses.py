@@ -1,0 +1,293 @@
+"""Ambiguous misses: misses that may be no mistake of the encoder (``docs/protocols.md`` §5b).
+
+==============  =====================================================================================
+``annotation``  the item in first place is right by another annotation (``tasks.analyses.content.queries``)
+``agreement``   most encoders have the same wrong item in first place. A suspicion: encoders that were
+                trained alike make the same mistakes
+==============  =====================================================================================
+
+A miss has the best relevant item strictly below the first place; a tie is no miss. Nothing is dropped: R@1 stays what
+it is, and beside it stands the mean over the queries that are no ambiguous misses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from capim.store.types import Corpus
+from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput
+from capim.tasks.analyses.content.queries import first_is_right
+from capim.tasks.analyses.hubs import K, is_hub, k_occurrence
+from capim.tasks.analyses.slice_means import QueryValues, mean_slices
+from capim.tasks.analyses.slices import Slice
+from capim.tasks.ranking.layout import layout_of
+from capim.tasks.ranking.outcomes import Outcomes
+
+ANALYSIS = "ambiguous"
+WITHOUT = "R@1 without ambiguous misses"
+SHARE = "share of misses"
+CAUSES = ("annotation", "agreement")
+FEWEST = 3  # encoders that agree; so many are needed for a suspicion at all
+MOST = 2 / 3  # of the encoders with result lists
+
+
+def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
+    """R@1 of all queries and without the ambiguous misses, by cause and by either, and their share of the misses.
+
+    The share of ``annotation`` and ``agreement`` has the ids of the queries in its detail, and the sources of each.
+    An encoder without result lists has no rows, and fewer than ``FEWEST`` encoders have none of ``agreement``.
+    """
+    known = with_lists_only(data)
+    causes, sources = causes_of(known) if known is not None else ({}, {})
+    if known is None or not causes:
+        return
+    hits = known.values(METRIC)
+    rows = [QueryValues(name, "all queries", hits[at]) for at, name in enumerate(known.encoders)]
+    yield from mean_slices(known, ANALYSIS, rows, metric=METRIC, share=True)
+    kept, shares = [], []
+    for cause, marked in {**causes, "either": np.any(list(causes.values()), axis=0)}.items():
+        for at, (name, outcomes) in enumerate(known.outcomes.items()):
+            missed = outcomes.rank_best > 1
+            detail: dict[str, object] = {"ambiguous": int(marked[at].sum()), "misses": int(missed.sum())}
+            if cause in CAUSES:
+                detail["queries"] = [str(query) for query in outcomes.query_ids[marked[at]]]
+            if cause == "annotation":
+                says = sources[name].items()
+                detail["sources"] = [
+                    ", ".join(source for source, right in says if right[query]) for query in np.flatnonzero(marked[at])
+                ]
+            if not marked[at].all():
+                kept.append(QueryValues(name, cause, np.where(marked[at], np.nan, hits[at])))
+            if missed.any():
+                shares.append(QueryValues(name, cause, np.where(missed, marked[at], np.nan), detail))
+    yield from mean_slices(known, ANALYSIS, kept, metric=WITHOUT, share=True)
+    yield from mean_slices(known, ANALYSIS, shares, metric=SHARE, share=True)
+
+
+def without_ambiguous(data: AnalysisInput) -> AnalysisInput | None:
+    """The same input with R@1 over the queries that are no ambiguous misses, for analyses by part of the queries.
+
+    None where the metric is another one, or no cause can be known.
+    """
+    known = with_lists_only(data)
+    if known is None or data.given is not None or data.metric != METRIC or not (causes := causes_of(known)[0]):
+        return None
+    marked = np.any(list(causes.values()), axis=0)
+    values = np.where(marked, np.nan, known.values(METRIC))
+    return replace(known, metric=WITHOUT, given=dict(zip(known.encoders, values, strict=True)))
+
+
+def with_lists_only(data: AnalysisInput) -> AnalysisInput | None:
+    """The input of the encoders with result lists under a retrieval protocol; None without any."""
+    outcomes = {name: found for name, found, _ in data.with_lists()}
+    return replace(data, outcomes=outcomes) if outcomes and data.protocol.direction in ("t2i", "i2t") else None
+
+
+def causes_of(
+    data: AnalysisInput,
+) -> tuple[dict[str, NDArray[np.bool_]], dict[str, dict[str, NDArray[np.bool_]]]]:
+    """Cause -> which misses it marks, shape ``(n_encoders, n_queries)``; encoder -> source -> where it says so.
+
+    A cause is absent where it cannot be known: no other annotation, or fewer than ``FEWEST`` encoders.
+    """
+    missed = np.stack([outcomes.rank_best > 1 for outcomes in data.outcomes.values()])
+    sources = {name: first_is_right(outcomes, data.corpus) for name, outcomes in data.outcomes.items()}
+    causes = {}
+    if all(sources.values()):
+        causes["annotation"] = missed & np.stack([np.any(list(by.values()), axis=0) for by in sources.values()])
+    if len(missed) >= FEWEST:
+        first = np.stack([top_ords[:, 0] for _, _, top_ords in data.with_lists()])
+        causes["agreement"] = missed & (agreeing(first) >= max(FEWEST, MOST * len(first)))
+    return causes, sources
+
+
+def agreeing(first: NDArray[np.integer]) -> NDArray[np.int64]:
+    """How many encoders have the same item in first place, the encoder itself included; the shape of ``first``.
+
+    ``first`` holds the items, shape ``(n_encoders, n_queries)``.
+
+    Examples:
+        >>> agreeing(np.array([[7, 1], [7, 2], [3, 1], [7, 5]])).tolist()
+        [[3, 2], [3, 1], [1, 2], [3, 1]]
+    """
+    return np.stack([(first == row).sum(axis=0) for row in first])
+
+
+# --- Confusable images: pairs of images that an encoder takes for each other, and the groups that such pairs form.
+
+
+N_LISTED = 20  # pairs and groups per encoder
+
+
+class Confusion(NamedTuple):
+    """Two images (``first < second``) and how often the queries of each have the other in first place."""
+
+    first: int
+    second: int
+    first_for_second: int
+    second_for_first: int
+
+
+def confusable_images(data: AnalysisInput) -> Iterator[Slice]:
+    """Share of queries that fail by a mutual confusion; the pairs and groups of images are in the detail.
+
+    A query of image A confuses A with B if the first item of its list is wrong and is B (or a caption of B). A pair
+    counts if it is confused both ways. Pairs that share images form a group.
+    """
+    ids = data.corpus.images["id"].to_pylist()
+    rows = []
+    for encoder, outcomes, top_ords in data.with_lists():
+        first = top_ords[:, 0].astype(np.int64)
+        if data.protocol.direction == "i2t":
+            first = layout_of(data.corpus).caption_images.astype(np.int64)[first]
+        first = np.where(outcomes.rank_best > 1, first, -1)
+        pairs = mutual_confusions(outcomes.clusters, first, len(ids))
+        mutual = {(p.first, p.second) for p in pairs}
+        confused = [
+            (min(own, other), max(own, other)) in mutual
+            for own, other in zip(outcomes.clusters.tolist(), first.tolist(), strict=True)
+        ]
+        detail = {
+            "pairs": [
+                {"a": ids[p.first], "b": ids[p.second], "a_for_b": p.first_for_second, "b_for_a": p.second_for_first}
+                for p in pairs[:N_LISTED]
+            ],
+            "families": [[ids[image] for image in group] for group in connected(pairs)[:N_LISTED]],
+        }
+        rows.append(QueryValues(encoder, "confused with each other", np.array(confused), detail))
+    yield from mean_slices(data, "families", rows, metric="share of queries")
+
+
+def mutual_confusions(own: NDArray[np.int32], first: NDArray[np.int64], n_images: int) -> list[Confusion]:
+    """The pairs confused both ways, the most frequently confused first.
+
+    ``own`` is the image of each query, ``first`` the wrong image in first place, or -1.
+
+    Examples:
+        Image 0 is taken for 1 twice, 1 for 0 once; 2 is taken for 0, but not 0 for 2.
+
+        >>> mutual_confusions(np.int32([0, 0, 1, 2, 2]), np.array([1, 1, 0, 0, -1]), 3)
+        [Confusion(first=0, second=1, first_for_second=1, second_for_first=2)]
+    """
+    wrong = (first >= 0) & (first != own)
+    edges, counts = np.unique(own[wrong].astype(np.int64) * n_images + first[wrong], return_counts=True)
+    times = {divmod(edge, n_images): n for edge, n in zip(edges.tolist(), counts.tolist(), strict=True)}
+    pairs = [Confusion(a, b, times[b, a], n) for (a, b), n in times.items() if a < b and (b, a) in times]
+    return sorted(pairs, key=lambda p: (-min(p[2:]), -sum(p[2:]), p.first, p.second))
+
+
+def connected(pairs: list[Confusion]) -> list[list[int]]:
+    """The groups of images that the pairs connect, the largest first.
+
+    Examples:
+        >>> connected([Confusion(0, 1, 1, 1), Confusion(4, 5, 1, 1), Confusion(1, 3, 1, 1)])
+        [[0, 1, 3], [4, 5]]
+    """
+    if not pairs:
+        return []
+    images, ends = np.unique([(p.first, p.second) for p in pairs], return_inverse=True)
+    a, b = ends.reshape(-1, 2).T
+    graph = sparse.coo_matrix((np.ones(len(a)), (a, b)), shape=(len(images), len(images)))
+    n_groups, label = connected_components(graph, directed=False)
+    groups = [images[label == group].tolist() for group in range(n_groups)]
+    return sorted(groups, key=lambda group: (-len(group), group))
+
+
+# --- The kind of every error. Each query has exactly one kind, the first that applies; hits are a kind too.
+#
+# ======================  ===============================================================================
+# ``hit``                 the best relevant item alone is first
+# ``tie``                 nothing scores above the best relevant item, but an irrelevant item scores the same
+# ``false negative``      the first item is right by another annotation (``tasks.analyses.content.queries``)
+# ``near miss``           the best relevant item is at rank 2 to 10
+# ``hub``                 the first item is a hub (``tasks.analyses.hubs``)
+# ``rest``                none of these
+# ======================  ===============================================================================
+
+
+NEAR = 10
+N_EXAMPLES = 5
+
+
+def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
+    """Share of all queries per kind; the detail holds its share of the errors, and the clearest examples."""
+    rows = []
+    for encoder, outcomes in data.outcomes.items():
+        sources = first_is_right(outcomes, data.corpus)
+        kinds = kinds_of(outcomes, data.corpus, np.any(list(sources.values()), axis=0) if sources else None)
+        rows.append(QueryValues(encoder, "hit", kinds.pop("hit")))
+        n_errors = sum(int(kind.sum()) for kind in kinds.values())
+        for name, kind in kinds.items():
+            share = int(kind.sum()) / n_errors if n_errors else 0.0
+            examples = clearest(outcomes, kind, outcomes.rank_best)
+            rows.append(QueryValues(encoder, name, kind, {"share_of_misses": share, "examples": examples}))
+    yield from mean_slices(data, "errors", rows, metric="share of queries")
+
+
+def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] | None) -> dict[str, NDArray[np.bool_]]:
+    """Kind -> which queries are of it, shape ``(n_queries,)``; every query is of exactly one.
+
+    ``first_right``: whether another annotation calls the first item right; None where the corpus has no other, and
+    ``false negative`` is then absent. ``hub`` is absent without result lists.
+    """
+    n_items = len(corpus.images if outcomes.protocol.direction == "t2i" else corpus.captions)
+    tests = {"hit": outcomes.rank_worst == 1, "tie": outcomes.rank_best == 1}
+    if first_right is not None:
+        tests["false negative"] = first_right
+    tests["near miss"] = outcomes.rank_best <= NEAR
+    if outcomes.top_ords is not None:
+        tests["hub"] = is_hub(k_occurrence(outcomes.top_ords, K, n_items))[outcomes.top_ords[:, 0]]
+    tests["rest"] = left = np.ones(len(outcomes), dtype=bool)
+    kinds = {}
+    for name, applies in tests.items():
+        kinds[name] = applies & left
+        left = left & ~applies
+    return kinds
+
+
+def clearest(outcomes: Outcomes, chosen: NDArray[np.bool_], rank: NDArray[np.integer]) -> list[str]:
+    """Ids of at most ``N_EXAMPLES`` chosen queries, the highest ``rank`` (best rank of a relevant item) first."""
+    places = np.flatnonzero(chosen)
+    order = np.argsort(-rank[places].astype(np.int64), kind="stable")[:N_EXAMPLES]
+    return [str(outcomes.query_ids[place]) for place in places[order]]
+
+
+# --- Where encoders disagree: one is right and another wrong, one alone is right or wrong, or all are wrong.
+
+
+def disagreement(data: AnalysisInput) -> Iterator[Slice]:
+    """Shares of all queries, with examples; a tied query is neither right nor wrong.
+
+    Per encoder: right where another is wrong (one row per other encoder), alone right, alone wrong, and wrong
+    together with all others. A single encoder has only the last.
+    """
+    names = data.encoders
+    right = np.stack([outcomes.rank_worst == 1 for outcomes in data.outcomes.values()])
+    wrong = np.stack([outcomes.rank_best > 1 for outcomes in data.outcomes.values()])
+    rank = np.stack([outcomes.rank_best for outcomes in data.outcomes.values()])
+
+    def row(
+        encoder: str, feature: str, which: NDArray[np.bool_], rank: NDArray[np.integer], other: str = ""
+    ) -> QueryValues:
+        return QueryValues(encoder, feature, which, {"examples": clearest(data.queries, which, rank)}, other)
+
+    rows = [
+        row(names[a], "right where wrong", right[a] & wrong[b], rank[b], names[b])
+        for a, b in permutations(range(len(names)), 2)
+    ]
+    for at, name in enumerate(names):
+        rows.append(row(name, "missed by all", np.all(wrong, axis=0), rank.min(axis=0)))
+        if len(names) > 1:
+            others = np.arange(len(names)) != at
+            all_wrong, all_right = np.all(wrong[others], axis=0), np.all(right[others], axis=0)
+            rows.append(row(name, "alone right", right[at] & all_wrong, rank[others].min(axis=0)))
+            rows.append(row(name, "alone wrong", wrong[at] & all_right, rank[at]))
+    yield from mean_slices(data, "disagreement", rows, metric="share of queries")

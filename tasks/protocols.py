@@ -1,0 +1,293 @@
+"""The protocols of ``docs/protocols.md`` as values: all that follows from an id. Nothing else takes an id apart.
+
+An id is one of
+
+- ``t2i/NAME``, ``i2t/NAME``: retrieval; ``t2i/judged``, ``t2i/judged/LANGUAGE``: documents with graded judgements;
+- ``t2i/LANGUAGE/TRANSLATOR``: captions of one language by one translator;
+- ``i2t/any@ORIENTATION``: one of the two other ways to score captions for an image by late interaction (§2);
+- ``winoground``, ``winoground/TAG``: quadruples; ``FAMILY/CATEGORY``: captions against hard negatives;
+- of figures over several protocols ``A+B``, their sum, and ``t2i/*/TRANSLATOR@WEIGHTS``, a mean over languages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Literal, TypeAlias
+
+from capim.store.errors import WorkError
+from capim.store.plugins import Plugin, Table
+from capim.store.schema import JUDGED
+
+Direction: TypeAlias = Literal["t2i", "i2t", "pairs", "quadruples", "both"]
+Kind: TypeAlias = Literal["retrieval", "judged", "pairs", "quadruples", "sum", "mean"]
+
+DIRECTION_TITLES: Mapping[Direction, str] = {
+    "t2i": "text to image",
+    "i2t": "image to text",
+    "quadruples": "two images, two captions",
+    "pairs": "caption or hard negative",
+    "both": "both directions",
+}
+ORIENTATIONS = {
+    "transposed-per-token": "scores divided by the caption's number of tokens, so that length does not win",
+    "image-as-query": "sum over patches of the best token",
+}
+"""How captions are scored for an image by late interaction, other than ``transposed``: text to image read by column."""
+
+EVERY = "*"  # in place of a language or translator: all of them
+ALL_NEGATIVES = "all-negatives"
+
+# what stands behind the direction in the id -> what is added to the direction's name, and what the protocol measures
+_T2I = {
+    "all": ("", "Every caption searches all images"),
+    "first": ("first captions", "Caption 0 of every image searches all images: a biased sample"),
+    "ordinal-mean": ("mean over positions", "Mean over captions 0 to 4 of searching all images"),
+    "1k": ("1,000 images", "Mean of five folds of 1,000 images"),
+    "cxc": ("CxC", "Also right: what Crisscrossed Captions judged to match"),
+    "eccv": ("ECCV", "Also right: what ECCV Caption judged to match"),
+    JUDGED: ("", "Every query searches all documents; graded judgements"),
+}
+_I2T = {
+    "any": ("", "Every image searches all captions; any of its own counts"),
+    "any5": ("captions 0 to 4", "Every image searches captions 0 to 4 of every image"),
+    "symmetric-first": ("first captions", "Every image searches caption 0 of every image"),
+    "symmetric-mean": ("mean over positions", "Mean over ordinals 0 to 4 of searching that caption of every image"),
+    **{name: _T2I[name] for name in ("1k", "cxc", "eccv")},
+}
+_RETRIEVAL: Mapping[str, tuple[str, str]] = {
+    **{f"t2i/{name}": about for name, about in _T2I.items()},
+    **{f"i2t/{name}": about for name, about in _I2T.items()},
+}
+READING_ORDER = {id_: place for place, id_ in enumerate(_RETRIEVAL)}
+"""The protocols of retrieval that are the same on every corpus, in the order in which pages show them."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One protocol of ``docs/protocols.md``: which queries search which gallery, and what is relevant.
+
+    Made from its id by :meth:`of`. A package's own protocol is made with whatever differs from what its id says.
+
+    Attributes:
+        id: The id in every stored figure.
+        direction: ``t2i``: captions search images; ``i2t``: the reverse; ``pairs``, ``quadruples``: compositional;
+            ``both``: a sum over two directions.
+        kind: What its outcomes are, and with it which metrics apply; ``sum`` and ``mean`` are of figures only.
+        name: What follows the direction or the family: ``all``, ``cxc``, a category, a tag.
+        language: Of the queries or captions; empty for all together, ``*`` for a mean over languages.
+        translator: Who wrote the captions; empty or ``*`` likewise.
+        orientation: Of late interaction; empty for ``transposed``.
+        weights: Of a mean over languages: ``speakers``, ``without-en``, ``speakers-without-en``; empty for equal ones.
+        main_metric: Of judged documents: the headline of the corpus.
+        description: One line for readers.
+    """
+
+    id: str
+    direction: Direction
+    kind: Kind
+    name: str = ""
+    language: str = ""
+    translator: str = ""
+    orientation: str = ""
+    weights: str = ""
+    main_metric: str = ""
+    description: str = ""
+
+    @staticmethod
+    def of(id_: str, main_metric: str = "") -> Protocol:
+        """The protocol with this id.
+
+        Examples:
+            >>> Protocol.of("t2i/de/google").language, Protocol.of("i2t/any@image-as-query").orientation
+            ('de', 'image-as-query')
+            >>> [Protocol.of(id_).kind for id_ in ("t2i/all", "t2i/judged/fr", "winoground/Object", "aro/vg_relation")]
+            ['retrieval', 'judged', 'quadruples', 'pairs']
+            >>> [Protocol.of(id_).kind for id_ in ("t2i/all+i2t/any", "i2t/*/*@without-en")]
+            ['sum', 'mean']
+        """
+        protocol = _parsed(id_)
+        return replace(protocol, main_metric=main_metric) if main_metric and protocol.kind == "judged" else protocol
+
+    @property
+    def is_retrieval(self) -> bool:
+        """Whether queries search a gallery, judged documents included."""
+        return self.kind in ("retrieval", "judged")
+
+    @property
+    def is_combined(self) -> bool:
+        """Whether it is of figures over several protocols, and has no outcomes."""
+        return self.kind in ("sum", "mean")
+
+    @property
+    def is_of_language(self) -> bool:
+        """Whether it is of the captions of one language by one translator."""
+        return self.kind == "retrieval" and bool(self.translator)
+
+    @property
+    def part(self) -> tuple[str, str]:
+        """Language and translator of its captions; empty texts for the main part of the corpus."""
+        return self.language, self.translator
+
+    @property
+    def mean_over_languages(self) -> Protocol:
+        """The mean over the languages and translators of this direction."""
+        return Protocol.of(f"{self.direction}/{EVERY}/{EVERY}")
+
+    @property
+    def without_orientation(self) -> Protocol:
+        """The protocol in the orientation ``transposed``."""
+        return Protocol.of(self.id.partition("@")[0], self.main_metric) if self.orientation else self
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is one of the two protocols of the literature, whose recalls add up to RSUM."""
+        return self.id in MAIN
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What searches and what is searched: ``("caption", "image")`` or the reverse, of retrieval."""
+        return ("caption", "image") if self.direction == "t2i" else ("image", "caption")
+
+    @cached_property
+    def title(self) -> str:
+        """What it is about, in plain words.
+
+        Examples:
+            >>> [Protocol.of(id_).title for id_ in ("t2i/all", "winoground/object", "t2i/all+i2t/any")]
+            ['text to image', 'binding, object', 'both directions']
+            >>> [Protocol.of(id_).title for id_ in ("t2i/de/google", "i2t/any@image-as-query", "t2i/*/*")]
+            ['text to image, German by google', 'image to text, image as query', 'text to image, mean over languages']
+            >>> [Protocol.of(id_).title for id_ in ("aro/vg_relation", "t2i/judged/de")]
+            ['hard negatives, aro/vg_relation', 'judged queries in German']
+        """
+        if self.kind == "pairs":
+            return f"hard negatives, {self.id}"
+        if self.kind == "quadruples":
+            return f"binding, {self.name}" if self.name else "binding"
+        if self.kind == "judged":
+            return f"judged queries in {language_name(self.language)}" if self.language else "judged queries"
+        title = DIRECTION_TITLES[self.direction]
+        if self.kind == "mean":
+            more = "mean over languages" if self.part == (EVERY, EVERY) else self.id.partition("/")[2]
+        elif self.translator:
+            more = f"{language_name(self.language)} by {self.translator}"
+        else:
+            more = _RETRIEVAL.get(f"{self.direction}/{self.name}", (self.name,))[0]
+        return ", ".join(filter(None, (title, more, self.orientation.replace("-", " "))))
+
+    @property
+    def titled(self) -> str:
+        """The title with the id behind it.
+
+        Examples:
+            >>> Protocol.of("t2i/all").titled, Protocol.of("aro/vg_relation").titled
+            ('text to image (t2i/all)', 'hard negatives, aro/vg_relation')
+        """
+        return self.title if self.id in self.title else f"{self.title} ({self.id})"
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Where it stands among the protocols of a corpus on a page: judged, then the main ones, then by id."""
+        first = (f"t2i/{JUDGED}", MAIN[0], f"t2i/{EVERY}/{EVERY}", MAIN[1], f"i2t/{EVERY}/{EVERY}", "winoground")
+        return (first.index(self.id) if self.id in first else len(first), self.id)
+
+
+MAIN = ("t2i/all", "i2t/any")
+"""The two protocols of the literature."""
+
+
+@lru_cache(maxsize=4096)
+def _parsed(id_: str) -> Protocol:
+    first, _, rest = id_.partition("/")
+    if "+" in id_:
+        return Protocol(id_, "both", "sum", description="The sum of the figures of both directions")
+    if first == "t2i":
+        return _of_direction(id_, "t2i", *rest.split("@"))
+    if first == "i2t":
+        return _of_direction(id_, "i2t", *rest.split("@"))
+    if id_ in PACKAGES:
+        return PACKAGES[id_].protocol
+    if first == "winoground":
+        about = f"Two images, two captions: {rest}" if rest else "Two images and the caption of each"
+        return Protocol(id_, "quadruples", "quadruples", rest, description=about)
+    known = {"macro": "Mean over the categories", "micro": "Mean over all items"}
+    known[ALL_NEGATIVES] = "Caption against all its hard negatives"
+    return Protocol(id_, "pairs", "pairs", rest, description=known.get(rest, f"Caption or hard negative: {rest}"))
+
+
+def _of_direction(id_: str, direction: Direction, rest: str, behind: str = "") -> Protocol:
+    """The protocol with a direction, what follows it, and what follows ``@``."""
+    name, _, last = rest.partition("/")
+    if EVERY in rest:
+        about = "Mean over the figures of every language"
+        return Protocol(id_, direction, "mean", "", name, last, weights=behind, description=about)
+    about = _RETRIEVAL.get(f"{direction}/{name}", ("", f"Judged by the ground truth {name}"))[1]
+    if name == JUDGED:
+        about = about.replace("query", f"{last} query") if last else about
+        return Protocol(id_, direction, "judged", name, last, description=about)
+    if last:
+        of = f"{name} caption{'s' * (direction == 'i2t')} ({last})"
+        about = f"Every {of} searches all images" if direction == "t2i" else f"Every image searches all {of}"
+        return Protocol(id_, direction, "retrieval", "", name, last, behind, description=about)
+    if behind:
+        about = f"{about}; {ORIENTATIONS.get(behind, behind)}"
+    return Protocol(id_, direction, "retrieval", name, orientation=behind, description=about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolRule:
+    """A protocol, the corpora that it fits, and the task that it sets; a package adds one by an entry point.
+
+    Attributes:
+        build: Makes the task of a corpus (``CorpusLayout``) and the protocol: queries, galleries and relevant items.
+        obstacle: Gives the reason why the protocol does not fit a corpus, as the end of a sentence; None if it fits.
+        on_request: Evaluated only when its id is named.
+    """
+
+    protocol: Protocol
+    build: Callable[[Any, Protocol], Any]
+    obstacle: Callable[[Any], str | None] = lambda _: None
+    on_request: bool = False
+
+
+def _of_package(plugin: Plugin, found: object) -> ProtocolRule:
+    """The rule, whose errors name the package."""
+    if not isinstance(found, ProtocolRule):
+        raise TypeError(f"expected a capim.tasks.protocols.ProtocolRule, got {type(found).__name__}")
+    if found.protocol.id != plugin.point.name:
+        raise ValueError(f"the protocol has another id, {found.protocol.id!r}")
+
+    def build(layout: Any, protocol: Protocol) -> Any:
+        try:
+            return found.build(layout, protocol)
+        except Exception as error:
+            raise WorkError(f"{plugin}: the protocol failed ({type(error).__name__}: {error})") from error
+
+    return replace(found, build=build)
+
+
+PACKAGES = Table("capim.protocols", dict[str, ProtocolRule](), _of_package)
+"""The protocols of installed packages, by id."""
+
+
+def language_name(code: str) -> str:
+    """English name of a language, or its code.
+
+    Examples:
+        >>> language_name("de"), language_name("pt-BR"), language_name("xx")
+        ('German', 'Portuguese (pt-BR)', 'xx')
+    """
+    from langcodes import Language
+
+    language = Language.get(code)
+    if not language.is_valid():
+        return code
+    name = language.language_name()
+    return name if language.language == code else f"{name} ({code})"
+
+
+def with_outcomes(ids: Iterable[str]) -> list[Protocol]:
+    """The protocols of these ids that are not of combined figures, in the order given."""
+    return [protocol for protocol in map(Protocol.of, ids) if not protocol.is_combined]

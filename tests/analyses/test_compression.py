@@ -1,0 +1,256 @@
+"""Compressed vectors and approximate search: each method against its definition, the frontier against exact search."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from capim.store.query.search import Index
+from capim.store.values import Ragged
+from capim.tasks.analyses.ablations.transforms import BYTES, pooled, token_trees
+from capim.tasks.analyses.compression.frontier import depths_of, frontier, measured
+from capim.tasks.analyses.compression.methods import METHODS, FixedEncoding, Method, methods_of
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.resampling import Resampling
+
+DIM = 16
+N = 40
+
+
+def unit(rng: np.random.Generator, n: int, dim: int = DIM) -> NDArray[np.float32]:
+    rows = rng.standard_normal((n, dim))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def many(seed: int, n: int, least: int = 2, most: int = 30) -> Ragged:
+    rng = np.random.default_rng(seed)
+    return Ragged.of([unit(rng, int(rng.integers(least, most))) for _ in range(n)])
+
+
+def maxsim(queries: Ragged, items: Ragged) -> NDArray[np.float64]:
+    return np.array([[(q @ i.astype(np.float32).T).max(axis=1).sum() for i in items] for q in queries])
+
+
+def task_of(n: int) -> RetrievalTask:
+    rows = [CaptionRow(f"c{k}", f"i{k}", "x") for k in range(n)]
+    corpus = build_corpus("some", [ImageRow(f"i{k}") for k in range(n)], rows, source=None)
+    [protocol] = select_protocols(corpus, ["t2i/all"])
+    task = build_task(corpus, protocol)
+    assert isinstance(task, RetrievalTask)
+    return task
+
+
+def scored(items: Ragged, queries: Ragged, *names: str, late: bool = True) -> dict[tuple[str, str], tuple[float, Any]]:
+    found = {}
+    for method in methods_of(items, names, storage=str(items.values.dtype), many=late, seed=0):
+        with method.open() as index:
+            found[method.name, method.setting] = index.bytes_per_item, index.scores(queries)
+    return found
+
+
+def test_pooling_like_colpali_engine_gives_its_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    found = find_spec("colpali_engine")
+    if found is None:
+        pytest.skip("colpali_engine is not installed")
+    if "colpali_engine" not in sys.modules:  # the package imports every model, which takes seconds
+        alone = ModuleType("colpali_engine")
+        alone.__path__ = found.submodule_search_locations or []
+        monkeypatch.setitem(sys.modules, "colpali_engine", alone)
+    pooler = import_module("colpali_engine.compression.token_pooling").HierarchicalTokenPooler()
+    items = many(1, 12, most=60)
+    items.values[3:5] = items.values[2]  # equal patches, as of a blank margin
+    trees = token_trees(items, like_colpali_engine=True)
+    for factor in (2, 3, 5):
+        ours = pooled(items, trees, factor)
+        theirs = pooler.pool_embeddings([torch.from_numpy(item) for item in items], pool_factor=factor)
+        assert [len(item) for item in ours] == [len(item) for item in theirs]
+        np.testing.assert_allclose(ours.values, torch.cat(theirs).numpy(), atol=1e-6)
+
+
+class TestFixedEncodings:
+    """MUVERA, section 2: what holds of every draw, and what improves with repetitions and parts."""
+
+    def test_of_an_item_with_one_vector_the_estimate_is_exact(self) -> None:
+        items, queries = many(2, 9, 1, 2), many(3, 5)
+        encoding = FixedEncoding(repetitions=3, planes=4, inner=None, seed=7)
+        np.testing.assert_allclose(
+            encoding.of_queries(queries) @ encoding.of_items(items).T, maxsim(queries, items), atol=1e-4
+        )
+
+    def test_without_projection_the_estimate_is_at_most_maxsim(self) -> None:
+        """Every query vector is compared with a mean of the item's vectors, or with one: never above its best."""
+        items, queries = many(4, 70), many(5, 8)
+        for planes in (0, 2, 5):
+            encoding = FixedEncoding(repetitions=4, planes=planes, inner=None, seed=planes)
+            estimate = encoding.of_queries(queries) @ encoding.of_items(items).T
+            assert (estimate <= maxsim(queries, items) + 1e-4).all()
+
+    def test_one_part_is_the_sum_of_the_query_with_the_mean_of_the_item(self) -> None:
+        items, queries = many(6, 5), many(7, 4)
+        encoding = FixedEncoding(repetitions=1, planes=0, inner=None)
+        means, sums = np.array([i.mean(axis=0) for i in items]), np.array([q.sum(axis=0) for q in queries])
+        np.testing.assert_allclose(encoding.of_queries(queries) @ encoding.of_items(items).T, sums @ means.T, atol=1e-4)
+
+    def test_an_empty_part_has_the_vector_that_differs_from_it_on_fewest_planes(self) -> None:
+        items = many(8, 3, 2, 4)
+        [planes] = np.random.default_rng(5).standard_normal((1, DIM, 3)).astype(np.float32)
+        found = FixedEncoding(repetitions=1, planes=3, inner=None, seed=5).of_items(items).reshape(3, 8, DIM)
+        for item, parts in zip(items, found, strict=True):
+            sides = item @ planes > 0
+            for code, part in enumerate(parts):
+                wanted = np.array([code >> bit & 1 for bit in range(3)], dtype=bool)
+                apart = (sides != wanted).sum(axis=1)
+                expected = item[apart == 0].mean(axis=0) if (apart == 0).any() else item[apart.argmin()]
+                np.testing.assert_allclose(part, expected, atol=1e-6)
+
+    def test_more_repetitions_and_more_parts_agree_better_with_maxsim_and_equal_fields_are_equal(self) -> None:
+        rng = np.random.default_rng(9)
+        items = many(9, 60, 20, 30)
+        queries = Ragged.of([item[:8] + 0.3 * unit(rng, 8) for item in items])
+        exact = maxsim(queries, items).ravel()
+
+        def agreement(**fields: Any) -> float:
+            encoding = FixedEncoding(seed=1, **fields)
+            return np.corrcoef((encoding.of_queries(queries) @ encoding.of_items(items).T).ravel(), exact)[0, 1]
+
+        one, many_, best = (agreement(repetitions=r, planes=p, inner=8) for r, p in ((1, 1), (20, 1), (20, 4)))
+        assert one < many_ < best
+        assert best > agreement(repetitions=20, planes=4, inner=8, final=512) > 0.5
+        one_, other = (FixedEncoding(repetitions=2, planes=2, inner=4, final=32).of_items(items) for _ in range(2))
+        np.testing.assert_array_equal(one_, other)
+
+
+def test_quantised_items_take_an_eighth_and_are_scored_as_what_they_stand_for() -> None:
+    items, queries = many(10, N), many(11, 6)
+    step = np.abs(items.values).max(axis=0) / 127
+    rounded = items.with_values(np.rint(items.values / step) * step)
+    signs, of_queries = (side.with_values(np.where(side.values > 0, 1.0, -1.0)) for side in (items, queries))
+    found = scored(items, queries, "int8", "binary")
+    np.testing.assert_allclose(found["int8", ""][1], maxsim(queries, rounded), atol=1e-4)
+    np.testing.assert_allclose(found["binary", "items"][1], maxsim(queries, signs), atol=1e-4)
+    np.testing.assert_allclose(found["binary", "items and queries"][1], maxsim(of_queries, signs), atol=1e-4)
+    whole = found["exact", ""][0]
+    assert whole == items.values.nbytes / N
+    assert [found[name][0] / whole for name in list(found)[1:]] == [1 / 4, 1 / 32, 1 / 32]
+    np.testing.assert_allclose(found["exact", ""][1], maxsim(queries, items), rtol=1e-5)
+
+
+def test_pooled_items_are_compared_by_maxsim() -> None:
+    items, queries = many(12, N, 6, 12), many(13, 6)
+    for (name, setting), (size, scores) in scored(items, queries, "pooling", "colpali_engine pooling").items():
+        if name != "exact":
+            merged = pooled(items, token_trees(items, like_colpali_engine=name != "pooling"), int(setting[-1]))
+            np.testing.assert_allclose(scores, maxsim(queries, merged), atol=1e-5)
+            assert size == BYTES["float32"] * merged.values.size / N
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["multi-vectors", "single vectors"])
+def test_an_index_finds_items_by_their_own_vectors(late: bool) -> None:
+    items = many(14, 60, 8, 12) if late else Ragged.from_counts(unit(np.random.default_rng(0), 300), np.ones(300))
+    queries = items.slice(0, 3)
+    [_, (size, scores)] = scored(items, queries, "IVF_RQ", late=late).values()
+    assert scores.argmax(axis=1).tolist() == [0, 1, 2]
+    assert np.isfinite(scores).sum(axis=1).tolist() == [min(len(items), 100)] * 3
+    assert size > 0
+
+
+def test_methods_for_several_vectors_are_left_out_for_one() -> None:
+    items = Ragged.from_counts(unit(np.random.default_rng(0), 5), np.ones(5))
+    names = [method.name for method in methods_of(items, METHODS, storage="float32", many=False, seed=0)]
+    assert {*names} == {"exact", "int8", "binary", "IVF_PQ", "IVF_HNSW_SQ", "IVF_RQ"}
+
+
+def test_fast_plaid_gets_every_item_and_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package's interface as of 1.7: create, search with a list of tensors, (item, score) in order."""
+    made: dict[str, Any] = {}
+
+    def create(documents_embeddings: list[Any], seed: int) -> None:
+        made["items"] = documents_embeddings
+
+    def search(queries: list[Any], top_k: int) -> list[list[tuple[int, float]]]:
+        of = [[float((q @ i.T).amax(dim=1).sum()) for i in made["items"]] for q in queries]
+        return [sorted(enumerate(row), key=lambda hit: -hit[1])[:top_k] for row in of]
+
+    module = ModuleType("fast_plaid.search")
+    module.FastPlaid = lambda index, device: SimpleNamespace(create=create, search=search)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fast_plaid", ModuleType("fast_plaid"))
+    monkeypatch.setitem(sys.modules, "fast_plaid.search", module)
+    items, queries = many(15, 120, 1, 5), many(16, 2)
+    scores = scored(items, queries, "fast-plaid")["fast-plaid", ""][1]
+    found = np.isfinite(scores)
+    assert found.sum(axis=1).tolist() == [100, 100]
+    np.testing.assert_allclose(scores[found], maxsim(queries, items)[found], rtol=1e-5)
+
+
+def given(name: str, scores: Callable[[Ragged], NDArray[np.float32]]) -> Method:
+    @contextmanager
+    def made() -> Iterator[Index]:
+        yield Index(1.0, scores)
+
+    return Method(name=name, open=made)
+
+
+def test_an_exact_method_loses_nothing_a_blind_one_everything_and_losses_are_paired() -> None:
+    queries = many(17, N)
+    items = queries.with_values(queries.values + 0.6 * unit(np.random.default_rng(18), len(queries.values)))
+    exact = maxsim(queries, items).astype(np.float32)
+    reversed_ = np.where(np.arange(N)[:, None] < 4, -exact, exact)
+
+    def rows(scores: NDArray[np.float32]) -> Callable[[Ragged], NDArray[np.float32]]:
+        return lambda some: scores[: len(some)]
+
+    methods = [
+        given("exact", rows(exact)),
+        given("twice", rows(exact)),
+        given("blind", rows(np.full_like(exact, -np.inf))),
+        given("four reversed", rows(reversed_)),
+        given("constant", rows(np.zeros_like(exact))),
+        *methods_of(items.slice(0, 4), ["IVF_PQ"], storage="float32", many=False, seed=0),
+    ]
+    found = list(measured(methods[:5] + methods[-1:], queries, task_of(N), "R@1"))
+    clusters = Clusters.of(np.arange(N))
+    make = partial(frontier, "some", clusters=clusters, metric="R@1", n_all_queries=99, threads=2)
+    slices = {each.feature: each for each in make(found, resampling=Resampling(replicates=200))}
+    details: dict[str, Any] = {name: each.detail for name, each in slices.items()}
+    best = slices["exact"].interval.value
+    assert best > 0.9
+    assert (details["twice"]["change"], details["twice"]["depth"]) == (0, 10)
+    assert (slices["blind"].interval.value, details["blind"]["change"]) == (0, -best)
+    assert (details["blind"]["depth"], details["blind"]["equal_at_100"]) == (None, 0)
+    assert slices["constant"].interval.value == pytest.approx(1 / N)  # ties in random order, not in the corpus' favour
+    four = details["four reversed"]
+    assert four["change"] == pytest.approx(-4 / N)
+    assert four["change_low"] < four["change"] < four["change_high"] <= 0
+    assert (four["equal_at_10"], four["equal_at_50"], four["depth"]) == (0.9, 1, N)
+    assert slices["IVF_PQ"].interval.reason is not None
+    assert "at least 256 vectors" in slices["IVF_PQ"].interval.reason
+
+
+def test_re_ranking_at_the_depth_gives_the_exact_result_and_one_less_does_not() -> None:
+    rng = np.random.default_rng(19)
+    exact = rng.integers(0, 12, (30, 50)).astype(np.float32)  # many ties
+    method = (exact + rng.normal(0, 3, exact.shape)).astype(np.float32)
+    for query, depth in enumerate(depths_of(method, exact).astype(int)):
+        result = np.sort(exact[query])[::-1][:10]
+
+        def again(n: int, query: int = query) -> NDArray[np.float32]:
+            first = np.argsort(-method[query], kind="stable")[:n]
+            return np.sort(exact[query, first])[::-1][:10]
+
+        assert again(depth).tolist() == result.tolist()
+        assert again(depth - 1).tolist() != result.tolist()

@@ -1,0 +1,142 @@
+"""V29's resampled gallery from stored lists, against scoring every drawn gallery anew."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import comb
+
+import numpy as np
+import pytest
+
+from capim.store.types import Corpus
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.resampled_gallery import resampled_gallery
+from capim.tasks.analyses.slices import Slice, slice_rows
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.statistics.draws import count_blocks
+from capim.tasks.statistics.resampling import Resampling
+
+N_IMAGES, PER_IMAGE, DRAWS = 60, 5, 30
+
+
+@pytest.fixture(scope="module")
+def scores() -> np.ndarray:
+    """Captions by images, small whole numbers: many ties."""
+    rng = np.random.default_rng(0)
+    own = np.repeat(np.arange(N_IMAGES), PER_IMAGE)
+    table = rng.integers(0, 12, (N_IMAGES * PER_IMAGE, N_IMAGES)).astype(float)
+    table[np.arange(len(own)), own] += rng.integers(0, 8, len(own))
+    return table
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return build_corpus(
+        "toy",
+        [ImageRow(f"i{i}") for i in range(N_IMAGES)],
+        [CaptionRow(f"c{i}-{k}", f"i{i}", "text") for i in range(N_IMAGES) for k in range(PER_IMAGE)],
+        source=None,
+    )
+
+
+@pytest.fixture(scope="module")
+def outcomes(scores: np.ndarray, corpus: Corpus) -> dict[str, Outcomes]:
+    """As capim's own scorer gives them: captions are unit rows over the images' axes."""
+    # one more axis makes all captions equally long, so that cosines keep the order and the ties within a row …
+    length = np.sqrt((scores**2).sum(axis=1).max() + 1)
+    rest = np.sqrt(length**2 - (scores**2).sum(axis=1))[:, None]
+    captions = (np.hstack([scores, rest]) / length).astype(np.float32)
+    images = np.eye(N_IMAGES, N_IMAGES + 1, dtype=np.float32)
+    return score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"])))
+
+
+def expected_hit(scores: np.ndarray, relevant: np.ndarray, k: int) -> float:
+    """``protocols.md`` section 4, written out for one query."""
+    best = scores[relevant].max()
+    above = int((scores > best).sum())
+    irrelevant, own = int(((scores == best) & ~relevant).sum()), int(((scores == best) & relevant).sum())
+    if above >= k:
+        return 0.0
+    m = min(k - above, irrelevant + own)
+    return 1 - comb(irrelevant, m) / comb(irrelevant + own, m)
+
+
+def resampled(outcomes: Outcomes, corpus: Corpus, replicates: int = DRAWS) -> dict[str, Slice]:
+    """Metric -> slice."""
+    data = AnalysisInput(
+        corpus=corpus,
+        protocol=outcomes.protocol,
+        outcomes={"toy": outcomes},
+        resampling=Resampling(seed=3, replicates=replicates),
+    )
+    return {each.metric: each for each in resampled_gallery(data)}
+
+
+def detail(of: Slice, name: str) -> float:
+    assert of.detail is not None
+    value = of.detail[name]
+    assert isinstance(value, int | float)
+    return value
+
+
+@pytest.mark.parametrize("protocol", ["t2i/all", "i2t/any"])
+@pytest.mark.parametrize("k", [1, 5])
+def test_every_draw_equals_scoring_its_gallery_anew(
+    scores: np.ndarray, corpus: Corpus, outcomes: dict[str, Outcomes], protocol: str, k: int
+) -> None:
+    own = np.repeat(np.arange(N_IMAGES), PER_IMAGE)
+    [counts] = count_blocks(N_IMAGES, replicates=DRAWS, seed=3)
+    recalls = []
+    for drawn in counts > 0:
+        if protocol == "t2i/all":
+            hits = [
+                expected_hit(scores[q, drawn], np.flatnonzero(drawn) == own[q], k) for q in np.flatnonzero(drawn[own])
+            ]
+        else:
+            hits = [expected_hit(scores[drawn[own], i], own[drawn[own]] == i, k) for i in np.flatnonzero(drawn)]
+        recalls.append(np.mean(hits))
+    found = resampled(outcomes[protocol], corpus)[f"R@{k}"]
+    assert outcomes[protocol].tied.mean() > 0.05
+    assert found.interval.value == pytest.approx(np.mean(recalls), abs=1e-12)
+    assert (found.interval.low, found.interval.high) == pytest.approx(tuple(np.quantile(recalls, [0.025, 0.975])))
+    assert detail(found, "undecided") == 0
+    assert detail(found, "gallery_share") == pytest.approx((counts > 0).mean())
+
+
+def test_a_smaller_gallery_is_easier(outcomes: dict[str, Outcomes], corpus: Corpus) -> None:
+    for found in resampled(outcomes["t2i/all"], corpus, replicates=1000).values():
+        assert found.interval.value - detail(found, "fixed_gallery") > 0.01
+        assert detail(found, "gallery_share") == pytest.approx(0.632, abs=0.01)
+
+
+def test_lists_too_short_to_decide_give_a_reason_instead_of_a_figure(
+    outcomes: dict[str, Outcomes], corpus: Corpus
+) -> None:
+    whole = outcomes["t2i/all"]
+    assert whole.top_ords is not None
+    assert whole.top_scores is not None
+    short = resampled(replace(whole, top_ords=whole.top_ords[:, :6], top_scores=whole.top_scores[:, :6]), corpus)
+    assert detail(short["R@5"], "undecided") > detail(short["R@1"], "undecided") > 0
+    assert short["R@5"].interval.low is None
+    assert short["R@5"].interval.reason is not None
+    assert "lists of 6 items leave" in short["R@5"].interval.reason
+
+
+def test_outcomes_without_lists_give_no_slice(outcomes: dict[str, Outcomes], corpus: Corpus) -> None:
+    assert resampled(replace(outcomes["t2i/all"], top_ords=None), corpus) == {}
+
+
+def test_every_row_of_the_diagnostic_is_labelled_as_biased(outcomes: dict[str, Outcomes], corpus: Corpus) -> None:
+    for protocol, found in outcomes.items():
+        slices = resampled(found, corpus, replicates=50).values()
+        rows = slice_rows(slices, corpus=corpus, protocol=protocol, fingerprints={"toy": "f"}, run="r").to_pylist()
+        assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]
+        for row in rows:
+            assert (row["analysis"], row["level_name"]) == ("resampled-gallery", "resampled (biased)")
+            stored = json.loads(row["detail"])
+            assert row["ci_low"] <= row["value"] <= row["ci_high"]
+            assert row["value"] > stored["fixed_gallery"], protocol
