@@ -12,12 +12,11 @@ from capim.reports import format as show
 from capim.reports.destination import write_files
 from capim.reports.elements.page import Report, Section
 from capim.reports.elements.thumbnails import data_uris
-from capim.reports.exports.plain import csv_bytes, row_schema
+from capim.reports.exports.tabular import csv_bytes, row_schema
 from capim.reports.render import figure_files, render_html, render_markdown
-from capim.reports.rows.match_maps import Explain
+from capim.reports.rows.gallery import Explain
 from capim.reports.rows.reading import Describe, read_report_data
-from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.shareable import OF_THE_MACHINE, shareable
+from capim.reports.rows.report_data import OF_THE_MACHINE, ReportData, shareable
 from capim.reports.rows.snapshot import SCHEMA
 from capim.reports.sections import (
     ablations,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.fs
 
-from capim.reports.rows.shareable import shareable
+from capim.reports.rows.report_data import shareable
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes

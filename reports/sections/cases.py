@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 
 from capim.reports import format as show
 from capim.reports.elements.page import Answer, Case, Hit
-from capim.reports.rows.match_maps import map_key
+from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
 from capim.reports.rows.names import DIRECTION_TITLES
 from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.selected_queries import LONGEST_LIST, RankedList, SelectedQuery
 from capim.store.types import Corpus
 
 DIRECTIONS = {**DIRECTION_TITLES, "quadruples": "two images, two captions", "pairs": "caption or hard negative"}

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.analyses.test_outcome_analyses import N, corpus, one_wrong, perfect, subject
 
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis_input import AnalysisInput
@@ -21,6 +20,7 @@ from capim.tasks.corpora.shapes.world import Scene, parse_scene, wordings
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling
+from tests.analyses.test_outcome_analyses import N, corpus, one_wrong, perfect, subject
 
 
 def row(slices: Sequence[Slice], encoder: str, feature: str, metric: str) -> Slice:
