@@ -203,7 +203,7 @@ def results_json(data: ReportData) -> dict[str, object]:
             for name, corpus in data.corpora.items()
         },
         "devices": sorted({row["device"] for row in data.batches}),
-        "metrics": {name: row["title"] for name, row in sorted(data.metrics.items())},
+        "metrics": {name: facts.title for name, facts in sorted(data.metrics.items())},
     }
 
 

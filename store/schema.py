@@ -261,9 +261,10 @@ WATCHED = _columns(
     *required(TIME, "created"),
 )
 METRICS = _columns(
-    *required(pa.string(), "metric"),  # as in results: FILE:NAME, with its options
-    *required(pa.string(), "title"),  # one line: what it measures
-    *required(pa.bool_(), "aggregate"),  # a function over queries, not a mean of values of queries
+    *required(pa.string(), "metric", "title", "heading", "unit"),  # what `store.types.MetricFacts` says of it
+    *required(pa.bool_(), "higher_is_better"),
+    *required(pa.string(), "headline"),
+    *required(pa.bool_(), "aggregate"),
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )

@@ -258,6 +258,48 @@ class Corpus:
         return digest.hexdigest()[:16]
 
 
+Unit: TypeAlias = Literal["percent", "rank", "points", "own"]
+"""How figures of a metric are displayed: fractions in percent, ranks, points, or numbers in a unit of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricFacts:
+    """What readers of a figure have to know of its metric: a row of ``schema.METRICS``, stored beside the figures.
+
+    Attributes:
+        name: As in stored figures; a user's metric has a colon in it (``FILE:NAME``).
+        title: One line that explains it.
+        heading: Its name over a column; ``name`` where it is empty.
+        unit: How its figures are displayed.
+        higher_is_better: False for ranks and other measures of what is wrong.
+        headline: The kind of protocols (``tasks.protocols.Kind``) that it is the headline figure of; or empty.
+        aggregate: A function over queries, not a mean of values of queries: it has no paired test.
+    """
+
+    name: str
+    title: str
+    heading: str = ""
+    unit: Unit = "percent"
+    higher_is_better: bool = True
+    headline: str = ""
+    aggregate: bool = False
+
+    @property
+    def label(self) -> str:
+        """Its name over a column."""
+        return self.heading or self.name
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a user's."""
+        return ":" in self.name
+
+    @property
+    def decimals(self) -> int:
+        """Digits behind the point of a displayed figure."""
+        return 3 if self.unit == "own" else 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class SetKey:
     """The identity of an embedding set: one modality of one corpus, by one encoder."""

@@ -9,7 +9,7 @@ import numpy as np
 from capim.tasks.analyses.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
 from capim.tasks.analyses.compression.frontier import frontier, measured
 from capim.tasks.analyses.compression.methods import METHODS, methods_of
-from capim.tasks.metrics.headline import headline_of
+from capim.tasks.metrics.table import headline_of
 from capim.tasks.runtime.combining import text_to_image
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef

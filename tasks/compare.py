@@ -19,7 +19,7 @@ from capim.tasks.analyses.analysis_input import AnalysisInput
 from capim.tasks.analyses.content.queries import caption_features
 from capim.tasks.analyses.slices import slice_rows
 from capim.tasks.analyses.table import diagnose
-from capim.tasks.metrics.headline import RSUM, planned_figures
+from capim.tasks.metrics.table import RSUM, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.reference.published import gate_rows, judge_results, published
 from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key

@@ -11,7 +11,7 @@ from capim.store.maintenance.removal import drop_superseded
 from capim.store.types import digest16
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.encoders.device import choose_device
-from capim.tasks.metrics.headline import RSUM
+from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import MAIN
 from capim.tasks.results.languages import Part
 from capim.tasks.runtime.combining import TEXT_TO_IMAGE, result_slices, text_to_image

@@ -131,8 +131,8 @@ def metric_title(metric: str) -> str:
 
 def described(data: ReportData, metric: str) -> str:
     """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
-    own = data.metrics.get(metric)
-    return f"{own['title'].rstrip('.')} ({metric})" if own is not None else metric_title(metric)
+    facts = data.metric(metric)
+    return f"{facts.title.rstrip('.')} ({metric})" if facts.is_own else metric_title(metric)
 
 
 def is_fraction(metric: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from operator import itemgetter
 from typing import TypeAlias
@@ -19,7 +20,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.query.names import matching
 from capim.store.schema import texts
-from capim.store.types import Corpus
+from capim.store.types import Corpus, MetricFacts
 
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
 
@@ -147,8 +148,15 @@ def read_report_data(
         features=_features(queries, contents, describe) if describe is not None else {},
         thumbnails=thumbnails | maps,
         left_out=tuple(map(without_paths, left_out)),
-        metrics={r["metric"]: r for r in source.rows("metrics").to_pylist() if r["metric"] in metrics},
+        metrics=stored_metrics(source, metrics),
     )
+
+
+def stored_metrics(source: EmbeddingStore, names: Iterable[str]) -> dict[str, MetricFacts]:
+    """What the store says of these metrics, by name."""
+    columns = [field.name for field in fields(MetricFacts)][1:]
+    rows = source.rows("metrics", metric=sorted(names)).to_pylist()
+    return {r["metric"]: MetricFacts(name=r["metric"], **{column: r[column] for column in columns}) for r in rows}
 
 
 def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations
 from operator import itemgetter
@@ -16,7 +16,7 @@ from capim.reports.rows.gallery import SelectedQuery
 from capim.store import SealedSet
 from capim.store.errors import without_credentials
 from capim.store.exchange.row_files import json_value
-from capim.store.types import Corpus, EncoderSpec, canonical_json
+from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.statistics.ranking import EncoderRank, PairTest, rank_encoders
 
 Row: TypeAlias = Mapping[str, Any]
@@ -49,7 +49,7 @@ class ReportData:
         features: Corpus name and caption id to the features of the caption.
         thumbnails: Image hash to its stored thumbnail, for the images of ``queries``; and ``match_maps``.
         left_out: Sentences about stored results that this report does not show, and why.
-        metrics: Name of each user's metric in ``results`` to its row of ``schema.METRICS``.
+        metrics: What is stored of each metric in ``results``; see :meth:`metric`.
         rankings: The rows of one ranking of these encoders over some of these corpora; empty without one.
     """
 
@@ -68,7 +68,7 @@ class ReportData:
     thumbnails: Mapping[str, bytes] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     larger_families: tuple[str, ...] = ()
-    metrics: Mapping[str, Row] = field(default_factory=dict)
+    metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
     rankings: tuple[Row, ...] = ()
 
     @cached_property
@@ -164,12 +164,16 @@ class ReportData:
         """The rows of one metric, best first; without a value last; equal values by name."""
         return self._ranked.get((corpus, protocol, metric), ())
 
+    def metric(self, name: str) -> MetricFacts:
+        """What is stored of a metric; of one that only an analysis has, its name."""
+        return self.metrics.get(name) or MetricFacts(name=name, title=name)
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over every row; equal digests mean equal reports."""
         total = hashlib.sha256()
-        own = tuple(row for _, row in sorted(self.metrics.items()))
-        for table in (self.results, self.comparisons, self.rankings, self.slices, self.batches, self.runs, own):
+        metrics = tuple(asdict(self.metrics[name]) for name in sorted(self.metrics))
+        for table in (self.results, self.comparisons, self.rankings, self.slices, self.batches, self.runs, metrics):
             for row in table:
                 total.update(canonical_json(json_value(row)).encode())
         for sealed in self.sets:

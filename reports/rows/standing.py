@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from capim.reports.format import count, listing
 from capim.reports.rows.languages import cross_lingual, languages
 from capim.reports.rows.report_data import ReportData, Row, goodness, grouped, reversed_comparison
-from capim.tasks.metrics.headline import RSUM, headline_of
+from capim.tasks.metrics.table import RSUM, headline_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import Decision, decide
 

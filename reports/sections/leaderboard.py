@@ -148,11 +148,11 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     """A user's metric under its protocols, headlines first; at most ``MOST_PROTOCOLS`` of them."""
     stored = [p for p in data.protocols(corpus) if data.ranked(corpus, p, metric)]
     protocols = sorted(stored, key=lambda p: (p not in HEADLINES, HEADLINES.index(p) if p in HEADLINES else 0, p))
-    leading, row = protocols[0], data.metrics.get(metric, {})
+    leading, facts = protocols[0], data.metric(metric)
     encoders = dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric))
-    ranks = {} if row.get("aggregate") else data.ranks(corpus, leading, metric)
+    ranks = {} if facts.aggregate else data.ranks(corpus, leading, metric)
     best = "lowest" if data.ranked(corpus, leading, metric)[0]["lower_is_better"] else "highest"
-    untested = "an aggregate over queries has no test" if row.get("aggregate") else "not tested"
+    untested = "an aggregate over queries has no test" if facts.aggregate else "not tested"
     return pivot(
         anchor("own", corpus, metric),
         f"{corpus} · {described(data, metric)}",

@@ -56,6 +56,8 @@ def text_and_image(judgements: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], ND
 def _winoground(score: Score, title: str, guess: float) -> Metric:
     return Metric(
         name=f"winoground_{score}",
+        heading=f"{score} score",
+        headline="quadruples" if score == "group" else "",
         title=title,
         directions=frozenset({"quadruples"}),
         values=lambda o, ties: _examples_won(o, score, ties).astype(np.float64),
@@ -87,6 +89,8 @@ WINOGROUND_IMAGE = _winoground("image", "For both captions, the right image scor
 WINOGROUND_GROUP = _winoground("group", "Text and image score of one example", 1 / 6)
 PAIR_ACCURACY = Metric(
     name="pair_accuracy",
+    heading="accuracy",
+    headline="pairs",
     title="Every right caption scores higher than every hard negative",
     directions=frozenset({"pairs"}),
     values=_all_won,

@@ -21,21 +21,29 @@ SPEAKERS: dict[str, int] = {
 }  # fmt: skip
 
 
-def _reference(name: str, title: str, of: Callable[[Outcomes], NDArray[np.float64] | None]) -> Metric:
+def _reference(name: str, heading: str, title: str, of: Callable[[Outcomes], NDArray[np.float64] | None]) -> Metric:
     def per_query(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
         values = of(outcomes)
         if values is None:
             raise ValueError(f"protocol {outcomes.protocol.id!r}: {name} needs captions in the reference language")
         return values
 
-    return Metric(name=name, title=title, directions=RETRIEVAL, values=per_query, needs="reference_ndcg")
+    return Metric(
+        name=name, heading=heading, title=title, directions=RETRIEVAL, values=per_query, needs="reference_ndcg"
+    )
 
 
 CONSISTENCY_NDCG = _reference(
-    "consistency_nDCG@20", "nDCG@20 against the reference language's list (COCO-SM)", lambda o: o.reference_ndcg
+    "consistency_nDCG@20",
+    "nDCG@20",
+    "nDCG@20 against the reference language's list (COCO-SM)",
+    lambda o: o.reference_ndcg,
 )
 CONSISTENCY_RBO = _reference(
-    "consistency_RBO", "Rank-biased overlap with the reference language's list, p = 0.9", lambda o: o.reference_rbo
+    "consistency_RBO",
+    "RBO",
+    "Rank-biased overlap with the reference language's list, p = 0.9",
+    lambda o: o.reference_rbo,
 )
 
 

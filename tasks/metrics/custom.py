@@ -376,7 +376,9 @@ class CustomMetric:
             directions=RETRIEVAL if "block" in self.takes else _ALL_DIRECTIONS,
             values=per_query,
             reduce="mean" if self.aggregate is None else self._aggregated,
+            unit="own",
             higher_is_better=not self.lower_is_better,
+            aggregate=self.aggregate is not None,
             version=self.version,
             reference=True,
         )

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from capim.store.types import MetricFacts
 from capim.store.values import positions_within
 from capim.tasks.protocols import Direction
 from capim.tasks.scoring.outcomes import Outcomes
@@ -21,17 +22,15 @@ RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metric:
-    """One row of ``METRICS``.
+class Metric(MetricFacts):
+    """One row of ``METRICS``: what is stored of it (``MetricFacts``), and how it is computed.
 
     Attributes:
-        title: One line that explains it.
         directions: Protocols that it can be computed for.
         values: Computes :meth:`per_query`.
         reduce: How values of queries become one figure: their mean, weighted by ``Outcomes.weights``, their median, or
             a function of them (an aggregate).
         several: Whether it differs from other metrics only where queries have several relevant items.
-        higher_is_better: False for ranks.
         version: Raised when the values of the same outcomes change: stored figures are then computed anew. A package's
             metric also has the version of the package, a user's a digest of its source.
         share: A share of queries that hit; its interval is Wilson's unless another one is requested.
@@ -42,13 +41,10 @@ class Metric:
         reference: Whether it has no chance value for another reason: a user's metric.
     """
 
-    name: str
-    title: str
     directions: frozenset[Direction]
     values: Callable[[Outcomes, Ties], NDArray[np.float64]]
     reduce: Reduce = "mean"
     several: bool = False
-    higher_is_better: bool = True
     version: int | str = 1
     share: bool = False
     guess: Callable[[Outcomes], float] | None = None

@@ -127,7 +127,10 @@ def hit_at(k: int, *, judged: bool = False) -> Metric:
 
     title = f"Any relevant item in the top {k}"
     name = f"success@{k}" if judged else f"R@{k}"
-    return Metric(name=name, title=title, directions=RETRIEVAL, values=hits, share=True, judged=judged)
+    headline = "retrieval" if name == "R@1" else ""
+    return Metric(
+        name=name, title=title, headline=headline, directions=RETRIEVAL, values=hits, share=True, judged=judged
+    )
 
 
 RECALLS = (hit_at(1), hit_at(5), hit_at(10))
@@ -139,6 +142,8 @@ MRR = Metric(
 )
 MEAN_RANK = Metric(
     name="mean_rank",
+    heading="mean rank",
+    unit="rank",
     title="Mean rank of the first relevant item",
     directions=RETRIEVAL,
     values=rank_of_first,
@@ -148,6 +153,7 @@ MEAN_RANK = Metric(
 MEDIAN_RANK = replace(
     MEAN_RANK,
     name="median_rank",
+    heading="median rank",
     title="Median rank of the first relevant item",
     reduce="median",
     guess=random_median_rank,
@@ -303,7 +309,9 @@ def recall_all_at(k: int, *, judged: bool = False) -> Metric:
 
 def ndcg_at(k: int, *, judged: bool | None = None) -> Metric:
     """``nDCG@k``: the gain is the grade of a judged document, else 1."""
-    return _several(f"nDCG@{k}", f"Normalised discounted cumulative gain at {k}", lambda o: ndcg(o, k), judged=judged)
+    title = f"Normalised discounted cumulative gain at {k}"
+    metric = _several(f"nDCG@{k}", title, lambda o: ndcg(o, k), judged=judged)
+    return replace(metric, headline="judged") if k == 10 else metric
 
 
 def _unjudged(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
@@ -332,6 +340,7 @@ AVERAGE_PRECISION = _several(
 )
 UNJUDGED = Metric(
     name="unjudged@10",
+    heading="unjudged in the top 10",
     title="Share of the top 10 that nobody judged: counted as not relevant, and may be relevant",
     directions=RETRIEVAL,
     values=_unjudged,

@@ -1,20 +1,24 @@
-"""The table of metrics. To add one: a :class:`Metric` in a file of its kind, and a row here.
+"""The table of metrics, and which of them is the headline of a corpus.
+
+To add one: a :class:`Metric` in a file of its kind, and a row here.
 
 A package of your own names a :class:`Metric` in an entry point ``capim.metrics`` (``docs/own_model.md``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import WorkError
 from capim.store.plugins import Plugin, Table
+from capim.store.types import MetricFacts
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.metrics.headline import RSUM
 from capim.tasks.metrics.metric import Metric, Ties
 from capim.tasks.metrics.retrieval import (
     AVERAGE_PRECISION,
@@ -29,6 +33,7 @@ from capim.tasks.metrics.retrieval import (
     ndcg_at,
     recall_all_at,
 )
+from capim.tasks.protocols import ALL_NEGATIVES, MAIN, Kind, Protocol
 from capim.tasks.scoring.outcomes import Outcomes
 
 _OWN = {
@@ -74,7 +79,30 @@ def _of_package(plugin: Plugin, found: object) -> Metric:
 
 
 METRICS = Table("capim.metrics", _OWN, _of_package)
-_MADE_OF = {RSUM.metric: [metric.name for metric in RECALLS]}
+_HEADLINES = {metric.headline: metric.name for metric in _OWN.values()}
+_RSUM = MetricFacts(name="RSUM", title="R@1, R@5 and R@10 of both directions added up, 0 to 600", unit="points")
+_ETA = "_eta2_"  # in names of figures over languages: a metric, and the share of its variation of one source
+
+
+class Figure(NamedTuple):
+    """One metric under one protocol."""
+
+    protocol: str
+    metric: str
+
+
+RSUM = Figure("+".join(MAIN), _RSUM.name)
+"""The sum of six recalls under the two protocols of the literature."""
+
+
+def facts_of(metric: str) -> MetricFacts | None:
+    """What is stored beside the figures of this name; None where no metric of the table is behind it."""
+    if metric == RSUM.metric:
+        return _RSUM
+    base, of_source, _ = metric.partition(_ETA)
+    if base not in METRICS:
+        return None
+    return MetricFacts(name=metric, title=METRICS[base].title) if of_source else METRICS[base]
 
 
 def metrics_of(outcomes: Outcomes) -> list[Metric]:
@@ -88,7 +116,7 @@ def version_of(metric: str) -> str | None:
     Sums and means of several metrics have the versions of these. None where no metric of the table has the name: it is
     a user's, or one of a package that is not installed or cannot be used.
     """
-    parts = _MADE_OF.get(metric, [metric.partition("_eta2_")[0]])
+    parts = [each.name for each in RECALLS] if metric == RSUM.metric else [metric.partition(_ETA)[0]]
     return ", ".join(str(part.version) for part in METRICS.values() if part.name in parts) or None
 
 
@@ -102,3 +130,64 @@ def is_known(metric: Metric, outcomes: Outcomes) -> bool:
         return True
     best, worst = (metric.per_query(bound) for bound in outcomes.bounds())
     return np.array_equal(best, worst, equal_nan=True)
+
+
+def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
+    """The figures of a corpus that was evaluated by these protocols; their mean is the headline.
+
+    The first that it has of
+
+    1. quadruples: the group score of all, or of each tag where only these were evaluated;
+    2. pairs: the accuracy, as the mean over categories, or of each category;
+    3. judged documents: the metric that the corpus names, else nDCG@10;
+    4. captions in several languages or by several translators: R@1 of each part, in the directions that were evaluated;
+    5. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
+    6. R@1 under the first other protocol of each direction, by name.
+
+    Examples:
+        >>> retrieval = list(map(Protocol.of, ("t2i/all", "t2i/first", "i2t/any")))
+        >>> headline_of(retrieval)
+        (Figure(protocol='t2i/all', metric='R@1'), Figure(protocol='i2t/any', metric='R@1'))
+        >>> headline_of([*retrieval, Protocol.of("winoground"), Protocol.of("winoground/Object")])
+        (Figure(protocol='winoground', metric='winoground_group'),)
+    """
+    of_kind: dict[Kind, list[Protocol]] = {}
+    for protocol in sorted(protocols, key=lambda p: p.id):
+        if not protocol.orientation:
+            of_kind.setdefault(protocol.kind, []).append(protocol)
+    quadruples, pairs, judged, retrieval = (
+        of_kind.get(kind, []) for kind in ("quadruples", "pairs", "judged", "retrieval")
+    )
+    first = {protocol.direction: protocol for protocol in reversed(retrieval)}
+    recall = _HEADLINES["retrieval"]
+    spoken = sorted((p for p in retrieval if p.is_of_language), key=lambda p: p.direction == "i2t")
+    candidates = (
+        (_HEADLINES["quadruples"], [p for p in quadruples if not p.name] or quadruples),
+        (_HEADLINES["pairs"], [p for p in pairs if p.name == "macro"]),
+        (_HEADLINES["pairs"], [p for p in pairs if p.name not in ("micro", ALL_NEGATIVES)] or pairs[:1]),
+        (judged[0].main_metric or _HEADLINES["judged"] if judged else "", judged[:1]),
+        (recall, spoken),
+        (recall, [p for id_ in MAIN for p in retrieval if p.id == id_]),
+        (recall, [first[direction] for direction in ("t2i", "i2t") if direction in first]),
+    )
+    return next((tuple(Figure(p.id, metric) for p in found) for metric, found in candidates if found), ())
+
+
+def planned_figures(protocols: Iterable[Protocol]) -> frozenset[Figure]:
+    """The figures by which encoders are compared on purpose: the headline and RSUM.
+
+    Of captions by language and translator these are the means over languages, not the figures of every language; the
+    figures of the reference language are planned too.
+    ``protocols`` are all that fit the corpus, whether they were evaluated or not: what is planned does not depend on
+    what was looked at.
+    """
+    by_id = {protocol.id: protocol for protocol in protocols}
+    headline = set[Figure]()
+    for figure in headline_of(by_id.values()):
+        protocol = by_id[figure.protocol]
+        if protocol.is_of_language:
+            headline |= {Figure(protocol.mean_over_languages.id, figure.metric)}
+            headline |= {Figure(id_, figure.metric) for id_ in MAIN if id_ in by_id}
+        else:
+            headline.add(figure)
+    return frozenset({*headline, *([RSUM] if by_id.keys() >= set(MAIN) else ())})

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.tasks.metrics import metrics_of, version_of
-from capim.tasks.metrics.headline import RSUM, Figure
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.metrics.table import RSUM, Figure
 from capim.tasks.protocols import MAIN
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.languages import SUMMARISED, Part, language_means

@@ -23,7 +23,7 @@ from capim.store.schema import RANKINGS, texts
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.images.crops import photograph_key
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.metrics.headline import Figure
+from capim.tasks.metrics.table import Figure
 from capim.tasks.protocols import Protocol
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import drawn_clusters

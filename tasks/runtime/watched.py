@@ -23,7 +23,7 @@ from capim.store.types import Corpus, Modality
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import Encoder, encode_captions, encode_images
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.headline import headline_of
+from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.reference.changes import FigureChange, setting_changes
 from capim.tasks.reference.regression import (

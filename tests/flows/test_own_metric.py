@@ -299,7 +299,7 @@ def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(
         'raise LookupError("nothing of that kind")\n'
     )
     assert rows(workspace, "results") == before
-    assert rows(workspace, "metrics") == []
+    assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
     assert main(["evaluate", "--metric", "own.py:broken", *ONLY, *SAME, "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err
     n_runs = len(rows(workspace, "runs"))
@@ -356,7 +356,7 @@ def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(
 ) -> None:
     assert main(["evaluate", "--metric", "own.py:nowhere", *ONLY, *SAME]) == 0
     assert "0 results and 0 comparisons by own.py:nowhere stored" in capsys.readouterr().err
-    assert rows(workspace, "metrics") == []
+    assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
 
 
 def test_ranks_that_are_known_as_ranges_are_left_out_where_they_do_not_determine_the_metric(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.headline import RSUM, headline_of
+from capim.tasks.metrics.table import RSUM, headline_of
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.scoring.protocols.table import PROTOCOLS
 

@@ -19,8 +19,8 @@ from capim.store.values import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.subset import keep_images
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.metrics.headline import Figure, headline_of, planned_figures
 from capim.tasks.metrics.metric import Ties
+from capim.tasks.metrics.table import Figure, headline_of, planned_figures
 from capim.tasks.scoring.choices import score_given
 from capim.tasks.scoring.evaluate import evaluate
 from capim.tasks.scoring.outcomes import Outcomes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.metrics.headline import RSUM, Figure, planned_figures
+from capim.tasks.metrics.table import RSUM, Figure, planned_figures
 from capim.tasks.protocols import Protocol
 from capim.tasks.results.combined import combined_figures, language_values, rsum_row, rsum_values
 from capim.tasks.results.comparison import encoder_key, figure_rows

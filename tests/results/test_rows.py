@@ -13,7 +13,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import COMPARISONS, REPLICATES, RESULTS
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.metrics.headline import Figure
+from capim.tasks.metrics.table import Figure
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.summary import ANY_SCORES, Evaluated, Provenance, replicate_rows, result_rows

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.metrics.headline import Figure
+from capim.tasks.metrics.table import Figure
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,

@@ -26,7 +26,7 @@ from capim.tasks.analyses.content.lexicon import (
 from capim.tasks.analyses.slice_means import QueryValues, contrast_slices, mean_slices, part_slices
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
-from capim.tasks.metrics.headline import headline_of
+from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Direction
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import layout_of, ords_of

@@ -12,7 +12,7 @@ from capim.store import EmbeddingStore
 from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import texts
 from capim.store.types import Corpus, digest16
-from capim.tasks.metrics.headline import Figure, headline_of, planned_figures
+from capim.tasks.metrics.table import Figure, headline_of, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.results.combined import Values, combined_figures, language_values, rsum_values
 from capim.tasks.results.comparison import encoder_key, figure_rows

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 
 from capim.store import EmbeddingStore
 from capim.store.maintenance.removal import drop_stale
-from capim.store.schema import METRICS, texts
+from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus
 from capim.tasks.analyses.analysis_input import AnalysisInput
 from capim.tasks.analyses.slices import slice_rows
@@ -22,6 +21,7 @@ from capim.tasks.metrics.metric import RETRIEVAL
 from capim.tasks.protocols import Protocol
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
+from capim.tasks.runtime.figures.result_writer import record_metrics
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import vectors_of
 from capim.tasks.runtime.stored import has_vectors, read_outcomes
@@ -97,7 +97,7 @@ class OwnMetric:
         names = dict.fromkeys(name for tables in parts for name in tables)
         joined = {name: pa.concat_tables([tables[name] for tables in parts if name in tables]) for name in names}
         if joined:
-            self.store.write_rows("metrics", self._description(), replace="metric")
+            record_metrics(self.store, [self.custom.metric()], run=self.run)
         encoders = [evaluation.sets.encoder_fingerprint for evaluation in self.evaluations]
         keys = {"comparisons": "comparison", "slices": "slice", "results": "result", "replicates": "result"}
         for name, key in keys.items() if results else list(keys.items())[:2]:
@@ -117,17 +117,6 @@ class OwnMetric:
                 **dict.fromkeys(sides, encoders),
             )
         return joined
-
-    def _description(self) -> pa.Table:
-        """The row of ``schema.METRICS``."""
-        row = {
-            "metric": self.custom.name,
-            "title": self.custom.title,
-            "aggregate": self.custom.aggregate is not None,
-            "run": self.run,
-            "created": datetime.now(UTC),
-        }
-        return pa.Table.from_pylist([row], schema=METRICS)
 
     def _outcomes(
         self, metric: Metric, protocol: Protocol, owners: dict[Outcomes, SetsRef]

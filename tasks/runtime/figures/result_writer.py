@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from capim.store.embedding_store import EmbeddingStore
 from capim.store.maintenance.removal import drop_derived, drop_stale
-from capim.store.schema import RESULTS
-from capim.store.types import Corpus
-from capim.tasks.metrics import METRICS, metrics_of, version_of
+from capim.store.schema import METRICS as METRIC_ROWS
+from capim.store.schema import RESULTS, texts
+from capim.store.types import Corpus, MetricFacts
+from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.languages import Part, language_rows, part_of
@@ -178,6 +180,20 @@ class ResultWriter:
 
     def _write(self, table: str, rows: pa.Table) -> None:
         self.scored.store.write_rows(table, rows, replace="result")
+        record_metrics(self.scored.store, map(facts_of, set(texts(rows["metric"]))), run=self.run)
+
+
+def record_metrics(store: EmbeddingStore, metrics: Iterable[MetricFacts | None], *, run: str) -> None:
+    """Store what readers have to know of these metrics, where the store does not say it yet."""
+    given = {each.name: each for each in metrics if each is not None}
+    kept = {row["metric"]: row for row in store.rows("metrics", metric=list(given)).to_pylist()}
+    columns = [field.name for field in fields(MetricFacts)][1:]
+    rows = [{"metric": name, **{column: getattr(each, column) for column in columns}} for name, each in given.items()]
+    new = [row for row in rows if any(kept.get(row["metric"], {}).get(name) != value for name, value in row.items())]
+    written = {"run": run, "created": datetime.now(UTC)}
+    if new:
+        table = pa.Table.from_pylist([{**row, **written} for row in new], schema=METRIC_ROWS)
+        store.write_rows("metrics", table, replace="metric")
 
 
 def all_languages(corpus: Corpus, protocols: Sequence[Protocol]) -> list[Protocol]:
