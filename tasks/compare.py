@@ -15,7 +15,7 @@ from capim.store.types import Corpus, digest16
 from capim.tasks.metrics.table import Figure, headline_of, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.results.combined import Values, combined_figures, language_values, part_of, rsum_values
-from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key, figure_rows
+from capim.tasks.results.comparison import SIDES, compared_metrics, comparison_rows, encoder_key, figure_rows
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,
@@ -143,9 +143,6 @@ def _combined_values(store: EmbeddingStore, corpus: Corpus, evaluation: Evaluati
 
 
 # --- Stores comparisons as families: the pairs of one request, over which p-values are adjusted, replace no other pair.
-
-
-SIDES = ("fingerprint_a", "fingerprint_b")
 
 
 def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:

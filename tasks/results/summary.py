@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store.schema import REPLICATES, RESULTS
-from capim.store.types import digest16
-from capim.tasks.metrics import Metric, version_of
+from capim.store.types import Corpus, digest16
+from capim.tasks.metrics import Metric, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.scoring.protocols.layout import drawn_clusters
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
 from capim.tasks.statistics.decision import against_chance
@@ -38,28 +39,13 @@ ANY_SCORES = "no interval: any scores have this value, because the gallery is so
 NOT_DEFINED = "no value: the aggregate of these queries is not a number"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provenance:
-    """Where the rows of one evaluation come from; the columns of the same names.
+Source: TypeAlias = Mapping[str, str]
+"""The columns of results that say where they come from.
 
-    ``evaluation`` is a digest of the embedding sets, the protocol and the scorer version. ``image_tag`` and
-    ``caption_tag`` name the sealed embedding sets; they are empty for outcomes from elsewhere.
-    """
-
-    evaluation: str
-    encoder: str
-    encoder_fingerprint: str
-    corpus: str
-    corpus_fingerprint: str
-    run: str
-    image_tag: str = ""
-    caption_tag: str = ""
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """The columns that the rows of outcomes have too."""
-        names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
-        return {name: getattr(self, name) for name in names}
+``evaluation`` (a digest of the embedding sets, the protocol and the version of the scorer), ``encoder``,
+``encoder_fingerprint``, ``corpus``, ``corpus_fingerprint`` and ``run``; of figures of embeddings also ``image_tag`` and
+``caption_tag``, which name the sealed sets.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,8 +58,21 @@ class Evaluated:
 
     outcomes: Outcomes
     metrics: Sequence[Metric]
-    provenance: Provenance
+    source: Source
     drawn: Drawn
+
+    @classmethod
+    def of(
+        cls, outcomes: Outcomes, corpus: Corpus, source: Source, metrics: Sequence[Metric] | None = None
+    ) -> Evaluated:
+        """The outcomes on a stored corpus with these metrics, by default with those that they determine."""
+        drawn = drawn_clusters(corpus, outcomes.protocol)
+        return cls(
+            outcomes=outcomes,
+            metrics=metrics_of(outcomes) if metrics is None else metrics,
+            source=source,
+            drawn=drawn,
+        )
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -113,7 +112,7 @@ def results_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def result_row(
-    provenance: Provenance,
+    source: Source,
     resampling: Resampling,
     interval: Interval,
     *,
@@ -127,8 +126,10 @@ def result_row(
 ) -> dict[str, Any]:
     """The columns of ``schema.RESULTS`` that every figure has."""
     return {
-        **asdict(provenance),
-        "result": result_key(provenance, protocol, metric),
+        "image_tag": "",
+        "caption_tag": "",
+        **source,
+        "result": result_key(source, protocol, metric),
         "protocol": protocol,
         "metric": metric,
         "metric_version": version_of(metric),
@@ -150,9 +151,9 @@ def result_row(
     }
 
 
-def result_key(provenance: Provenance, protocol: str, metric: str) -> str:
+def result_key(source: Source, protocol: str, metric: str) -> str:
     """The id of a row of ``schema.RESULTS``: a digest of evaluation, encoder, protocol and metric."""
-    return digest16([provenance.evaluation, provenance.encoder_fingerprint, protocol, metric])
+    return digest16([source["evaluation"], source["encoder_fingerprint"], protocol, metric])
 
 
 def tie_share(*outcomes: Outcomes) -> float | None:
@@ -168,7 +169,7 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
     for (metric, (values, clusters)), interval in zip(evaluated.samples, intervals, strict=True):
         value = _figure(metric, outcomes, "expected")
         row = result_row(
-            evaluated.provenance,
+            evaluated.source,
             resampling,
             interval if value is not None else replace(interval, reason=NOT_DEFINED),
             protocol=outcomes.protocol.id,
@@ -248,8 +249,8 @@ def _common(values: NDArray[np.float64]) -> float:
 def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
     """One row of ``schema.REPLICATES`` per metric: its value in every draw; ``result`` is the id of its results row."""
     created = datetime.now(UTC)
-    provenance, protocol = evaluated.provenance, evaluated.outcomes.protocol.id
-    identity = {name: value for name, value in asdict(provenance).items() if name in REPLICATES.names}
+    source, protocol = evaluated.source, evaluated.outcomes.protocol.id
+    identity = {name: value for name, value in source.items() if name in REPLICATES.names}
     rows = []
     for metric, sample in evaluated.samples:
         statistic = statistic_of(*sample, metric.reduce)
@@ -257,7 +258,7 @@ def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
         rows.append(
             {
                 **identity,
-                "result": result_key(provenance, protocol, metric.name),
+                "result": result_key(source, protocol, metric.name),
                 "protocol": protocol,
                 "metric": metric.name,
                 "value": metric.value(evaluated.outcomes),

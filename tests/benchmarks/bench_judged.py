@@ -22,7 +22,7 @@ from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.scoring.dense import dense_score_rows
 from capim.tasks.scoring.evaluate import evaluate
 from capim.tasks.scoring.outcomes import Outcomes
@@ -35,7 +35,7 @@ from tests.benchmarks.judged_pages import N_JUDGEMENTS, N_PAGES, N_QUERIES, writ
 from tests.benchmarks.rows import Row
 
 Found = TypeVar("Found")
-_WHERE = Provenance(**dict.fromkeys(Provenance.__dataclass_fields__, ""))
+_WHERE = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run"), "")
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -96,7 +96,7 @@ def _ours(corpus: Corpus, images: NDArray[np.float32], captions: NDArray[np.floa
     evaluated = Evaluated(
         outcomes=outcomes,
         metrics=metrics_of(outcomes),
-        provenance=_WHERE,
+        source=_WHERE,
         drawn=drawn_clusters(corpus, protocol),
     )
     rows: pa.Table = result_rows([evaluated], Resampling())
