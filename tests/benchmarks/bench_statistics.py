@@ -69,7 +69,7 @@ def _per_encoder(work: Callable[[list[Evaluated]], object]) -> float:
     seconds = 0.0
     for encoder in range(N_ENCODERS):
         source = {
-            "evaluation": str(encoder), "encoder": str(encoder), "encoder_fingerprint": "", 
+            "evaluation": str(encoder), "encoder": str(encoder), "encoder_fingerprint": "",
             "corpus": "coco", "corpus_fingerprint": "",
             "image_tag": "", "caption_tag": "", "run": "",
         }  # fmt: skip
