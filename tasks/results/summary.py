@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -10,13 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
 from capim.tasks.metrics import Metric, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.metrics.metric import Ties
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import drawn_clusters
 from capim.tasks.statistics import VERSION
@@ -99,10 +97,28 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
     pass over the draws, much faster than one evaluation after the other. An interval that cannot be computed is null
     with a ``reason``; where all queries of a share hit (or all miss), Wilson over the clusters replaces the bootstrap.
     """
-    intervals = _intervals(evaluated, resampling)
-    return results_table(
-        row for i, of_protocol in enumerate(evaluated) for row in _metric_rows(of_protocol, intervals[i], resampling)
-    )
+    figures = [(each, metric, sample) for each in evaluated for metric, sample in each.samples]
+    rows = []
+    for (each, metric, (values, clusters)), interval in zip(figures, _intervals(figures, resampling), strict=True):
+        lost, value, won = (metric.value(each.outcomes, ties) for ties in ("lost", "expected", "won"))
+        row = result_row(
+            each.source,
+            resampling,
+            interval if np.isfinite(value) else replace(interval, reason=NOT_DEFINED),
+            protocol=each.outcomes.protocol.id,
+            metric=metric.name,
+            value=value,
+            n_queries=clusters.n_queries,
+            n_clusters=clusters.n_occupied,
+            chance=metric.chance(each.outcomes),
+            lower_is_better=not metric.higher_is_better,
+        )
+        row |= {"metric_version": str(metric.version), "tie_share": tie_share(each.outcomes)}
+        row |= {"value_ties_lost": _defined(lost), "value_ties_won": _defined(won)}
+        if metric.reduce == "mean" and clusters.n_occupied > 1:
+            row["robust_error"] = cluster_robust_error(values, clusters)
+        rows.append(row)
+    return results_table(rows)
 
 
 def results_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -135,7 +151,7 @@ def result_row(
         "metric_version": version_of(metric),
         "lower_is_better": lower_is_better,
         "statistics_version": VERSION,
-        "value": value,
+        "value": _defined(value),
         "ci_low": interval.low,
         "ci_high": interval.high,
         "standard_error": interval.standard_error,
@@ -163,59 +179,26 @@ def tie_share(*outcomes: Outcomes) -> float | None:
     return float(np.concatenate([each.tied for each in outcomes]).mean())
 
 
-def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling: Resampling) -> list[dict[str, Any]]:
-    outcomes = evaluated.outcomes
-    rows = []
-    for (metric, (values, clusters)), interval in zip(evaluated.samples, intervals, strict=True):
-        value = _figure(metric, outcomes, "expected")
-        row = result_row(
-            evaluated.source,
-            resampling,
-            interval if value is not None else replace(interval, reason=NOT_DEFINED),
-            protocol=outcomes.protocol.id,
-            metric=metric.name,
-            value=value,
-            n_queries=clusters.n_queries,
-            n_clusters=clusters.n_occupied,
-            chance=metric.chance(outcomes),
-            lower_is_better=not metric.higher_is_better,
-        )
-        row["metric_version"] = str(metric.version)
-        if metric.reduce == "mean" and clusters.n_occupied > 1:
-            row["robust_error"] = cluster_robust_error(values, clusters)
-        row["value_ties_lost"] = _figure(metric, outcomes, "lost")
-        row["value_ties_won"] = _figure(metric, outcomes, "won")
-        row["tie_share"] = tie_share(outcomes)
-        rows.append(row)
-    return rows
+def _defined(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
 
 
-def _figure(metric: Metric, outcomes: Outcomes, ties: Ties) -> float | None:
-    value = metric.value(outcomes, ties)
-    return value if np.isfinite(value) else None
-
-
-def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[list[Interval]]:
-    """For each evaluation the interval of every metric; all with the same draws and the same reduction together."""
-    together: dict[tuple[int, Reduce], list[tuple[int, int]]] = {}
-    intervals: dict[tuple[int, int], Interval] = {}
-    for i, each in enumerate(evaluated):
-        for row, (metric, (values, clusters)) in enumerate(each.samples):
-            if metric.share and resampling.method == "wilson":
-                intervals[i, row] = share_interval(values, clusters, level=resampling.level)
-            else:
-                together.setdefault((each.clusters.n_clusters, metric.reduce), []).append((i, row))
-    for (_, reduce), members in together.items():
-        samples = [evaluated[i].samples[row][1] for i, row in members]
-        drawn = bootstrap_samples(samples, resampling, reduce)
-        intervals |= {member: interval for member, [interval] in zip(members, drawn, strict=True)}
-    return [
-        [
-            _at_the_edge(intervals[i, row], each.outcomes, metric, sample, resampling.level)
-            for row, (metric, sample) in enumerate(each.samples)
-        ]
-        for i, each in enumerate(evaluated)
-    ]
+def _intervals(
+    figures: Sequence[tuple[Evaluated, Metric, ClusteredValues]], resampling: Resampling
+) -> Iterator[Interval]:
+    """The interval of every figure; those with the same draws and the same reduction are computed together."""
+    together: dict[tuple[int, Reduce], list[int]] = {}
+    intervals: dict[int, Interval] = {}
+    for place, (each, metric, sample) in enumerate(figures):
+        if metric.share and resampling.method == "wilson":
+            intervals[place] = share_interval(*sample, level=resampling.level)
+        else:
+            together.setdefault((each.clusters.n_clusters, metric.reduce), []).append(place)
+    for (_, reduce), places in together.items():
+        drawn = bootstrap_samples([figures[place][2] for place in places], resampling, reduce)
+        intervals |= {place: interval for place, [interval] in zip(places, drawn, strict=True)}
+    for place, (each, metric, sample) in enumerate(figures):
+        yield _at_the_edge(intervals[place], each.outcomes, metric, sample, resampling.level)
 
 
 def _at_the_edge(
@@ -225,7 +208,8 @@ def _at_the_edge(
 
     Ranks are no shares, and the reference language agrees with itself by definition.
     """
-    share = _common(np.asarray(sample.values)[0])
+    values = np.asarray(sample.values)[0]
+    share = float(values[0]) if np.ptp(values) == 0 else np.nan
     if share not in (0.0, 1.0) or metric.reduce != "mean" or not metric.higher_is_better:
         return interval
     if share == metric.chance(outcomes):
@@ -235,19 +219,12 @@ def _at_the_edge(
     return interval_at_the_edge(interval, share, sample.clusters.n_occupied, level=level)
 
 
-def _common(values: NDArray[np.float64]) -> float:
-    """The value that all queries have; NaN if they differ."""
-    return float(values[0]) if np.ptp(values) == 0 else np.nan
-
-
-# --- Stored bootstrap replicates: rows of ``schema.REPLICATES``, which ``capim run --keep-replicates`` writes.
-#
-# Two rows with the same ``corpus_fingerprint``, ``n_clusters``, ``seed`` and number of replicates come from the same
-# draws, whenever and wherever they were made: their difference is the paired bootstrap of the difference.
-
-
 def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
-    """One row of ``schema.REPLICATES`` per metric: its value in every draw; ``result`` is the id of its results row."""
+    """One row of ``schema.REPLICATES`` per metric: its value in every draw; ``result`` is the id of its results row.
+
+    Two rows with the same ``corpus_fingerprint``, ``n_clusters``, ``seed`` and number of replicates come from the same
+    draws, whenever and wherever they were made: their difference is the paired bootstrap of the difference.
+    """
     created = datetime.now(UTC)
     source, protocol = evaluated.source, evaluated.outcomes.protocol.id
     identity = {name: value for name, value in source.items() if name in REPLICATES.names}
