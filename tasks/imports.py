@@ -14,8 +14,13 @@ from capim.store.schema import texts
 from capim.store.types import Corpus, Storage
 from capim.tasks.encoders import catalog
 from capim.tasks.protocols import Protocol
-from capim.tasks.results.imported.rows import Imported, encoder_of_outcomes
-from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
+from capim.tasks.results.imported.sources import (
+    Imported,
+    Source,
+    described_corpus,
+    encoder_of_outcomes,
+    outcomes_of_source,
+)
 from capim.tasks.runtime.open_corpora import corpus_for_import
 from capim.tasks.runtime.task import shell
 from capim.tasks.statistics.resampling import Resampling

@@ -15,8 +15,8 @@ from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
 from capim.tasks.metrics import Metric, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
 from capim.tasks.statistics.decision import against_chance
