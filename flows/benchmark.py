@@ -17,18 +17,21 @@ from capim.flows.request import check_request, device_faults, evaluations_of
 from capim.flows.runs import IncompleteError, record_end, recorded_run
 from capim.store.errors import RequestError
 from capim.tasks.analyses.table import BY_PART, check_analyses
-from capim.tasks.compare import (
-    compare_combined,
-    compare_corpus,
-    diagnose_corpus,
-    publish_report,
-    rank_suite,
-    show_report,
-)
-from capim.tasks.complete import complete_figures, find_outcomes, find_outdated
+from capim.tasks.combine import score_distractors
+from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
 from capim.tasks.custom_metric import custom_metric
-from capim.tasks.embed import find_evaluations, find_sets
+from capim.tasks.evaluate import (
+    check_scoring,
+    complete_figures,
+    find_evaluations,
+    find_outcomes,
+    find_outdated,
+    find_sets,
+    score,
+    score_part,
+)
 from capim.tasks.metrics.custom import CustomMetric, load_metric
+from capim.tasks.report import diagnose_corpus, publish_report, show_report
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import (
     CompareRef,
@@ -41,7 +44,6 @@ from capim.tasks.runtime.references import (
     by_corpus,
     encoder_name,
 )
-from capim.tasks.score import check_scoring, score, score_distractors, score_part
 
 # --- Flow `evaluate`: exact ranks and metrics with intervals, for every sealed pair of embedding sets.
 

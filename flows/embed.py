@@ -25,11 +25,10 @@ from capim.store.errors import RequestError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks.corpora.check import import_advice
 from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard, is_complete, register_corpus
-from capim.tasks.runtime.encoding import EncodeSettings
+from capim.tasks.runtime.encoding import Encoded, EncodeSettings, EncodeWork
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EmbedRef, Missing
-from capim.tasks.runtime.shards import Encoded, EncodeWork
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:

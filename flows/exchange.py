@@ -11,12 +11,10 @@ from capim.flows.request import evaluations_of
 from capim.flows.runs import recorded_run
 from capim.store.errors import RequestError
 from capim.store.exchange.exporting import ImportRow
-from capim.tasks.approximate import approximate
-from capim.tasks.combine import fuse, rerank
+from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank
 from capim.tasks.imports import import_embedding_files
 from capim.tasks.imports import import_outcomes as import_source
 from capim.tasks.results.imported.sources import Source
-from capim.tasks.runtime.combining import TEXT_TO_IMAGE
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 
 

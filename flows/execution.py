@@ -30,8 +30,8 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from capim.flows.config import RunConfig, run_config
 from capim.store.errors import RequestError, WorkError
-from capim.tasks.runtime.artifacts import hide_prefects_lines, send_logs, shown_progress
 from capim.tasks.runtime.progress import Overall, track
+from capim.tasks.runtime.task import hide_prefects_lines, send_logs, shown_progress
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"

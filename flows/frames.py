@@ -22,8 +22,8 @@ from capim.reports.rows.snapshot import answer_lines
 from capim.reports.rows.standing import AGAINST_BEST, PAIR_COLUMNS, pair_rows
 from capim.store import EmbeddingStore, Vectors
 from capim.store.errors import plain
+from capim.tasks.compare import compared_rows
 from capim.tasks.metrics.custom import CustomMetric
-from capim.tasks.runtime.figures.comparisons import compared_rows
 
 if TYPE_CHECKING:
     from capim.reports.app.application import Shown

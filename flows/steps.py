@@ -222,7 +222,7 @@ def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
     from capim.flows.execution import start
     from capim.reports.rows.standing import summary
     from capim.store import EmbeddingStore
-    from capim.tasks.runtime.figures.comparisons import compared_rows
+    from capim.tasks.compare import compared_rows
 
     with bars(quiet=quiet, flow="compare"):
         done = start(compare, config)

@@ -17,12 +17,11 @@ from capim.flows.execution import announce, call, run_flow
 from capim.flows.request import check_request
 from capim.flows.runs import recorded_run
 from capim.store.errors import WorkError
-from capim.tasks.reference.regression import WatchFinding, WatchRule
-from capim.tasks.runtime.artifacts import artifact_key, show_table
+from capim.tasks.reference.changes import WatchFinding, WatchRule
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import encoder_name
-from capim.tasks.runtime.watched import WatchedFigures
-from capim.tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors
+from capim.tasks.runtime.task import artifact_key, show_table
+from capim.tasks.watch import WatchedFigures, check_baseline, watch_libraries, watch_metrics, watch_vectors
 
 
 @dataclass(frozen=True, kw_only=True)

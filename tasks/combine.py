@@ -1,14 +1,53 @@
-"""Tasks: two encoders as one, by fused scores or lists, or by one that orders the results of another again."""
+"""Tasks on text-to-image retrieval: two encoders as one, galleries with distractors, the cost of approximate search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
-from capim.tasks.runtime.combining import combined_spec, result_slices, text_to_image
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.tables.rows import in_order
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
+from capim.store.values import Ragged
+from capim.tasks.analyses.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
+from capim.tasks.analyses.compression.frontier import frontier, measured
+from capim.tasks.analyses.compression.methods import METHODS, methods_of
+from capim.tasks.analyses.slices import Slice, slice_rows
+from capim.tasks.encoders.device import choose_device
+from capim.tasks.metrics import metrics_of
+from capim.tasks.metrics.table import headline_of
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.cosine import dense_score_rows
+from capim.tasks.ranking.evaluate import Side, by_gallery_size
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.maxsim_products import Blocks, gather
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from capim.tasks.ranking.ranker import ScoreRows
+from capim.tasks.ranking.resources import Resources, n_threads
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.ranking.two_stage import (
+    SecondScores,
+    dense_pairs,
+    maxsim_pairs,
+    reciprocal_rank_fusion,
+    scores_per_token,
+    two_stage,
+    weighted_sum,
+)
+from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import EvaluationRef
-from capim.tasks.runtime.shell import shell
-from capim.tasks.scoring.two_stage import reciprocal_rank_fusion, two_stage, weighted_sum
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.scoring import missing_sets, open_sets
+from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
+from capim.tasks.runtime.task import shell
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.resampling import Resampling
 
 
@@ -75,3 +114,233 @@ def rerank(
         slices += result_slices(results, "two-stage", str(depth.n), cost)
     retrieval.write_slices(spec, slices)
     return name
+
+
+@shell("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")
+def score_distractors(
+    sets: SetsRef,
+    *,
+    store_uri: str,
+    corpora: Sequence[str],
+    device: str,
+    memory_bytes: int | None,
+    resampling: Resampling,
+    run: str,
+) -> int:
+    """Slices of the figures by gallery size, with images of other corpora added; returns their number."""
+    store = EmbeddingStore.open(store_uri)
+    spec, corpus = store.encoder(sets.encoder_fingerprint), store.corpus(sets.corpus, sets.corpus_fingerprint)
+    if not any(protocol.id in TEXT_TO_IMAGE for protocol in protocols_of(corpus)):
+        return 0  # pairs and quadruples have no gallery
+    retrieval = text_to_image(store_uri, sets, run)
+
+    digests: list[str] = []
+
+    def side(corpus: str) -> Side:
+        key = store.key(encoder=spec.fingerprint, corpus=corpus, modality="image")
+        if (sealed := store.sealed(key)) is None:  # dropped since `check_scoring`
+            raise RequestError(missing_sets(store, key, ["image"]))
+        digests.append(sealed.digest)
+        others = replace(sets, corpus=key.corpus, corpus_fingerprint=key.corpus_fingerprint)
+        return Side(vectors_of(store, others, "image"), sealed.n_rows)
+
+    own, *more = [side(each) for each in (sets.corpus_fingerprint, *corpora)]
+    evaluations = open_sets(store, sets, [retrieval.protocol.id]).evaluations
+    curve = digest16([*evaluations.values(), *digests, asdict(resampling)])
+    subject = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
+    if any(curve in str(detail) for detail in store.rows("slices", analysis="distractors", **subject)["detail"]):
+        return 0  # nothing has changed since it was drawn
+    captions, resources = vectors_of(store, sets, "caption"), Resources(choose_device(device), memory_bytes)
+    slices: list[Slice] = []
+    for _, outcomes in by_gallery_size(own, more, captions, retrieval.task, seed=resampling.seed, resources=resources):
+        results, n = retrieval.results(outcomes, spec, resampling, keep=False), int(outcomes.n_gallery.max())
+        shown = result_slices(results, "distractors", f"{n:,} images", {"images": n, "curve": curve})
+        slices += [replace(each, feature="") for each in shown]
+    return retrieval.write_slices(spec, slices)
+
+
+@shell("approximate", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
+def approximate(
+    exact: EvaluationRef, *, store_uri: str, methods: Sequence[str] = METHODS, resampling: Resampling, run: str
+) -> int:
+    """Measure methods on the headline metric of text to image; returns the number of slices stored.
+
+    All items are in memory in the type that they are stored in, and all queries, or a sample of them, in float32. An
+    encoder without stored vectors has no slices.
+    """
+    retrieval = text_to_image(store_uri, exact.sets, run)
+    store, corpus, fingerprint = retrieval.store, retrieval.corpus, exact.sets.encoder_fingerprint
+    spec = store.encoder(fingerprint)
+    if spec.adapter in WITHOUT_VECTORS or not has_vectors(store, fingerprint, corpus.fingerprint):
+        return 0
+    many = spec.vectors == "multi"
+    [gallery] = retrieval.task.galleries
+    every = restricted(retrieval.task, gallery)
+    task = sample_queries(every, LATE_QUERIES if many else SINGLE_QUERIES, seed=resampling.seed)
+    items, queries = (
+        retrieval.items(fingerprint, "image", gallery),
+        retrieval.items(fingerprint, "caption", task.queries),
+    )
+    queries = queries.with_values(queries.values.astype(np.float32))
+    [(_, metric)] = headline_of([retrieval.protocol])
+    chosen = list(methods_of(items, methods, storage=spec.storage, many=many, seed=resampling.seed))
+    rows = []
+    with track(f"{spec.name} · {corpus.name} · methods", total=len(chosen), unit="methods") as advance:
+        for row in measured(chosen, queries, task, metric):
+            rows.append(row)
+            advance(1)
+    clusters = Clusters.of(task.clusters, drawn_clusters(corpus, retrieval.protocol), task.weights)
+    found = frontier(
+        spec.name,
+        rows,
+        clusters,
+        resampling,
+        metric=metric,
+        n_all_queries=len(every.queries),
+        threads=n_threads(),
+    )
+    return retrieval.write_slices(spec, found)
+
+
+TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents
+METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextToImage:
+    """The protocol ``t2i/all``, or ``t2i/judged``, on one stored corpus, for the run of that id."""
+
+    store: EmbeddingStore
+    corpus: Corpus
+    protocol: Protocol
+    task: RetrievalTask
+    run: str
+
+    def outcomes(self, member: EvaluationRef) -> Outcomes:
+        """The stored outcomes of one encoder.
+
+        Raises:
+            RequestError: There are none, or they are of different queries.
+        """
+        encoder, corpus = member.sets.encoder, self.corpus.name
+        command = f"`capim evaluate --corpora {corpus} --encoders {encoder}`"
+        evaluation = member.evaluations.get(self.protocol.id)
+        if evaluation is None:
+            raise RequestError(f"no {self.protocol.id} outcomes of {encoder!r} on {corpus!r}; run {command}")
+        outcomes = read_outcomes(self.store, evaluation, self.protocol)
+        if not np.array_equal(outcomes.query_ords, self.task.queries):
+            raise RequestError(f"{encoder!r} was evaluated on different queries of {corpus!r}; run {command} again")
+        return outcomes
+
+    def pair_scores(self, member: EvaluationRef) -> SecondScores:
+        """One encoder's scores of chosen captions with chosen images."""
+        if late := self._late(member):
+            return maxsim_pairs(*late)
+        encoder = member.sets.encoder_fingerprint
+        return dense_pairs(self.matrix(encoder, "caption"), self.matrix(encoder, "image"))
+
+    def all_scores(self, member: EvaluationRef) -> Iterator[ScoreRows]:
+        """One encoder's scores of all captions with all images, block by block."""
+        if late := self._late(member):
+            return scores_per_token(*late, n_images=len(self.corpus.images))
+        encoder = member.sets.encoder_fingerprint
+        return dense_score_rows(self.matrix(encoder, "image"), self.matrix(encoder, "caption"), self.task)
+
+    def matrix(self, encoder: str, modality: Modality) -> NDArray[np.float32]:
+        """The vectors of a single-vector encoder, in corpus order."""
+        return self.store.vectors(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality).matrix
+
+    def items(self, encoder: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged:
+        """The vectors of any encoder that its scores come from, at these positions, in their order, numbered from 0."""
+        if self.store.encoder(encoder).vectors == "single":
+            return Ragged.from_counts(self.matrix(encoder, modality)[ords], np.ones(len(ords)))
+        key = self.store.key(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality)
+        distinct, back = np.unique(ords, return_inverse=True)
+        found = Ragged.concatenate(rows.vectors for rows in self.store.stored_blocks(key, ords=distinct))
+        return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
+
+    def _late(self, member: EvaluationRef) -> tuple[Blocks, Ragged] | None:
+        """The images and the captions of a late-interaction encoder; None for another one."""
+        if self.store.encoder(member.sets.encoder_fingerprint).vectors == "single":
+            return None
+        images, captions = (vectors_of(self.store, member.sets, modality) for modality in MODALITIES)
+        return (images, gather(captions())) if callable(images) and callable(captions) else None
+
+    def results(self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, keep: bool) -> pa.Table:
+        """Result rows of a combined encoder; with ``keep`` they and the outcomes are stored like any encoder's."""
+        identity = {
+            "evaluation": digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
+            "encoder": spec.name,
+            "encoder_fingerprint": spec.fingerprint,
+            "corpus": self.corpus.name,
+            "corpus_fingerprint": self.corpus.fingerprint,
+        }
+        ordered = in_order("outcomes", outcomes.to_arrow(**identity))
+        stored = Outcomes.from_arrow(ordered, self.protocol)
+        evaluated = Evaluated.of(stored, self.corpus, {**identity, "run": self.run}, metrics_of(outcomes))
+        rows = result_rows([evaluated], resampling)
+        if keep:
+            self.store.write_encoder(spec)
+            self.store.write_rows("outcomes", ordered, replace="evaluation")
+            self.store.write_rows("results", rows, replace="result")
+        return rows
+
+    def write_slices(self, spec: EncoderSpec, slices: Sequence[Slice]) -> int:
+        """Store slices of one encoder; returns their number."""
+        fingerprints = {spec.name: spec.fingerprint}
+        rows = slice_rows(
+            slices, corpus=self.corpus, protocol=self.protocol.id, fingerprints=fingerprints, run=self.run
+        )
+        return self.store.write_rows("slices", rows, replace="slice")
+
+
+def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
+    """The retrieval task of a stored corpus.
+
+    Raises:
+        RequestError: The corpus has no retrieval queries.
+    """
+    store = EmbeddingStore.open(store_uri)
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    protocol = next((each for each in protocols_of(corpus) if each.id in TEXT_TO_IMAGE), None)
+    if protocol is None:
+        raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
+    [task] = build_tasks(corpus, [protocol])
+    if not isinstance(task, RetrievalTask):
+        raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
+    return TextToImage(store=store, corpus=corpus, protocol=protocol, task=task, run=run)
+
+
+def combined_spec(
+    name: str, adapter: str, members: Sequence[EvaluationRef], options: Mapping[str, str | int]
+) -> EncoderSpec:
+    """The spec of several encoders combined; it has no vectors."""
+    return EncoderSpec(
+        name=name,
+        adapter=adapter,
+        checkpoint="+".join(member.sets.encoder for member in members),
+        revision=f"of-{digest16([member.sets.encoder_fingerprint for member in members])}",
+        dim=1,
+        options=dict(options),
+    )
+
+
+def result_slices(
+    results: pa.Table, analysis: str, setting: str, detail: Mapping[str, float | str] | None = None
+) -> list[Slice]:
+    """The shown metrics of a combined encoder as slices; ``setting`` is their level."""
+    return [
+        Slice(
+            encoder=row["encoder"],
+            analysis=analysis,
+            feature="top list",
+            level_name=setting,
+            metric=row["metric"],
+            interval=Interval(value=row["value"], low=row["ci_low"], high=row["ci_high"], reason=row["reason"]),
+            n_queries=row["n_queries"],
+            n_clusters=row["n_clusters"],
+            detail=detail,
+        )
+        for row in results.to_pylist()
+        if row["metric"] in METRICS_SHOWN
+    ]

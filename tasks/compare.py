@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from capim.reports.format import percent, percent_range
-from capim.reports.rows.report_data import goodness
-from capim.reports.rows.snapshot import answer_lines, first_screen
-from capim.reports.write import write_report
+from capim.reports.rows.standing import counted_once
 from capim.store import EmbeddingStore
-from capim.store.schema import JUDGED, texts
-from capim.tasks.analyses.ablations.forward_precision import device_rows
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.content.queries import caption_features
-from capim.tasks.analyses.slices import slice_rows
-from capim.tasks.analyses.table import diagnose
-from capim.tasks.metrics.table import RSUM, planned_figures
+from capim.store.maintenance.removal import drop_stale
+from capim.store.schema import texts
+from capim.store.types import digest16
+from capim.tasks.metrics.table import headline_of, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
-from capim.tasks.reference.published import gate_rows, judge_results, published
-from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
-from capim.tasks.runtime.artifacts import artifact_key, in_a_run, show_table, show_text
-from capim.tasks.runtime.explanation import explain_pairs
-from capim.tasks.runtime.figures.comparisons import combined_rows, family_of, suite_rows, write_family
+from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.results.combined import Values, combined_figures, language_values, part_of, rsum_values
+from capim.tasks.results.comparison import SIDES, compared_metrics, comparison_rows, encoder_key, figure_rows
+from capim.tasks.results.suite import (
+    CorpusHeadline,
+    EncoderId,
+    cluster_photographs,
+    contents_of,
+    figure_values,
+    named_once,
+    photographs_of,
+    ranking_rows,
+)
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef
-from capim.tasks.runtime.shell import shell
-from capim.tasks.runtime.stored import read_outcomes, read_truncated, vector_reader
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
+from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
+from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.runtime.task import shell
+from capim.tasks.statistics.intervals import ClusteredValues
+from capim.tasks.statistics.ranking import LEAST_CORPORA
 from capim.tasks.statistics.resampling import Resampling
 
 
@@ -80,12 +83,86 @@ def compare_corpus(
 def compare_combined(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> CompareRef:
-    """Store comparisons by RSUM and by means over languages, where these protocols were evaluated."""
+    """Store comparisons by RSUM and by means over languages, of the encoders with all protocols of such a figure."""
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    rows = combined_rows(store, corpus, evaluations, resampling=resampling, run=run)
+    protocols = protocols_of(corpus)
+    directions = [protocol for protocol in protocols if protocol.id in MAIN]
+    languages = [protocol for protocol in protocols if protocol.is_of_language]
+
+    def outcomes(evaluation: EvaluationRef, wanted: Sequence[Protocol]) -> Iterator[Outcomes]:
+        """Of all these protocols, one after the other; nothing unless all were evaluated."""
+        if all(protocol.id in evaluation.evaluations for protocol in wanted):
+            yield from (read_outcomes(store, evaluation.evaluations[protocol.id], protocol) for protocol in wanted)
+
+    values: dict[str, Values] = {}
+    for each in evaluations:
+        parts = [part_of(one, drawn=drawn_clusters(corpus, one.protocol)) for one in outcomes(each, languages)]
+        values[encoder_key(each.sets.encoder, each.sets.encoder_fingerprint)] = {
+            **rsum_values(outcomes(each, directions), drawn=drawn_images(corpus)),
+            **language_values(parts, reference=corpus.languages_reference),
+        }
+    rows = figure_rows(
+        combined_figures(values),
+        corpus=corpus.name,
+        corpus_fingerprint=corpus.fingerprint,
+        run=run,
+        resampling=resampling,
+        headline=planned_figures(protocols),
+    )
     return family_of(sets.corpus, sets.corpus_fingerprint, [rows], write_family(store, rows))
+
+
+def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:
+    """Write the comparisons of one request on one corpus; returns the runs whose rows they are.
+
+    They replace comparisons of the same encoders, and of some of them. Those of a request with more encoders stay, and
+    so do comparisons that an earlier run found as well; not so those by another version of the metric or the tests.
+    """
+    if not rows.num_rows:
+        return []
+    encoders = sorted({fingerprint for side in SIDES for fingerprint in texts(rows[side])})
+    keys = [digest16([key, *encoders]) for key in texts(rows["comparison"])]
+    place = rows.schema.get_field_index("comparison")
+    rows = rows.set_column(place, rows.schema.field(place), pa.array(keys, pa.string()))
+    store.write_rows("comparisons", rows, replace="comparison")
+    figures = {name: sorted({*texts(rows[name])}) for name in ("corpus_fingerprint", "protocol", "metric")}
+    stored = store.rows("comparisons", **figures)
+    versions = ("metric_version", "statistics_version")
+    written = {(row["protocol"], row["metric"]): [row[name] for name in versions] for row in rows.to_pylist()}
+    found = {row["comparison"]: row for row in stored.to_pylist()}
+    if outdated := [
+        key
+        for key, row in found.items()
+        if written.get((row["protocol"], row["metric"])) not in (None, [row[name] for name in versions])
+    ]:
+        drop_stale(store, "comparisons", "comparison", kept=(), comparison=outdated)
+    if {fingerprint for side in SIDES for fingerprint in texts(stored[side])} <= {*encoders}:
+        drop_stale(store, "comparisons", "comparison", kept=keys, **figures)
+    return sorted({found[key]["run"] for key in keys})
+
+
+def family_of(corpus: str, corpus_fingerprint: str, rows: Sequence[pa.Table], runs: Iterable[str]) -> CompareRef:
+    """The reference to these comparisons of a corpus, which these runs wrote."""
+    return CompareRef(
+        corpus=corpus,
+        corpus_fingerprint=corpus_fingerprint,
+        n_comparisons=sum(len(part) for part in rows),
+        protocols=tuple(sorted({protocol for part in rows for protocol in texts(part["protocol"])})),
+        runs=tuple(sorted({*runs})),
+    )
+
+
+def compared_rows(store: EmbeddingStore, references: Iterable[CompareRef]) -> list[dict[str, Any]]:
+    """The comparisons that the references name: those of a corpus under a protocol by one run are one family."""
+    return [
+        row
+        for each in references
+        for row in store.rows(
+            "comparisons", corpus_fingerprint=each.corpus_fingerprint, protocol=each.protocols, run=each.runs
+        ).to_pylist()
+    ]
 
 
 @shell("rank")
@@ -94,143 +171,55 @@ def rank_suite(
 ) -> RankingRef:
     """Store the ranking of these encoders over their corpora, by macro mean and Borda count of the headlines.
 
-    The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`.
+    The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`. A single
+    corpus has no ranking, and no reason for it: nobody expects one.
     """
-    store = EmbeddingStore.open(store_uri)
-    rows = suite_rows(store, evaluations, resampling=resampling, run=run)
-    if isinstance(rows, str):
-        return RankingRef(reason=rows)
+    store, groups = EmbeddingStore.open(store_uri), by_corpus(evaluations)
+    if len(groups) < LEAST_CORPORA:
+        few = f"a ranking over corpora needs {LEAST_CORPORA} of them, got {len(groups)}"
+        return RankingRef(reason=few if len(groups) > 1 else "")
+    corpora = []
+    with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
+        for group in groups:
+            corpora.append(_headline(store, group))
+            advance(1)
+    once = named_once(corpora)
+    rows = ranking_rows(once, run=run, resampling=resampling)
+    if not rows.num_rows:
+        copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
+        none = f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common"
+        return RankingRef(reason="; ".join([none, *copies]))
     store.write_rows("rankings", rows, replace="ranking")
     return RankingRef(ranking=rows["ranking"][0].as_py())
 
 
-# --- Task `diagnose`: analyses of the outcomes and vectors of a corpus, and checks of its results, as slices.
-
-
-@shell("diagnose", run_name="diagnose-{evaluations[0].sets.corpus}")
-def diagnose_corpus(
-    evaluations: tuple[EvaluationRef, ...],
-    *,
-    store_uri: str,
-    resampling: Resampling,
-    run: str,
-    analyses: Sequence[str] = (),
-) -> int:
-    """Store the slices of encoders that were evaluated on one corpus; returns the number of rows.
-
-    ``analyses`` are keys of ``ANALYSES``; empty: all, except those that run on request only.
-    """
-    store = EmbeddingStore.open(store_uri)
+def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:
+    """The headline of one corpus by every encoder, or why an encoder has none."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
-    specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
-    evaluated = sorted({protocol for e in evaluations for protocol in e.evaluations})
-    protocols = [protocol for protocol in select_protocols(corpus, evaluated) if is_diagnosed(protocol)]
-    truncated = read_truncated(store, fingerprints, corpus)
-    written = 0
-    with track(f"{sets.corpus} · diagnosing", total=len(protocols) + 1, unit="protocols") as advance:
-        for protocol in protocols:
-            data = AnalysisInput(
-                corpus=corpus,
-                protocol=protocol,
-                outcomes={
-                    e.sets.encoder: read_outcomes(store, e.evaluations[protocol.id], protocol)
-                    for e in evaluations
-                    if protocol.id in e.evaluations
-                },
-                specs=specs,
-                resampling=resampling,
-                vectors=vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed),
-                truncated=truncated,
-            )
-            rows = slice_rows(
-                diagnose(data, analyses), corpus=corpus, protocol=protocol.id, fingerprints=fingerprints, run=run
-            )
-            written += store.write_rows("slices", rows, replace="slice")
-            advance(1)
-        judged = judge_results(
-            store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()]),
-            specs={spec.fingerprint: spec for spec in specs.values()},
-            n_images={corpus.fingerprint: len(corpus.images)},
-            references=published(),
-        )
-        devices = device_rows(store.rows("batches", corpus=corpus.name), corpus=corpus, run=run)
-        for rows in (gate_rows(judged, run=run), devices):
-            written += store.write_rows("slices", rows, replace="slice")
-        advance(1)
-    return written
+    evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
+    protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
+    figures = headline_of(protocols.values())
 
+    def values(evaluation: EvaluationRef) -> list[ClusteredValues] | str:
+        found = []
+        for figure in figures:
+            if figure.protocol not in evaluation.evaluations:
+                return f"not evaluated under {figure.protocol}"
+            protocol = protocols[figure.protocol]
+            outcomes = read_outcomes(store, evaluation.evaluations[protocol.id], protocol)
+            of_figure = figure_values(outcomes, figure, drawn_clusters(corpus, protocol))
+            if isinstance(of_figure, str):
+                return of_figure
+            found.append(of_figure)
+        return found
 
-def is_diagnosed(protocol: Protocol) -> bool:
-    """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
-    return protocol.id in (*MAIN, "winoground", f"t2i/{JUDGED}") or protocol.direction == "pairs"
-
-
-# --- Task that writes the report of a store; the leaderboard and the report as artifacts.
-
-
-@shell("publish", run_name="publish-{run}")
-def publish_report(
-    *,
-    store_uri: str,
-    reports_uri: str,
-    run: str,
-    corpora: Sequence[str] = (),
-    encoders: Sequence[str] = (),
-    protocols: Sequence[str] = (),
-) -> str:
-    """Write the report of these corpora, encoders and protocols (all where none is named); returns its path or URI."""
-    store = EmbeddingStore.open(store_uri)
-    return write_report(
-        store,
-        f"{reports_uri}/{run}",
-        corpora=corpora,
-        encoders=encoders,
-        protocols=protocols,
-        describe=caption_features,
-        explain=partial(explain_pairs, store),
+    photographs = photographs_of(corpus)
+    return CorpusHeadline(
+        corpus=sets.corpus,
+        fingerprint=sets.corpus_fingerprint,
+        figures=figures,
+        values={EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): values(e) for e in evaluations},
+        contents=contents_of(corpus, photographs),
+        photographs=cluster_photographs(corpus, photographs, protocols[figures[0].protocol]) if figures else (),
     )
-
-
-def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None) -> None:
-    """Show the leaderboard and the report as artifacts of the flow run that calls this.
-
-    ``reports_url`` is where browsers find the folder of the reports: None: what the report begins with, without a link.
-    """
-    if not in_a_run():
-        return
-    about = "the planned figures of every corpus, best first, in percent with 95 % intervals"
-    show_table(artifact_key("leaderboard", store_uri), leaderboard(EmbeddingStore.open(store_uri)), about)
-    place = f"reports/{run}/report.html"
-    link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
-    answer = next(iter(answer_lines(page)), "")
-    show_text(artifact_key("report", store_uri), f"{first_screen(page)}\n\n{link}", answer)
-
-
-def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
-    """The newest value of every planned figure but RSUM, by corpus and encoder, best first."""
-    found: list[dict[str, Any]] = []
-    for fingerprint in texts(store.corpora()["fingerprint"]):
-        planned = planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}
-        named = {name: sorted({getattr(figure, name) for figure in planned}) for name in ("protocol", "metric")}
-        rows = store.rows("results", corpus_fingerprint=fingerprint, **named).sort_by("created").to_pylist()
-        newest = {
-            (row["protocol"], row["metric"], row["encoder"]): row
-            for row in rows
-            if (row["protocol"], row["metric"]) in planned and row["value"] is not None
-        }
-        found += newest.values()
-    ordered = sorted(found, key=lambda row: (row["corpus"], row["protocol"], row["metric"], -goodness(row)))
-    return [
-        {
-            "corpus": row["corpus"],
-            "protocol": row["protocol"],
-            "metric": row["metric"],
-            "encoder": row["encoder"],
-            "percent": percent(row["value"], 2),
-            "interval": percent_range(row["ci_low"], row["ci_high"], 2),
-            "queries": row["n_queries"],
-        }
-        for row in ordered
-    ]

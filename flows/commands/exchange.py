@@ -236,7 +236,7 @@ def explain(args: argparse.Namespace) -> int:
     Example: capim explain --encoder tiny-colpali --corpus shapes --query scene-00000-0 --item scene-00000
     """
     from capim.reports.explanation import token_words, write_explanation
-    from capim.tasks.runtime.explanation import explain_pair
+    from capim.tasks.runtime.stored import explain_pair
 
     if args.to:
         refuse_unused(args, "with --to", format="--format", columns="--columns", wide="--wide")

@@ -55,7 +55,7 @@ def export(args: argparse.Namespace) -> None:
 
 def _results(args: argparse.Namespace) -> None:
     from capim.reports.exports import export_results
-    from capim.tasks.runtime.exchange import ndcg_rows
+    from capim.tasks.runtime.exports import ndcg_rows
 
     store = open_store(args.workspace)
     more = partial(ndcg_rows, store) if args.kind == "mteb" else None
@@ -83,7 +83,7 @@ def _outcomes(args: argparse.Namespace) -> None:
 
 
 def _trec(args: argparse.Namespace) -> None:
-    from capim.tasks.runtime.exchange import export_trec
+    from capim.tasks.runtime.exports import export_trec
 
     store = open_store(args.workspace)
     wanted = wanted_rows(store, "outcomes", encoder=args.encoder, corpus=args.corpus, protocol=args.protocol)
@@ -102,7 +102,7 @@ def _embeddings(args: argparse.Namespace) -> None:
 
 
 def _atlas(args: argparse.Namespace) -> None:
-    from capim.tasks.runtime.exchange import export_atlas
+    from capim.tasks.runtime.exports import export_atlas
 
     store = open_store(args.workspace)
     _require(args, one=("corpus",))

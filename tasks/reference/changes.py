@@ -1,4 +1,4 @@
-"""What changed between two states of a store or report: figures with their tests, and settings that may explain them.
+"""What changed between two states of a store, and what that means: tests, settings, and the rules of the watch.
 
 ``capim report --compare`` and the regression watch both build on it.
 """
@@ -8,12 +8,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from capim.tasks.statistics.decision import ALPHA, adjusted
+from capim.tasks.statistics.draws import narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.flips import FlipTest, shared_flips, tests_of_flips
+from capim.tasks.statistics.resampling import Resampling
 
 FigureKey: TypeAlias = tuple[str, str, str, str]
 """Corpus, protocol, metric and encoder."""
+
+Falls: TypeAlias = "tuple[Sequence[FigureChange], NDArray[np.float64]]"
+"""Figures whose queries have the same clusters, and how far each cluster fell, shape ``(n_clusters, n_figures)``:
+earlier minus later value, summed over a cluster's queries."""
 
 Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "another version", "none"]
 
@@ -80,7 +91,28 @@ def figure_changes(
         for r in comparisons
         if r["p_sign_flip"] is not None
     }
-    return adjust([_change(key, old[key], new[key], tests) for key in sorted(old.keys() & new)])
+    changes = []
+    for key in sorted(old.keys() & new):
+        before, after = old[key], new[key]
+        difference, p = None, None
+        basis: Basis = "none"
+        if before["value"] is not None and after["value"] is not None:
+            difference = after["value"] - before["value"]
+            pair = (*key[:3], *sorted((before["encoder_fingerprint"], after["encoder_fingerprint"])))
+            if before["metric_version"] != after["metric_version"]:
+                basis = "another version"
+            elif before["evaluation"] == after["evaluation"]:
+                basis = "same rows"
+            elif before["corpus_fingerprint"] == after["corpus_fingerprint"] and pair in tests:
+                basis, p = "paired test", tests[pair]
+            else:
+                p = unpaired_bound(difference, before["standard_error"], after["standard_error"])
+                basis = "none" if p is None else "unpaired bound"
+        lower = after["lower_is_better"]
+        changes.append(
+            FigureChange(key=key, old=before, new=after, difference=difference, p=p, basis=basis, lower_is_better=lower)
+        )
+    return adjust(changes)
 
 
 def adjust(changes: Sequence[FigureChange]) -> list[FigureChange]:
@@ -123,26 +155,255 @@ def unpaired_bound(difference: float, old_error: float | None, new_error: float 
     return math.erfc(abs(difference) / math.hypot(old_error, new_error) / math.sqrt(2))
 
 
-def _change(
-    key: FigureKey,
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    tests: Mapping[tuple[str, ...], float],
-) -> FigureChange:
-    difference, p = None, None
-    basis: Basis = "none"
-    if old["value"] is not None and new["value"] is not None:
-        difference = new["value"] - old["value"]
-        pair = (*key[:3], *sorted((old["encoder_fingerprint"], new["encoder_fingerprint"])))
-        if old["metric_version"] != new["metric_version"]:
-            basis = "another version"
-        elif old["evaluation"] == new["evaluation"]:
-            basis = "same rows"
-        elif old["corpus_fingerprint"] == new["corpus_fingerprint"] and pair in tests:
-            basis, p = "paired test", tests[pair]
-        else:
-            p = unpaired_bound(difference, old["standard_error"], new["standard_error"])
-            basis = "none" if p is None else "unpaired bound"
-    return FigureChange(
-        key=key, old=old, new=new, difference=difference, p=p, basis=basis, lower_is_better=new["lower_is_better"]
+DAYS_PER_YEAR = 365.0
+MOST_DAYS = 31.0  # that one watch can account for
+Verdict = Literal["fail", "warn", "note"]
+
+
+class WatchFinding(NamedTuple):
+    """One change: ``fail`` and ``warn`` by rule, ``note`` for a possible cause."""
+
+    verdict: Verdict
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchRule:
+    """When a difference is a regression.
+
+    Attributes:
+        sample: Items per set that are encoded again.
+        fail_cosine: Lowest cosine between new and stored vector of an item that does not fail. Storage as float16
+            alone leaves a cosine above 0.999999.
+        warn_cosine: Lowest cosine that does not warn.
+        fail_drop: Smallest drop of a figure that fails if it is significant and warns if it is not (a fraction: 0.01 is
+            one point); smaller significant drops warn.
+        alpha: Highest probability that the watches of a year find any significant drop where nothing changed. Below
+            one in twenty, with room for what the test leaves out: the images of a corpus share a gallery.
+    """
+
+    sample: int = 16
+    fail_cosine: float = 0.999
+    warn_cosine: float = 0.9999
+    fail_drop: float = 0.01
+    alpha: float = 0.03
+
+    def __post_init__(self) -> None:
+        if self.sample < 1:
+            raise ValueError(f"sample must be at least 1, got {self.sample}")
+        if not self.fail_cosine <= self.warn_cosine <= 1:
+            raise ValueError(f"expected fail_cosine <= warn_cosine <= 1, got {self.fail_cosine} and {self.warn_cosine}")
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha must lie strictly between 0 and 1, got {self.alpha}; the default is 0.03")
+
+    @property
+    def least_drop(self) -> str:
+        """``fail_drop`` in words: ``1 point``."""
+        points = 100 * self.fail_drop
+        return f"{points:g} point{'s' if points != 1 else ''}"
+
+    def alarm_level(self, days: float) -> float:
+        """The level of a watch that comes so many days after the last one: that share of ``alpha`` per year.
+
+        All watches of a year together spend ``alpha``, however many there are (Lan and DeMets 1983, Discrete Sequential
+        Boundaries for Clinical Trials, with linear spending over the calendar). The probabilities of their false alarms
+        add up at most, whatever the watches have in common, such as the noise of their baseline. One watch spends a day
+        at least, so that it can find anything at all, and a month at most: the bound holds for up to one watch a day.
+
+        Examples:
+            >>> rule = WatchRule()
+            >>> round(52 * rule.alarm_level(7), 3), rule.alarm_level(0) == rule.alarm_level(1)
+            (0.03, True)
+        """
+        return self.alpha * min(max(days, 1.0), MOST_DAYS) / DAYS_PER_YEAR
+
+
+def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
+    """The lowest cosine among the vectors of each item, shape ``(n_items,)``; 0 where the number of vectors changed.
+
+    An item's vectors have the shape ``(n_vectors, dim)`` and any length; ``again`` are the items encoded again.
+
+    Examples:
+        >>> one, other = np.float32([[1, 0]]), np.float32([[0, 2]])
+        >>> cosines([one, one, one], [one * 3, other, np.float32([[1, 0], [1, 0]])]).tolist()
+        [1.0, 0.0, 0.0]
+    """
+    lowest = np.zeros(len(stored))
+    for i, (old, new) in enumerate(zip(stored, again, strict=True)):
+        if old.shape == new.shape:
+            a, b = old.astype(np.float64), new.astype(np.float64)
+            lowest[i] = ((a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))).min()
+    return lowest
+
+
+def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRule) -> list[WatchFinding]:
+    """A finding for cosines of a sample below the limits; else none.
+
+    Examples:
+        >>> judge_vectors("m on c", np.array([1.0, 0.9]), WatchRule())[0].verdict
+        'fail'
+        >>> judge_vectors("m on c", np.array([1.0, 0.99999]), WatchRule())
+        []
+    """
+    lowest = float(item_cosines.min())
+    message = f"{len(item_cosines)} items encoded again: lowest cosine to the stored vectors {lowest:.6f}"
+    if lowest < rule.fail_cosine or np.isnan(lowest):
+        return [WatchFinding("fail", subject, f"{message}, below {rule.fail_cosine}")]
+    if lowest < rule.warn_cosine:
+        return [WatchFinding("warn", subject, f"{message}, below {rule.warn_cosine}")]
+    return []
+
+
+def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict | None:
+    """What a change of a figure means; None for one that is no worse, or worse by little and not significantly.
+
+    Examples:
+        >>> def judged(difference, p_adjusted):
+        ...     key = ("c", "t2i/all", "R@1", "m")
+        ...     change = FigureChange(key=key, difference=difference, p=p_adjusted, basis="paired test",
+        ...                           p_adjusted=p_adjusted)
+        ...     return judge_change(change, WatchRule(), 0.001)
+        >>> judged(-0.02, 0.0001), judged(-0.005, 0.0001), judged(-0.02, 0.3), judged(-0.005, 0.3), judged(0.02, 0.3)
+        ('fail', 'warn', 'warn', None, None)
+    """
+    if change.difference is None or not change.worse:
+        return None
+    large = abs(change.difference) >= rule.fail_drop
+    if change.is_significant(level):
+        return "fail" if large else "warn"
+    return "warn" if large else None
+
+
+def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float) -> list[WatchFinding]:
+    """A finding for every significant drop, by p-value, and one for each encoder and corpus with large drops besides.
+
+    ``change.old`` has the ``value`` of the baseline and ``since``, the baseline in words.
+    """
+    worse = sorted(
+        (change for change in changes if judge_change(change, rule, level)),
+        key=lambda change: (change.p_adjusted or 0.0, change.difference or 0.0),
     )
+    findings: list[WatchFinding] = []
+    unclear: dict[str, list[FigureChange]] = {}
+    for change in worse:
+        corpus, protocol, metric, encoder = change.key
+        if change.is_significant(level):
+            verdict: Verdict = judge_change(change, rule, level) or "warn"
+            findings.append(
+                WatchFinding(verdict, f"{encoder} on {corpus}, {protocol} {metric}", _drop(change, "<", level))
+            )
+        else:
+            unclear.setdefault(f"{encoder} on {corpus}", []).append(change)
+    for subject, drops in unclear.items():
+        largest = min(drops, key=lambda change: change.difference or 0.0)
+        message = f"{largest.key[1]} {largest.key[2]} {_drop(largest, '≥', level)}, not significant"
+        if len(drops) > 1:
+            more = f"{len(drops) - 1} more drop{'s' if len(drops) > 2 else ''}"
+            message += f"; the same holds for {more} of {rule.least_drop} or more"
+        findings.append(WatchFinding("warn", subject, message))
+    return findings
+
+
+def _drop(change: FigureChange, sign: str, level: float) -> str:
+    """``from 60.0 to 57.5 (-2.5 points) since …, adjusted p = 0.0004 < 0.00096``."""
+    old, new = (100 * side["value"] for side in (change.old, change.new))
+    p = "no test" if change.p_adjusted is None else f"adjusted p = {change.p_adjusted:.2g} {sign} {level:.2g}"
+    return f"from {old:.1f} to {new:.1f} ({new - old:+.1f} points) since {change.old['since']}, {p}"
+
+
+def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
+    """A note for every setting that changed.
+
+    Examples:
+        >>> judge_settings([SettingChange("library", "torch", "2.6", None)])[0].message
+        'torch: 2.6 -> none'
+    """
+    return [
+        WatchFinding(
+            "note", subject, f"{setting}: {'none' if old is None else old} -> {'none' if new is None else new}"
+        )
+        for subject, setting, old, new in changes
+    ]
+
+
+# A figure is the mean of one encoder's values over the queries of one corpus, at two times. If nothing changed, the two
+# outcomes of a cluster are exchangeable, so that its fall (earlier minus later) might as well have the other sign, for
+# all figures of that cluster together. Step-down max-T over these flips (``tests_of_flips``) adjusts the p-values for
+# all figures of all corpora: its floor is 1 / (flips + 1), and figures that move together cost little.
+
+
+def tested_changes(groups: Sequence[Falls], *, level: float, resampling: Resampling) -> list[FigureChange]:
+    """The changes of all groups with the p-values that they fell, adjusted as one family."""
+    if not groups:
+        return []
+    tests = decline_tests(
+        [falls for _, falls in groups], level=level, permutations=resampling.permutations, seed=resampling.seed
+    )
+    return [
+        replace(change, p=test.p, p_adjusted=test.p_adjusted)
+        for (changes, _), of_group in zip(groups, tests, strict=True)
+        for change, test in zip(changes, of_group, strict=True)
+    ]
+
+
+FEW_FLIPS = 199  # examined first; they settle whatever is far from significant
+_PER_LEVEL = 10  # flips that are expected beyond a result exactly at the level
+
+
+def decline_tests(
+    falls: Sequence[NDArray[np.float64]], *, level: float, permutations: int, seed: int
+) -> list[list[FlipTest]]:
+    """One-sided tests that figures fell, with p-values adjusted for all of them.
+
+    Args:
+        falls: One array for each group of figures that share clusters, shape ``(n_clusters, n_figures)``: the sum over
+            a cluster's queries of earlier minus later value. Groups are flipped independently of each other.
+        level: The p-values will be compared with this level. Flips are as many as it needs, unless ``FEW_FLIPS`` show
+            that no figure is significant at 5 %; this second look only ever prevents a rejection.
+        permutations: Fewest flips of a result that may be significant.
+        seed: Of the random flips, which are drawn where there are more than ``permutation.ALL_FLIPS``.
+
+    Returns:
+        The tests of each group's figures. ``p`` is None for a figure that no cluster changed.
+
+    Examples:
+        Four images were found before and are not now, by the first of two encoders: of 16 flips one is as bad.
+
+        >>> fall = np.array([[1.0, 0.0]] * 4)
+        >>> [[first, second]] = decline_tests([fall], level=0.05, permutations=100, seed=0)
+        >>> first.p_adjusted, second.p
+        (0.0625, None)
+    """
+    most = max(permutations, math.ceil(_PER_LEVEL / level))
+    for n_flips in (FEW_FLIPS, most):
+        tests = _tests(falls, Resampling(permutations=n_flips, seed=seed))
+        adjusted = [test.p_adjusted for group in tests for test in group if test.p_adjusted is not None]
+        if min(adjusted, default=1.0) > ALPHA or all(test.exact for group in tests for test in group):
+            break
+    return tests
+
+
+def _tests(falls: Sequence[NDArray[np.float64]], resampling: Resampling) -> list[list[FlipTest]]:
+    """Tests with one number of flips."""
+    starts = np.cumsum([0, *(len(fall) for fall in falls)])
+    grids = [on_grid(fall, weight=2 * len(fall)) for fall in falls]
+    rows = [np.flatnonzero(grid.any(axis=1)) for grid in grids]
+    tables = [narrowed(grid[differs], weight=2 * len(grid)) for grid, differs in zip(grids, rows, strict=True)]
+    total = np.concatenate([grid.sum(axis=0) for grid in grids])
+    scale = np.concatenate([np.sqrt(np.square(grid).sum(axis=0)) for grid in grids])
+    ends = np.cumsum([len(differs) for differs in rows])[:-1]
+
+    def flipped_totals(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+        parts = np.split(flipped, ends, axis=1)
+        moved = [weighted_sums(part, table) for part, table in zip(parts, tables, strict=True)]
+        return total - 2 * np.concatenate(moved, axis=1)
+
+    differs = np.concatenate([start + group for start, group in zip(starts, rows, strict=False)])
+    flips = shared_flips(differs, int(starts[-1]), resampling)
+    found = tests_of_flips(flips, flipped_totals, observed=total, scale=scale, enumerated={})
+    changed = [
+        test if moved else replace(test, p=None, p_adjusted=None) for test, moved in zip(found, scale, strict=True)
+    ]
+    bounds = np.cumsum([0, *(fall.shape[1] for fall in falls)])
+    return [changed[first:last] for first, last in pairwise(bounds)]

@@ -1,4 +1,8 @@
-"""Encodes the missing items of embedding sets with one model, writes them to the store and seals the sets."""
+"""Encodes the missing items of embedding sets with one model, whole or in shards, and seals the sets.
+
+Shards are encoded by any task, process or machine, and share only the store. Probes, a few items whose vectors are
+kept, tell whether an endpoint still answers with the model that encoded what is stored.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,13 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,19 +29,22 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from capim.store import Block, EmbeddingStore
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, WorkError
 from capim.store.keys import set_key, table_of
 from capim.store.maintenance.inventory import check_disk_space
-from capim.store.schema import BATCHES, texts
-from capim.store.types import Corpus, EncoderSpec, Modality, SetKey
+from capim.store.schema import BATCHES, PROBES, texts
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.values import Rounding, rounding_of
 from capim.tasks.corpora.check import encoding_fault
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import Encoder, adapter_named, load_encoder
 from capim.tasks.encoders.device import choose_device, device_identity, device_name
 from capim.tasks.encoders.encoder import service_of
-from capim.tasks.runtime.canaries import check_canaries
+from capim.tasks.encoders.endpoints.probes import LOWEST_COSINE, probe_vectors
+from capim.tasks.reference.changes import cosines
+from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import CorpusRef
 from capim.tasks.runtime.versions import library_versions, this_host
 
 if TYPE_CHECKING:
@@ -201,7 +211,7 @@ class SetEncoder:
                 batch_size = min(batch_size, batch.batch_size)
                 advance(len(batch.ords))
         self._write_batches(batches)
-        check_canaries(self._store, encoder, run=self._run)  # before a seal: an endpoint may have changed meanwhile
+        check_probes(self._store, encoder, run=self._run)  # before a seal: an endpoint may have changed meanwhile
         return EncodedSet(
             n_items=len(table),
             n_encoded=len(missing),
@@ -222,7 +232,7 @@ class SetEncoder:
                 trust_remote_code=self._settings.trust_remote_code,
                 compiled=self._settings.compiled,
             )
-            check_canaries(self._store, loaded, run=self._run)
+            check_probes(self._store, loaded, run=self._run)
             self._loaded = loaded
         return self._loaded
 
@@ -313,3 +323,132 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
     chosen = corpus.images.take(ords)
     shas, keys = texts(chosen["sha"]), texts(chosen["key"])
     return ImageWork(ords=ords, keys=keys, shas=shas, read=corpus.source.read, decode=decode_image), shas
+
+
+logger = logging.getLogger(__name__)
+Encoded = list[dict[Modality, EncodedSet]]  # by corpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeWork:
+    """One encode: a model, corpora, and which shard of their items.
+
+    Attributes:
+        opened: Where they are read from.
+        settings: Device, batch sizes and the like; they do not change a vector.
+        shard: Which of ``n_shards``, from 0: the items whose position leaves this remainder.
+        n_shards: 1: all items.
+        modalities: What to encode, where the corpus has files or texts for it.
+    """
+
+    spec: EncoderSpec
+    corpora: tuple[CorpusRef, ...]
+    opened: OpenCorpora
+    store_uri: str
+    settings: EncodeSettings
+    run: str
+    shard: int = 0
+    n_shards: int = 1
+    modalities: tuple[Modality, ...] = MODALITIES
+
+    @property
+    def number(self) -> int:
+        """The shard, counted from 1 as on the command line."""
+        return self.shard + 1
+
+
+def modalities_of(corpus: CorpusRef, wanted: Sequence[Modality]) -> list[Modality]:
+    """The wanted modalities of a corpus that can be encoded, images first."""
+    return [modality for modality in MODALITIES if modality in wanted and modality in corpus.encodable]
+
+
+def encode_work(work: EncodeWork) -> Encoded:
+    """Encode what is missing of the work's shard, by corpus and modality; without shards, also seal the sets."""
+    store = EmbeddingStore.open(work.store_uri, create=True)
+    store.write_encoder(work.spec)
+    with closing(SetEncoder(work.spec, store, work.settings, work.run)) as encoder:
+        encoded: Encoded = [
+            {
+                side: encoder.encode(work.opened.get(store, reference), side, shard=work.shard, n_shards=work.n_shards)
+                for side in modalities_of(reference, work.modalities)
+            }
+            for reference in work.corpora
+        ]
+    return _logged(work, encoded)
+
+
+def _logged(work: EncodeWork, encoded: Encoded) -> Encoded:
+    """What was encoded, with one line of the log for each set."""
+    of_shard = f", shard {work.number} of {work.n_shards}" if work.n_shards > 1 else ""
+    for corpus, sets in zip(work.corpora, encoded, strict=True):
+        for side, done in sets.items():
+            counts = [f"{done.n_encoded} encoded"]
+            counts += [] if of_shard else [f"{done.n_items - done.n_encoded} reused"]  # others encode the others
+            counts += [f"{corpus.n_skipped} skipped"] if side == "image" else []
+            name = f"{work.spec.name} on {corpus.name}, {side}s{of_shard}"
+            logger.info("%s: %s, %.1f s", name, ", ".join(counts), done.seconds)
+    return encoded
+
+
+def encode_in_processes(works: Sequence[EncodeWork]) -> list[Encoded]:
+    """Encode shards in parallel on this machine, each in its own process.
+
+    Raises:
+        WorkError: A process died.
+    """
+    with ProcessPoolExecutor(len(works), mp_context=get_context("spawn")) as pool:
+        started = [pool.submit(encode_work, work) for work in works]
+        try:
+            return [_logged(work, process.result()) for work, process in zip(works, started, strict=True)]
+        except BrokenProcessPool as error:
+            raise WorkError(
+                f"a process that encoded with {works[0].spec.name!r} on one of "
+                f"{', '.join(work.settings.device for work in works)} died; what was encoded is stored, run the same "
+                "command to continue"
+            ) from error
+
+
+def probe_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:
+    """Probe -> the cosine of its vector now with the stored one, of those that are stored; stores the others.
+
+    None for a model that runs here. Their tokens do not count for the batch that comes next.
+    """
+    service = service_of(encoder)
+    if service is None:
+        return {}
+    vectors = probe_vectors(encoder, image=service.takes_images)
+    service.tokens_spent()
+    fingerprint = encoder.spec.fingerprint
+    kept = {row["item"]: row["vector"] for row in store.rows("probes", encoder_fingerprint=fingerprint).to_pylist()}
+    created = datetime.now(UTC)
+    new = [
+        {"encoder_fingerprint": fingerprint, "item": item, "vector": vector.tolist(), "run": run, "created": created}
+        for item, vector in vectors.items()
+        if item not in kept
+    ]
+    store.write_rows("probes", pa.Table.from_pylist(new, schema=PROBES))
+    again = [item for item in vectors if item in kept]
+    then = [np.asarray([kept[item]], dtype=np.float32) for item in again]
+    same = cosines(then, [vectors[item][None] for item in again])
+    return dict(zip(again, same.tolist(), strict=True))
+
+
+def check_probes(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
+    """Raise unless an endpoint is still the model that encoded what is stored; the first call keeps its vectors.
+
+    Raises:
+        WorkError: The vector of a probe has changed.
+    """
+    found = probe_cosines(store, encoder, run=run)
+    lowest = min(found, key=found.__getitem__, default=None)
+    if lowest is None or found[lowest] >= LOWEST_COSINE:
+        return
+    kept = store.rows("probes", encoder_fingerprint=encoder.spec.fingerprint).to_pylist()
+    since, today = min(row["created"] for row in kept), datetime.now(UTC)
+    spec, address = encoder.spec, encoder.spec.options.get("url", "its address")
+    raise WorkError(
+        f"encoder {spec.name!r}: {spec.checkpoint} at {address} is another model than on {since:%Y-%m-%d}: "
+        f"the vector of {lowest!r} has a cosine of {found[lowest]:.4f} with that of then, expected {LOWEST_COSINE} or "
+        "more. Vectors of two models are not mixed in one set; to encode with the new one, give the table of "
+        f'{spec.name} a revision of your choice, such as revision = "{today:%Y-%m-%d}"'
+    )

@@ -1,4 +1,4 @@
-"""Stored outcomes and stored vectors in the form that analyses take."""
+"""Stored outcomes and vectors in the form that scorers and analyses take; why a stored caption and image match."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.store.errors import WorkError
+from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.keys import spec_from_json
+from capim.store.layout import UNKNOWN, Explanation, grids_of, tokens_of
+from capim.store.schema import texts
+from capim.store.sets.reading import VectorWindows
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.values import Ragged
 from capim.tasks.analyses.analysis_input import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.protocols import Protocol
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.cosine import VectorRows
+from capim.tasks.ranking.maxsim_products import Blocks, token_similarities
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.runtime.references import SetsRef
 
 
 def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) -> Outcomes:
@@ -119,3 +125,89 @@ def chosen(n: int, most: int | None, seed: int) -> NDArray[np.int32]:
     if most is None or n <= most:
         return np.arange(n, dtype=np.int32)
     return np.sort(np.random.default_rng(seed).choice(n, most, replace=False)).astype(np.int32)
+
+
+def vectors_of(store: EmbeddingStore, sets: SetsRef, modality: Modality) -> VectorRows | Blocks:
+    """The vectors of a sealed set, read from the store as far as they are asked for."""
+    encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
+    if store.encoder(encoder).vectors == "single":
+        return VectorWindows(store, encoder=encoder, corpus=corpus, modality=modality)
+    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+    return lambda ords=None: (rows.vectors for rows in store.stored_blocks(key, ords=ords))
+
+
+def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: str, image: str) -> Explanation:
+    """The explanation of a stored caption and a stored image, from their stored vectors.
+
+    Args:
+        encoder: Name or fingerprint of a late-interaction encoder.
+        corpus: Name or fingerprint.
+
+    Raises:
+        RequestError: The encoder has one vector per item, or an id is not in the corpus; all faults together.
+    """
+    stored = store.corpus(corpus)
+    spec = store.encoder(encoder)
+    faults = []
+    if spec.vectors == "single":
+        faults.append(
+            f"encoder {encoder!r} has one vector per item; only late-interaction encoders, with vectors of patches and "
+            "tokens, can be explained"
+        )
+    positions = []
+    for modality, items, wanted in (("caption", stored.captions, caption), ("image", stored.images, image)):
+        ids = texts(items["id"])
+        if wanted in ids:
+            positions.append(ids.index(wanted))
+        else:
+            faults.append(
+                f"{modality} {wanted!r} is not in corpus {stored.name!r}; {did_you_mean(wanted, ids)}its {len(ids):,} "
+                f"{modality} ids begin with {', '.join(map(repr, ids[:3]))}"
+            )
+    if faults:
+        raise RequestError(faults)
+    [found] = explain_pairs(store, encoder=encoder, corpus=corpus, pairs=[(positions[0], positions[1])])
+    return found
+
+
+def explain_pairs(
+    store: EmbeddingStore, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]
+) -> list[Explanation]:
+    """The explanations of some pairs, in their order; each vector is read once.
+
+    Args:
+        encoder: Name or fingerprint of a late-interaction encoder.
+        corpus: Name or fingerprint.
+        pairs: Positions of a caption and an image in the corpus.
+    """
+    spec, stored = store.encoder(encoder), store.corpus(corpus)
+    items: dict[tuple[Modality, int], tuple[NDArray[np.float32], str]] = {}
+    sides: tuple[tuple[Modality, list[int]], ...] = (
+        ("caption", [c for c, _ in pairs]),
+        ("image", [i for _, i in pairs]),
+    )
+    for modality, positions in sides:
+        key = store.key(encoder=spec.fingerprint, corpus=stored.fingerprint, modality=modality)
+        for rows in store.stored_blocks(key, ords=np.unique(np.array(positions, dtype=np.int32))):
+            layouts = [UNKNOWN] * len(rows.ords) if rows.layouts is None else texts(rows.layouts)
+            for position, vectors, layout in zip(rows.ords.tolist(), rows.vectors, layouts, strict=True):
+                items[modality, position] = vectors.astype(np.float32), layout
+    found = []
+    for caption, image in pairs:
+        (of_caption, tokens), (of_image, grids) = items["caption", caption], items["image", image]
+        similarities, shares = token_similarities(of_caption, of_image)
+        found.append(
+            Explanation(
+                encoder=spec.name,
+                corpus=stored.name,
+                caption_id=str(stored.captions["id"][caption]),
+                image_id=str(stored.images["id"][image]),
+                text=stored.captions["text"][caption].as_py() or "",
+                sha=stored.images["sha"][image].as_py() or "",
+                tokens=tokens_of(tokens) or tuple(f"token {n}" for n in range(1, len(shares) + 1)),
+                shares=shares,
+                similarities=similarities,
+                grids=grids_of(grids),
+            )
+        )
+    return found

@@ -33,11 +33,12 @@ from capim.flows.embed import encode_settings
 from capim.flows.execution import call, start
 from capim.flows.request import check_request
 from capim.flows.steps import demo_configs
-from capim.tasks.compare import compare_corpus, diagnose_corpus, publish_report
-from capim.tasks.embed import embed_corpora, find_evaluations, find_sets, register_corpus
+from capim.tasks.compare import compare_corpus
+from capim.tasks.embed import embed_corpora, register_corpus
+from capim.tasks.evaluate import find_evaluations, find_sets, score
+from capim.tasks.report import diagnose_corpus, publish_report
+from capim.tasks.runtime.encoding import EncodeWork
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.shards import EncodeWork
-from capim.tasks.score import score
 from tests.benchmarks.rows import Row
 from tests.deployments.conftest import installation_at
 

@@ -25,10 +25,10 @@ from capim.store import Corpus, EmbeddingStore
 from capim.store.schema import CAPTIONS
 from capim.store.types import Modality, SetKey
 from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.evaluate import Side, by_gallery_size
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.runtime.references import SetsRef
-from capim.tasks.scoring.distractors import Side, by_gallery_size
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.bench_scoring import synthetic
 from tests.benchmarks.planted import karpathy
@@ -158,7 +158,7 @@ def _how(sets: SetsRef, store: EmbeddingStore, memory_bytes: int) -> dict[str, A
 
 
 def measure_score(folder: Path, size: dict[str, int]) -> dict[str, float]:
-    from capim.tasks.score import score
+    from capim.tasks.evaluate import score
 
     store = EmbeddingStore.open(folder / "store")
     started = time.perf_counter()
@@ -174,7 +174,7 @@ def measure_score(folder: Path, size: dict[str, int]) -> dict[str, float]:
 def measure_workers(folder: Path, _size: dict[str, int]) -> dict[str, float]:
     from distributed import Client, LocalCluster
 
-    from capim.tasks.score import score, score_part
+    from capim.tasks.evaluate import score, score_part
 
     store, n_parts = EmbeddingStore.open(folder / "store"), 2 * WORKERS
     how = _how(_sets(store), store, MEMORY // 2)

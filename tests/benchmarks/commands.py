@@ -30,12 +30,12 @@ STEPS = {
     "capim.tasks.runtime.encoding:load_encoder": "loading the model",
     "capim.tasks.runtime.encoding:SetEncoder.encode": "encoding",
     "capim.tasks.runtime.scoring:evaluate": "scoring",
-    "capim.tasks.runtime.figures.result_writer:result_rows": "intervals",
-    "capim.tasks.runtime.figures.result_writer:rsum_row": "intervals",
+    "capim.tasks.runtime.results:result_rows": "intervals",
+    "capim.tasks.runtime.results:rsum_row": "intervals",
     "capim.tasks.compare:comparison_rows": "comparisons",
-    "capim.tasks.compare:diagnose": "diagnosis",
-    "capim.tasks.compare:judge_results": "diagnosis",
-    "capim.tasks.compare:write_report": "report",
+    "capim.tasks.report:diagnose": "diagnosis",
+    "capim.tasks.report:judge_results": "diagnosis",
+    "capim.tasks.report:write_report": "report",
     "capim.store.embedding_store:EmbeddingStore.seal": "sealing",
     "capim.store.embedding_store:EmbeddingStore.vectors": "reading vectors",
     "capim.store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
@@ -47,9 +47,9 @@ STEPS = {
 
 # command -> modules of its steps, so that timing imports no others; a command that is not listed uses all
 STEPS_OF = {
-    "evaluate": ("capim.tasks.runtime.scoring", "capim.tasks.runtime.figures.result_writer", "capim.store."),
-    "compare": ("capim.tasks.compare", "capim.tasks.compare", "capim.store."),
-    "report": ("capim.tasks.compare", "capim.store."),
+    "evaluate": ("capim.tasks.runtime.scoring", "capim.tasks.runtime.results", "capim.store."),
+    "compare": ("capim.tasks.compare", "capim.tasks.report", "capim.store."),
+    "report": ("capim.tasks.report", "capim.store."),
     "import": ("store.",),
     "store": ("store.",),
 }

@@ -25,7 +25,7 @@ from capim.deployments.automations import main as apply_automations
 from capim.deployments.serve import main as serve_everything
 from capim.store import EmbeddingStore
 from capim.store.types import Modality
-from capim.tasks.runtime.artifacts import artifact_key
+from capim.tasks.runtime.task import artifact_key
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -15,7 +15,7 @@ from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.runtime.exchange import task_of
+from capim.tasks.runtime.exports import task_of
 from tests.results.thirty import thirty_images, tied_scores, unit_vectors
 
 QUICK = ("--replicates", "100")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import capim.tasks.score
+import capim.tasks.evaluate
 from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
@@ -143,14 +143,14 @@ def test_an_encoder_that_cannot_be_scored_does_not_stop_the_others(
     workspace = tmp_path / "workspace"
     embed = ["embed", "--corpora", "shapes", "--sample", "8", "--encoders", ",".join(SOUND), "--device", "cpu"]
     assert main([*embed, "--quiet", "--workspace", str(workspace)]) == 0
-    scored = capim.tasks.score.score.fn
+    scored = capim.tasks.evaluate.score.fn
 
     def score(sets: Any, **options: Any) -> Any:
         if sets.encoder == SOUND[0]:
             raise WorkError("a row was changed on disk")
         return scored(sets, **options)
 
-    monkeypatch.setattr(capim.tasks.score.score, "fn", score)
+    monkeypatch.setattr(capim.tasks.evaluate.score, "fn", score)
     assert main(["evaluate", "--replicates", "100", "--quiet", "--workspace", str(workspace)]) == 1
     assert "  - tiny-clip on shapes-sample8: a row was changed on disk" in capsys.readouterr().err
     assert {*EmbeddingStore.open(workspace / "store").rows("results")["encoder"].to_pylist()} == {SOUND[1]}

@@ -34,15 +34,14 @@ from capim.flows.config import FIELDS
 from capim.store import EmbeddingStore
 from capim.store.keys import table_of
 from capim.store.schema import texts
-from capim.tasks.approximate import approximate
-from capim.tasks.combine import fuse, rerank
-from capim.tasks.compare import compare_combined, compare_corpus, diagnose_corpus, publish_report
+from capim.tasks.combine import approximate, fuse, rerank, score_distractors
+from capim.tasks.compare import compare_combined, compare_corpus
 from capim.tasks.custom_metric import custom_metric
 from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard
+from capim.tasks.evaluate import score
+from capim.tasks.report import diagnose_corpus, publish_report
 from capim.tasks.runtime.references import CompareRef, MetricRef
-from capim.tasks.runtime.watched import WatchedFigures
-from capim.tasks.score import score, score_distractors
-from capim.tasks.watch import watch_libraries, watch_metrics, watch_vectors
+from capim.tasks.watch import WatchedFigures, watch_libraries, watch_metrics, watch_vectors
 from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES, PAIRS = "shapes-sample12", "shapes-winoground-sample12"

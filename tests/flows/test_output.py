@@ -24,7 +24,7 @@ from capim.flows.terminal.output import link, print_rows
 from capim.store import EmbeddingStore
 from capim.store.errors import plain
 from capim.store.schema import RUNS
-from capim.tasks.runtime.artifacts import CONSOLE_LEVEL, hide_prefects_lines
+from capim.tasks.runtime.task import CONSOLE_LEVEL, hide_prefects_lines
 
 ROWS = [
     {"encoder": "a", "value": 0.5, "ci_low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},

@@ -17,13 +17,13 @@ from capim.flows.cli import main
 from capim.flows.config import run_config
 from capim.flows.runs import prune
 from capim.store import EmbeddingStore, EncoderSpec
-from capim.tasks.runtime.figures.result_writer import ResultWriter
+from capim.tasks.runtime.results import ResultWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 PAUSED_RUN = """
 import pathlib, sys, time
 from capim.flows.cli import main
-from capim.tasks.runtime.figures.result_writer import ResultWriter
+from capim.tasks.runtime.results import ResultWriter
 
 place, write = pathlib.Path(sys.argv[1]), ResultWriter.write_metrics
 

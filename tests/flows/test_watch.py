@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import capim.tasks.runtime.watched
 import capim.tasks.watch
 from capim.flows.cli import main
 from capim.flows.config import RunConfig
@@ -71,7 +70,7 @@ def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
         noise = np.random.default_rng(0).normal(scale=0.3, size=made.values.shape).astype(np.float32)
         return dataclasses.replace(made, values=made.values + noise)
 
-    monkeypatch.setattr(capim.tasks.runtime.watched, "encode_images", drifted)
+    monkeypatch.setattr(capim.tasks.watch, "encode_images", drifted)
     monkeypatch.setattr(capim.tasks.watch, "library_versions", lambda: {"torch": "99"})
     with pytest.raises(WorkError, match=r"tiny-clip on few, images: 12 items encoded again.*below 0\.999") as caught:
         start(watch, config)

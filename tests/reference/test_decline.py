@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from capim.tasks.reference.regression import FEW_FLIPS, decline_tests
+from capim.tasks.reference.changes import FEW_FLIPS, decline_tests
 
 
 def noise(n_clusters: int, n_figures: int, seed: int) -> np.ndarray:

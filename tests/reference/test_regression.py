@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capim.tasks.reference.changes import FigureChange
-from capim.tasks.reference.regression import WatchRule, judge_figures
+from capim.tasks.reference.changes import FigureChange, WatchRule, judge_figures
 from tests.benchmarks.watch_years import Year, false_alarm_rate, reported_within, watched_year
 
 LEVEL = 0.001

@@ -11,8 +11,8 @@ import pyarrow as pa
 from capim.store import EmbeddingStore
 from capim.store.schema import RUNS
 from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.evaluate import score
 from capim.tasks.runtime.references import SetsRef
-from capim.tasks.score import score
 from capim.tasks.statistics.resampling import Resampling
 from tests.random_store import OTHER, SPECS, random_store
 

@@ -1,0 +1,159 @@
+"""Tasks: the analyses of a corpus' outcomes and vectors, and the report of a store, also as artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from capim.reports.format import percent, percent_range
+from capim.reports.rows.report_data import goodness
+from capim.reports.rows.snapshot import answer_lines, first_screen
+from capim.reports.write import write_report
+from capim.store import EmbeddingStore
+from capim.store.schema import JUDGED, texts
+from capim.tasks.analyses.ablations.forward_precision import device_rows
+from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.content.queries import caption_features
+from capim.tasks.analyses.slices import slice_rows
+from capim.tasks.analyses.table import diagnose
+from capim.tasks.metrics.table import RSUM, planned_figures
+from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.reference.published import gate_rows, judge_results, published
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_truncated, vector_reader
+from capim.tasks.runtime.task import artifact_key, in_a_run, shell, show_table, show_text
+from capim.tasks.statistics.resampling import Resampling
+
+# --- Task `diagnose`: analyses of the outcomes and vectors of a corpus, and checks of its results, as slices.
+
+
+@shell("diagnose", run_name="diagnose-{evaluations[0].sets.corpus}")
+def diagnose_corpus(
+    evaluations: tuple[EvaluationRef, ...],
+    *,
+    store_uri: str,
+    resampling: Resampling,
+    run: str,
+    analyses: Sequence[str] = (),
+) -> int:
+    """Store the slices of encoders that were evaluated on one corpus; returns the number of rows.
+
+    ``analyses`` are keys of ``ANALYSES``; empty: all, except those that run on request only.
+    """
+    store = EmbeddingStore.open(store_uri)
+    sets = evaluations[0].sets
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
+    specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
+    evaluated = sorted({protocol for e in evaluations for protocol in e.evaluations})
+    protocols = [protocol for protocol in select_protocols(corpus, evaluated) if is_diagnosed(protocol)]
+    truncated = read_truncated(store, fingerprints, corpus)
+    written = 0
+    with track(f"{sets.corpus} · diagnosing", total=len(protocols) + 1, unit="protocols") as advance:
+        for protocol in protocols:
+            data = AnalysisInput(
+                corpus=corpus,
+                protocol=protocol,
+                outcomes={
+                    e.sets.encoder: read_outcomes(store, e.evaluations[protocol.id], protocol)
+                    for e in evaluations
+                    if protocol.id in e.evaluations
+                },
+                specs=specs,
+                resampling=resampling,
+                vectors=vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed),
+                truncated=truncated,
+            )
+            rows = slice_rows(
+                diagnose(data, analyses), corpus=corpus, protocol=protocol.id, fingerprints=fingerprints, run=run
+            )
+            written += store.write_rows("slices", rows, replace="slice")
+            advance(1)
+        judged = judge_results(
+            store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()]),
+            specs={spec.fingerprint: spec for spec in specs.values()},
+            n_images={corpus.fingerprint: len(corpus.images)},
+            references=published(),
+        )
+        devices = device_rows(store.rows("batches", corpus=corpus.name), corpus=corpus, run=run)
+        for rows in (gate_rows(judged, run=run), devices):
+            written += store.write_rows("slices", rows, replace="slice")
+        advance(1)
+    return written
+
+
+def is_diagnosed(protocol: Protocol) -> bool:
+    """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
+    return protocol.id in (*MAIN, "winoground", f"t2i/{JUDGED}") or protocol.direction == "pairs"
+
+
+# --- Task that writes the report of a store; the leaderboard and the report as artifacts.
+
+
+@shell("publish", run_name="publish-{run}")
+def publish_report(
+    *,
+    store_uri: str,
+    reports_uri: str,
+    run: str,
+    corpora: Sequence[str] = (),
+    encoders: Sequence[str] = (),
+    protocols: Sequence[str] = (),
+) -> str:
+    """Write the report of these corpora, encoders and protocols (all where none is named); returns its path or URI."""
+    store = EmbeddingStore.open(store_uri)
+    return write_report(
+        store,
+        f"{reports_uri}/{run}",
+        corpora=corpora,
+        encoders=encoders,
+        protocols=protocols,
+        describe=caption_features,
+        explain=partial(explain_pairs, store),
+    )
+
+
+def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None) -> None:
+    """Show the leaderboard and the report as artifacts of the flow run that calls this.
+
+    ``reports_url`` is where browsers find the folder of the reports: None: what the report begins with, without a link.
+    """
+    if not in_a_run():
+        return
+    about = "the planned figures of every corpus, best first, in percent with 95 % intervals"
+    show_table(artifact_key("leaderboard", store_uri), leaderboard(EmbeddingStore.open(store_uri)), about)
+    place = f"reports/{run}/report.html"
+    link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
+    answer = next(iter(answer_lines(page)), "")
+    show_text(artifact_key("report", store_uri), f"{first_screen(page)}\n\n{link}", answer)
+
+
+def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
+    """The newest value of every planned figure but RSUM, by corpus and encoder, best first."""
+    found: list[dict[str, Any]] = []
+    for fingerprint in texts(store.corpora()["fingerprint"]):
+        planned = planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}
+        named = {name: sorted({getattr(figure, name) for figure in planned}) for name in ("protocol", "metric")}
+        rows = store.rows("results", corpus_fingerprint=fingerprint, **named).sort_by("created").to_pylist()
+        newest = {
+            (row["protocol"], row["metric"], row["encoder"]): row
+            for row in rows
+            if (row["protocol"], row["metric"]) in planned and row["value"] is not None
+        }
+        found += newest.values()
+    ordered = sorted(found, key=lambda row: (row["corpus"], row["protocol"], row["metric"], -goodness(row)))
+    return [
+        {
+            "corpus": row["corpus"],
+            "protocol": row["protocol"],
+            "metric": row["metric"],
+            "encoder": row["encoder"],
+            "percent": percent(row["value"], 2),
+            "interval": percent_range(row["ci_low"], row["ci_high"], 2),
+            "queries": row["n_queries"],
+        }
+        for row in ordered
+    ]

@@ -1,0 +1,276 @@
+"""Files that other tools read: a map for Embedding Atlas, MTEB's nDCG, and runs and qrels of TREC."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from capim.reports.rows.report_data import ReportData, Row
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError
+from capim.store.files import replacing
+from capim.store.schema import texts
+from capim.store.types import Corpus, Modality
+from capim.store.values import Method, positions_within
+from capim.tasks.metrics.table import METRICS, is_known
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.cosine import nearest_neighbours
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.results.imported.scores import trec_id
+from capim.tasks.results.maps import project
+from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
+
+# --- A Parquet file for Embedding Atlas (github.com/apple/embedding-atlas): the items of one encoder as points of a
+# plane.
+#
+# | column | contents |
+# |---|---|
+# | ``id``, ``text``, ``language`` | of the item; the text of an image is all its captions, one a line |
+# | ``image`` | images only: its thumbnail, ``{bytes, path}`` |
+# | ``x``, ``y`` | ``tasks.results.maps`` |
+# | ``neighbors`` | ``{ids, distances}``: rows of the file and 1 - cosine, nearest first, exact |
+# | ``PROTOCOL ENCODER rank`` | of the item as a query: the rank of its first relevant item, ties won; null: no query |
+# | ``PROTOCOL ENCODER hit`` | whether that is 1 even if ties are lost |
+
+
+NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
+QUERIES: Mapping[Modality, str] = {"image": "i2t/", "caption": "t2i/"}  # how ids of protocols with such queries begin
+HEADLINE: Mapping[Modality, str] = {"image": "i2t/any", "caption": "t2i/all"}
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_PICTURES = 1000  # whose thumbnails are in memory at once
+
+
+def export_atlas(
+    store: EmbeddingStore,
+    path: Path,
+    *,
+    encoders: Sequence[str],
+    corpus: str,
+    modality: Modality,
+    protocols: Sequence[str] = (),
+    projection: Method = "pca",
+) -> int:
+    """Writes the file; returns its rows.
+
+    Args:
+        path: A file that ends with ``.parquet``.
+        encoders: The first gives points and neighbours; what each found is in columns.
+        corpus: Name or fingerprint.
+        modality: The items: ``image`` or ``caption``.
+        protocols: Whose outcomes to show; by default ``i2t/any`` of images, ``t2i/all`` of captions.
+
+    Raises:
+        RequestError: The suffix is another one, there are no vectors, or the encoder has several for each item.
+    """
+    if path.suffix != ".parquet":
+        raise RequestError(f"embedding-atlas writes a .parquet file, got {str(path)!r}; end it with .parquet")
+    vectors = store.vectors(encoder=encoders[0], corpus=corpus, modality=modality)
+    items = store.items(corpus, modality)
+    columns: dict[str, Any] = {"id": items["id"]}
+    if modality == "caption":
+        columns |= {"text": items["text"], "language": items["language"]}
+    else:
+        columns["text"] = _captions_of(store.items(corpus, "caption"), texts(items["id"]))
+    plane = project(vectors.matrix, projection)
+    columns |= {"x": plane.points[:, 0], "y": plane.points[:, 1]}
+    nearest = nearest_neighbours(vectors.matrix, NEIGHBOURS)
+    columns["neighbors"] = pa.StructArray.from_arrays(
+        [_lists(nearest.positions), _lists(1 - nearest.scores)], names=["ids", "distances"]
+    )
+    wanted = {
+        "encoder_fingerprint": [store.encoder(encoder).fingerprint for encoder in encoders],
+        "corpus_fingerprint": [store.key(encoder=encoders[0], corpus=corpus, modality=modality).corpus_fingerprint],
+        "protocol": list(protocols or [HEADLINE[modality]]),
+    }
+    for row in newest_evaluations(store, wanted):
+        outcomes = store.rows("outcomes", evaluation=row["evaluation"])
+        label = f"{row['protocol']} {row['encoder']}"
+        columns |= _found(outcomes, label, len(items)) if row["protocol"].startswith(QUERIES[modality]) else {}
+    table = pa.table(columns)
+    with replacing(path) as temporary:
+        _write(temporary, table, items["sha"].to_pylist() if modality == "image" else [], store)
+    return len(table)
+
+
+def _captions_of(captions: pa.Table, images: Sequence[str]) -> list[str]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for image, text in zip(captions["image_id"].to_pylist(), captions["text"].to_pylist(), strict=True):
+        if image is not None and text:
+            found[image].append(text)
+    return ["\n".join(found[image]) for image in images]
+
+
+def _lists(values: NDArray[Any]) -> pa.Array:
+    """A list for each row of a matrix."""
+    offsets = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))
+
+
+def _found(outcomes: pa.Table, label: str, n_items: int) -> dict[str, pa.Array]:
+    """Rank and hit of each item; null where it was no query."""
+    ords, best, worst = (outcomes[name].to_numpy() for name in ("query_ord", "rank_best", "rank_worst"))
+    rank, hit, absent = np.zeros(n_items, np.int32), np.zeros(n_items, np.bool_), np.ones(n_items, np.bool_)
+    rank[ords], hit[ords], absent[ords] = best, worst == 1, False
+    return {f"{label} {name}": pa.array(values, mask=absent) for name, values in (("rank", rank), ("hit", hit))}
+
+
+def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: EmbeddingStore) -> None:
+    """The table, with the thumbnails of its images if there are any, some rows at a time."""
+    writer: pq.ParquetWriter | None = None
+    try:
+        for start in range(0, len(table), _PICTURES):
+            part = table.slice(start, _PICTURES)
+            if shas:
+                pictures = store.thumbnails([sha for sha in shas[start : start + _PICTURES] if sha])
+                cells = [
+                    {"bytes": pictures[sha], "path": None} if sha in pictures else None
+                    for sha in shas[start : start + _PICTURES]
+                ]
+                part = part.append_column("image", pa.array(cells, PICTURE))
+            writer = writer or pq.ParquetWriter(path, part.schema, compression="zstd")
+            writer.write_table(part)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+# --- nDCG@10 of protocols where a query has one relevant item: MTEB's main score, which is not among stored results.
+
+
+_NAME = "nDCG@10"
+
+
+def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:
+    """Rows like those of R@1, without an interval, for all that have no row of nDCG@10.
+
+    Raises:
+        WorkError: Results have no outcomes.
+    """
+    for row in data.results:
+        direction = row["protocol"].partition("/")[0]
+        if row["metric"] != "R@1" or set("*+") & set(row["protocol"]) or direction not in ("t2i", "i2t"):
+            continue
+        if data.row(row["corpus"], row["protocol"], _NAME, row["encoder"]) is None:
+            protocol = Protocol.of(row["protocol"])
+            outcomes = read_outcomes(store, row["evaluation"], protocol)
+            if is_known(METRICS[_NAME], outcomes):
+                value = METRICS[_NAME].value(outcomes)
+                yield {**row, "metric": _NAME, "value": value, "ci_low": None, "ci_high": None}
+
+
+# --- TREC runs and qrels of stored outcomes, as ``trec_eval``, ``pytrec_eval``, ``ranx`` and ``ir_measures`` read them.
+#
+# ``CORPUS/PROTOCOL/qrels.txt`` has a line ``query 0 item grade`` for each item that is relevant or, with grade 0,
+# was judged not to be; ``ENCODER.run`` beside it the stored lists: ``query Q0 item rank score tag``, at most
+# ``store.schema.TOP`` lines for a query.
+#
+# What differs from our figures: measures that look beyond the end of a list (reciprocal rank, average precision) take
+# an item that is not in it as not found. And equal scores: they are written equal, in the order of the corpus, but
+# ``trec_eval`` orders them by id, descending, whatever the rank column says. Our figures are the mean over their
+# orders; those of ``trec_eval`` are between ``value_ties_lost`` and ``value_ties_won``. Scores have as many digits as
+# tell apart the float32 that were ranked.
+
+
+_LISTS = 2048  # queries whose lists are in memory as text at once
+
+
+def export_trec(
+    store: EmbeddingStore, folder: Path, wanted: Mapping[str, Sequence[str]], *, note: Callable[[str], object]
+) -> list[Path]:
+    """Writes the runs and qrels of every evaluation that has lists.
+
+    Args:
+        folder: Where the files go; made if need be.
+        wanted: Columns of outcomes with their values, as ``EmbeddingStore.rows`` takes them. Of several evaluations of
+            one encoder, corpus and protocol the newest is written.
+        note: Gets a sentence about protocols without lists, and one about ties that matter.
+
+    Returns:
+        The files written.
+
+    Raises:
+        RequestError: No evaluation has lists, or the folder is a file.
+    """
+    if folder.is_file():
+        raise RequestError(f"trec writes a folder of files, but {str(folder)!r} is a file; give the path of a folder")
+    written: dict[Path, None] = {}
+    left_out: set[str] = set()
+    ties: list[tuple[int, str]] = []
+    tasks: dict[tuple[str, str], tuple[RetrievalTask | None, NDArray[np.object_]]] = {}
+    for row in newest_evaluations(store, wanted):
+        fingerprint, protocol, encoder = row["corpus_fingerprint"], row["protocol"], row["encoder"]
+        corpus = store.corpus(row["corpus"], fingerprint)
+        if (fingerprint, protocol) not in tasks:
+            items = corpus.images if protocol.startswith("t2i") else corpus.captions
+            ids = np.array([trec_id(item) for item in texts(items["id"])], dtype=object)
+            tasks[fingerprint, protocol] = task_of(corpus, protocol), ids
+        task, ids = tasks[fingerprint, protocol]
+        outcomes = store.rows("outcomes", evaluation=row["evaluation"], protocol=protocol)
+        if task is None or not outcomes.num_rows or outcomes["top_scores"].null_count == outcomes.num_rows:
+            left_out.add(f"{protocol} on {corpus.name}")
+            continue
+        place = folder / corpus.name / re.sub(r"[^\w.@-]+", "-", protocol)
+        place.mkdir(parents=True, exist_ok=True)
+        qrels, run = place / "qrels.txt", place / f"{encoder}.run"
+        if qrels not in written:
+            _write_lines(qrels, _qrel_lines(task, ids))
+        _write_lines(run, _run_lines(outcomes, ids, encoder))
+        written |= {qrels: None, run: None}
+        if n_tied := int((outcomes["rank_worst"].to_numpy() > outcomes["rank_best"].to_numpy()).sum()):
+            ties.append(
+                (n_tied, f"{n_tied:,} of {outcomes.num_rows:,} queries of {encoder}, {protocol} on {corpus.name}")
+            )
+    if not written:
+        raise RequestError(f"store {store.uri} has no lists of items for these names; `capim evaluate` writes them")
+    if left_out:
+        note(f"left out, without lists of items and their scores: {', '.join(sorted(left_out))}")
+    if ties:
+        note(
+            f"{len(ties)} runs have relevant items that tie with others, most of them {max(ties)[1]}; trec_eval orders "
+            "ties by id, capim takes the mean over their orders"
+        )
+    return list(written)
+
+
+def task_of(corpus: Corpus, protocol: str) -> RetrievalTask | None:
+    """The queries and relevant items of a protocol; None for pairs and quadruples."""
+    # of an orientation of late interaction, the protocol itself is selected too
+    [one] = [found for found in select_protocols(corpus, [protocol]) if found.id == protocol]
+    task = build_task(corpus, one)
+    return task if isinstance(task, RetrievalTask) else None
+
+
+def _qrel_lines(task: RetrievalTask, ids: NDArray[np.object_]) -> Iterator[str]:
+    queries = [trec_id(query) for query in task.query_ids.tolist()]
+    grades = [1] * len(task.relevant) if task.grades is None else task.grades.tolist()
+    for at, item, grade in zip(task.query_of_relevant.tolist(), ids[task.relevant].tolist(), grades, strict=True):
+        yield f"{queries[at]} 0 {item} {grade}\n"
+    for at, item in () if task.dismissed is None else task.dismissed.tolist():
+        yield f"{queries[at]} 0 {ids[item]} 0\n"
+
+
+def _run_lines(outcomes: pa.Table, ids: NDArray[np.object_], encoder: str) -> Iterator[str]:
+    for batch in outcomes.select(["query_id", "top_ords", "top_scores"]).to_batches(max_chunksize=_LISTS):
+        lengths = pc.fill_null(pc.list_value_length(batch["top_ords"]), 0).to_numpy()
+        queries = np.repeat(np.array([trec_id(query) for query in texts(batch["query_id"])], dtype=object), lengths)
+        ords = np.asarray(pc.list_flatten(batch["top_ords"]), dtype=np.int32)
+        items = ids[ords].tolist()
+        scores = texts(pc.cast(pc.list_flatten(batch["top_scores"]), pa.string()))  # the shortest text of each float32
+        ranks = (positions_within(lengths) + 1).tolist()
+        for query, item, rank, score in zip(queries.tolist(), items, ranks, scores, strict=True):
+            yield f"{query} Q0 {item} {rank} {score} {encoder}\n"
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(lines)

@@ -1,1 +1,0 @@
-"""Figures into the store: the results of the table's metrics, and all rows of a user's metric."""

@@ -1,0 +1,220 @@
+"""Writes the results of one encoder on one corpus: every metric, RSUM, and means over languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from capim.store.embedding_store import EmbeddingStore
+from capim.store.maintenance.removal import drop_derived, drop_stale
+from capim.store.schema import METRICS as METRIC_ROWS
+from capim.store.schema import RESULTS, texts
+from capim.store.types import Corpus, MetricFacts
+from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import protocols_of
+from capim.tasks.results.combined import Part, language_rows, part_of, rsum_row
+from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
+from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
+from capim.tasks.runtime.scoring import ScoredSets
+from capim.tasks.statistics import VERSION
+from capim.tasks.statistics.resampling import Resampling
+
+
+class Renewed(NamedTuple):
+    """The results of one protocol that were computed with the settings of this run: metrics, and their most queries.
+
+    ``outdated`` are metrics with results by another version of theirs.
+    """
+
+    metrics: frozenset[str]
+    n_queries: int
+    outdated: frozenset[str] = frozenset()
+
+    def lacks(self, protocol: Protocol) -> bool:
+        """Whether a metric of the table has no result, of those that the protocol's outcomes determine.
+
+        Which kinds of metrics apply is known without the outcomes: a protocol has results of every kind or of none.
+        """
+        known = (self.metrics | self.outdated) & METRICS.keys()
+        several = any(METRICS[name].several for name in known)
+        needs = {METRICS[name].needs for name in known}
+        judged = protocol.kind == "judged"
+        return any(
+            name not in self.metrics
+            and protocol.direction in metric.directions
+            and metric.judged in (None, judged)
+            and (several or judged) >= metric.several
+            and (metric.needs in needs or not metric.needs)
+            for name, metric in METRICS.items()
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultWriter:
+    """Writes result rows of ``scored``, their intervals drawn by ``resampling``, for the run of that id."""
+
+    scored: ScoredSets
+    resampling: Resampling
+    run: str
+
+    def renew(self, evaluations: Sequence[str], *, keep_replicates: bool) -> dict[str, Renewed]:
+        """Write results of these evaluations that were computed with the same settings again as this run's.
+
+        With ``keep_replicates`` only those that have replicates, apart from figures over several protocols, which have
+        none, and those of users' metrics. What was made of results by another version of a metric is dropped; the
+        results stay until :meth:`drop_outdated`.
+
+        Returns:
+            Protocol id -> its results in the store, of those that have any.
+        """
+        store = self.scored.store
+        rows = store.rows("results", evaluation=evaluations).to_pylist()
+        outdated = outdated_results(rows)
+        drop_derived(store, outdated)
+        anew = {row["result"] for row in outdated}
+        if any(map(_over_several, outdated)):  # these are made together
+            anew |= {row["result"] for row in rows if _over_several(row)}
+        settings = (self.resampling.replicates, self.resampling.seed, self.resampling.level, VERSION)
+        same = [
+            row
+            for row in rows
+            if (row["replicates"], row["seed"], row["level"], row["statistics_version"]) == settings
+            and row["result"] not in anew
+        ]
+        unlike = {row["result"] for row in same if self._is_of_another_method(row)}
+        # where there is no interval, the row does not say which method it was not computed by
+        others = {row["protocol"] for row in same if row["result"] in unlike and row["metric"] in METRICS}
+        renewed = [row for row in same if row["result"] not in unlike and row["protocol"] not in others]
+        if keep_replicates:
+            kept = store.counts("replicates", "result", evaluation=evaluations).keys()
+            renewed = [r for r in renewed if r["result"] in kept or r["metric"] not in METRICS or _over_several(r)]
+        now = datetime.now(UTC)
+        self._write(
+            "results",
+            pa.Table.from_pylist([{**row, "run": self.run, "created": now} for row in renewed], schema=RESULTS),
+        )
+        by_protocol: dict[str, list[dict[str, Any]]] = {}
+        for row in renewed:
+            by_protocol.setdefault(row["protocol"], []).append(row)
+        return {
+            protocol: Renewed(
+                frozenset(row["metric"] for row in rows),
+                max(row["n_queries"] for row in rows),
+                frozenset(row["metric"] for row in outdated if row["protocol"] == protocol),
+            )
+            for protocol, rows in by_protocol.items()
+        }
+
+    def drop_outdated(self, evaluations: Sequence[str]) -> None:
+        """Drop results by another version of their metric, which applies to no query of these evaluations any more."""
+        rows = outdated_results(self.scored.store.rows("results", evaluation=evaluations).to_pylist())
+        drop_stale(self.scored.store, "results", "result", kept=(), result=[row["result"] for row in rows])
+
+    def _is_of_another_method(self, row: Mapping[str, Any]) -> bool:
+        """Whether the interval of a result is not the one that the metric gets by the method requested now."""
+        if row["reason"] is not None:  # no interval, or the one of a share where all queries hit or miss
+            return False
+        share = row["metric"] in METRICS and METRICS[row["metric"]].share and not _over_several(row)
+        requested = self.resampling.method
+        expected = "percentile" if requested == "wilson" and not share else requested
+        return bool(row["interval_method"] != expected)
+
+    def write_metrics(
+        self, protocols: Sequence[Outcomes], *, keep_replicates: bool, present: Mapping[str, Renewed]
+    ) -> int:
+        """The metrics of several protocols with their intervals, except those of a protocol that are ``present``.
+
+        With ``keep_replicates`` also every bootstrap draw. Returns the number of figures.
+        """
+        evaluated = [
+            Evaluated.of(
+                outcomes,
+                self.scored.corpus,
+                self._source(self.scored.evaluations[outcomes.protocol.id]),
+                [m for m in metrics_of(outcomes) if m.name not in _names(present, outcomes.protocol.id)],
+            )
+            for outcomes in protocols
+        ]
+        rows = result_rows(evaluated, self.resampling)
+        self._write("results", rows)
+        if keep_replicates:
+            for of_protocol in evaluated:
+                self._write("replicates", replicate_rows(of_protocol, self.resampling))
+        return len(rows)
+
+    def write_rsum(self, protocols: Sequence[Protocol]) -> None:
+        """The sum of six recalls, from the stored outcomes of a text-to-image and an image-to-text protocol."""
+        t2i, i2t = (self.scored.read(protocol) for protocol in protocols)
+        source, drawn = self._source(self.scored.joint_evaluation(protocols)), drawn_images(self.scored.corpus)
+        self._write("results", rsum_row(t2i, i2t, source, drawn=drawn, resampling=self.resampling))
+
+    def language(self, outcomes: Outcomes) -> Part:
+        """What means over languages need of the outcomes of one language."""
+        return part_of(outcomes, drawn=drawn_clusters(self.scored.corpus, outcomes.protocol))
+
+    def write_languages(self, protocols: Sequence[Protocol], languages: Mapping[str, Part]) -> None:
+        """Means over languages; those missing from ``languages`` are made from stored outcomes."""
+        parts = [languages.get(protocol.id) or self.language(self.scored.read(protocol)) for protocol in protocols]
+        source, reference = (
+            self._source(self.scored.joint_evaluation(protocols)),
+            self.scored.corpus.languages_reference,
+        )
+        self._write("results", language_rows(parts, source, reference=reference, resampling=self.resampling))
+
+    def _source(self, evaluation: str) -> dict[str, str]:
+        return {**asdict(self.scored.sets), **self.scored.tags, "evaluation": evaluation, "run": self.run}
+
+    def _write(self, table: str, rows: pa.Table) -> None:
+        self.scored.store.write_rows(table, rows, replace="result")
+        record_metrics(self.scored.store, map(facts_of, set(texts(rows["metric"]))), run=self.run)
+
+
+def record_metrics(store: EmbeddingStore, metrics: Iterable[MetricFacts | None], *, run: str) -> None:
+    """Store what readers have to know of these metrics, where the store does not say it yet."""
+    given = {each.name: each for each in metrics if each is not None}
+    kept = {row["metric"]: row for row in store.rows("metrics", metric=list(given)).to_pylist()}
+    columns = [field.name for field in fields(MetricFacts)][1:]
+    rows = [{"metric": name, **{column: getattr(each, column) for column in columns}} for name, each in given.items()]
+    new = [row for row in rows if any(kept.get(row["metric"], {}).get(name) != value for name, value in row.items())]
+    written = {"run": run, "created": datetime.now(UTC)}
+    if new:
+        table = pa.Table.from_pylist([{**row, **written} for row in new], schema=METRIC_ROWS)
+        store.write_rows("metrics", table, replace="metric")
+
+
+def all_languages(corpus: Corpus, protocols: Sequence[Protocol]) -> list[Protocol]:
+    """The protocols of single languages; none unless ``protocols`` has those of every language of the corpus.
+
+    In the order of the corpus, on which the id of their joint evaluation depends.
+    """
+    every = [protocol for protocol in protocols_of(corpus) if protocol.is_of_language]
+    return every if {protocol.id for protocol in every} <= {protocol.id for protocol in protocols} else []
+
+
+def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The results by another version of their metric than that of today's table."""
+    today: dict[str, str | None] = {}
+    found = []
+    for row in rows:
+        metric = row["metric"]
+        if metric not in today:
+            today[metric] = version_of(metric)
+        if today[metric] not in (None, row["metric_version"]):
+            found.append(row)
+    return found
+
+
+def _over_several(row: Mapping[str, Any]) -> bool:
+    """Whether a result is a figure over several protocols."""
+    return not SEVERAL_PROTOCOLS.isdisjoint(row["protocol"])
+
+
+def _names(present: Mapping[str, Renewed], protocol: str) -> frozenset[str]:
+    return present[protocol].metrics if protocol in present else frozenset()

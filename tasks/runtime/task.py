@@ -1,0 +1,231 @@
+"""The decorator of all tasks, and what a Prefect server shows of them: artifacts and log lines.
+
+Outside a Prefect run no artifact is made and no line is sent.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from threading import Lock
+from typing import Any, ParamSpec, TypeVar, cast
+from uuid import UUID
+
+import httpx
+from prefect import Task, task
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext, TaskRunContext
+from prefect.exceptions import PrefectException
+from prefect.logging.handlers import APILogHandler
+
+from capim.reports.rows.report_data import without_paths
+from capim.store.errors import without_credentials
+from capim.store.types import digest16
+from capim.tasks.runtime.progress import Overall, Progress, current_listener, listening
+
+# --- Decides which failed tasks are retried: a hub or object store did not answer, never a wrong request.
+
+
+DELAYS_SECONDS = [2.0, 10.0, 60.0]
+JITTER = 0.3  # so that many workers that lost the same service do not come back to it at once
+
+_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_ERRNO = frozenset(
+    {errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH}
+)
+_CLASSES = frozenset({"ConnectionError", "TransportError"})  # of requests, and of httpx under whatever name it comes
+_OBJECT_STORE = ("error sending request", "timed out", "service unavailable", "slow down", "internal server error")
+
+
+def may_help(_task: object, _run: object, state: Any) -> bool:
+    """Whether a failed task should be tried again (Prefect's ``retry_condition_fn``).
+
+    A task that reached its time limit is not retried.
+    """
+    from prefect.task_engine import TaskRunTimeoutError
+
+    error = state.result(raise_on_failure=False, _sync=True)  # whether or not an event loop runs
+    return isinstance(error, BaseException) and not isinstance(error, TaskRunTimeoutError) and may_pass(error)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether an error, or one of its causes, is temporary: an outside service did not answer.
+
+    False in offline mode (``HF_HUB_OFFLINE``), where the hub never answers.
+
+    Examples:
+        >>> may_pass(ConnectionResetError()), may_pass(FileNotFoundError("captions.json"))
+        (True, False)
+    """
+    chain = list(_with_causes(error))
+    return any(map(_passes, chain)) and not any(type(link).__name__ == "OfflineModeIsEnabled" for link in chain)
+
+
+def _passes(error: BaseException) -> bool:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(status, int):
+        return status in _STATUS
+    if isinstance(error, TimeoutError | socket.gaierror) or getattr(error, "errno", None) in _ERRNO:
+        return True
+    if not _CLASSES.isdisjoint(kind.__name__ for kind in type(error).__mro__):
+        return True
+    message = str(error).lower()
+    return "lanceerror(io)" in message and any(words in message for words in _OBJECT_STORE)
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def shell(
+    name: str, *, encodes: bool = False, run_name: str | None = None, timeout_hours: float | None = None
+) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Make a function a Prefect task that can be repeated; its results are kept in the store only.
+
+    Args:
+        name: Name of the task.
+        encodes: Whether ``prefect concurrency-limit create capim-encode 1`` limits it together with all others that
+            encode: it gets this tag, without which ``flows.execution`` runs it where there is no such limit.
+        run_name: Name of its runs, a template over the parameters.
+        timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
+            cannot interrupt others in the middle of a system call.
+    """
+
+    def declare(function: Callable[P, R]) -> Task[P, R]:
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            if in_a_run():  # perhaps in a process of its own
+                send_logs()
+            return function(*args, **kwargs)
+
+        return task(
+            name=name,
+            task_run_name=run_name,
+            tags=["capim-encode"] if encodes else None,
+            cache_policy=NO_CACHE,
+            retries=len(DELAYS_SECONDS),
+            retry_delay_seconds=DELAYS_SECONDS,
+            retry_jitter_factor=JITTER,
+            retry_condition_fn=may_help,
+            timeout_seconds=None if timeout_hours is None else 3600 * timeout_hours,
+        )(run)
+
+    return declare
+
+
+EVERY_SECONDS = 5.0  # a run of days must not flood the server
+CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"  # which flows/__init__.py sets for a quiet terminal
+_OURS = ("capim",)
+_PREFECTS = ("prefect.flow_runs", "prefect.task_runs")
+_LOST = (httpx.TransportError, PrefectException)
+
+
+@contextmanager
+def shown_progress(overall: Overall, *, every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
+    """Keep one progress artifact of the flow run up to date; earlier listeners are still called."""
+    begun = time.monotonic()
+    earlier, lock = current_listener(), Lock()
+    artifact = cast("UUID", create_progress_artifact(0.0, description="progress of the run"))
+    shown, lost = begun, False
+
+    def show(share: float, description: str) -> None:
+        nonlocal shown, lost
+        shown = time.monotonic()
+        try:
+            update_progress_artifact(artifact, round(share, 1), description=description)
+        except _LOST:  # a run outlives the server that shows it
+            lost = True  # Prefect's client tries for a minute or two: once is enough
+
+    def listen(progress: Progress) -> None:
+        earlier(progress)
+        with lock:  # tasks run in several threads
+            now = time.monotonic()
+            overall.listen(progress, now - begun)
+            if not lost and now - shown >= every_seconds:
+                show(100 * min(overall.fraction, 1.0), f"progress of the run, now: {overall.now}")
+
+    with listening(listen):
+        yield
+    if not lost:
+        show(100.0, "progress of the run: done")
+
+
+def artifact_key(kind: str, store_uri: str) -> str:
+    """The key of an artifact of one workspace, whose versions follow each other on one page of Prefect's UI.
+
+    Examples:
+        >>> artifact_key("report", "/home/ada/My work/store"), artifact_key("report", "s3://KEY:SECRET@bucket/store")
+        ('report-my-work-56c3', 'report-bucket-fd54')
+    """
+    workspace = without_credentials(store_uri).rstrip("/").removesuffix("/store")
+    name = re.sub("[^a-z0-9]+", "-", workspace.rpartition("/")[2].rpartition("@")[2].lower()).strip("-")
+    return f"{kind}-{name or 'workspace'}-{digest16([workspace])[:4]}"
+
+
+def show_table(key: str, rows: Sequence[dict[str, Any]], description: str) -> None:
+    """Create a table artifact under this key; earlier versions are kept."""
+    if in_a_run():
+        create_table_artifact(table=list(rows), key=key, description=description)
+
+
+def show_text(key: str, markdown: str, description: str) -> None:
+    """Create a Markdown artifact under this key."""
+    if in_a_run():
+        create_markdown_artifact(markdown=markdown, key=key, description=description)
+
+
+def in_a_run() -> bool:
+    """Whether the caller is part of a run that a Prefect server knows."""
+    return FlowRunContext.get() is not None or TaskRunContext.get() is not None
+
+
+class _Shareable(logging.Formatter):
+    """A log line and its traceback without paths of the machine and without credentials."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_paths(super().format(record))
+
+
+def hide_prefects_lines() -> None:
+    """Keep what Prefect logs off the terminal, unless ``--verbose``: an error is printed once, as a sentence."""
+    if CONSOLE_LEVEL in os.environ:
+        logging.raiseExceptions = False  # a handler without a server does not print that it has none
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(lambda record: not record.name.startswith(("prefect", "EventsWorker", "APILogWorker")))
+
+
+def send_logs() -> None:
+    """Send what capim logs inside a run, from INFO on, to the Prefect server; called by every process that runs tasks.
+
+    Whoever may see the server sees these lines: they are without credentials and paths of the machine.
+    """
+    for name in _OURS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):
+            ours = APILogHandler()
+            ours.addFilter(lambda _: in_a_run())
+            logger.addHandler(ours)
+            logger.setLevel(logging.INFO)
+    for name in (*_OURS, *_PREFECTS):
+        for handler in logging.getLogger(name).handlers:
+            if isinstance(handler, APILogHandler):
+                handler.setFormatter(_Shareable())
