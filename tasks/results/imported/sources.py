@@ -22,7 +22,7 @@ from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import MAIN
-from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.layout import drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -30,7 +30,7 @@ from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.imported.rows import named_rows
 from capim.tasks.results.imported.scores import outcomes_of_matrix, outcomes_of_run, read_matrix, read_run
 from capim.tasks.results.imported.tables import Found, outcomes_of_hits, outcomes_of_rows, read_hit_lists
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.resampling import Resampling
 
 REQUIRED = tuple(field.name for field in OUTCOMES if not field.nullable)
@@ -312,20 +312,15 @@ class Imported:
     def of(cls, outcomes: Sequence[Outcomes], encoder: EncoderSpec, corpus: Corpus) -> Imported:
         """The outcomes under their ids, in query order."""
         imported = cls(encoder=encoder, corpus=corpus, outcomes={})
-        columns = imported._provenance("", "").identity
+        columns = imported._identity("")
         ordered = [Outcomes.from_arrow(in_query_order(each.to_arrow(**columns)), each.protocol) for each in outcomes]
         return replace(imported, outcomes={evaluation_of(each, encoder, corpus): each for each in ordered})
 
     def rows(self, evaluation: str, *, run: str, resampling: Resampling) -> tuple[pa.Table, pa.Table]:
         """Rows of ``schema.OUTCOMES``, and of ``schema.RESULTS`` with every metric that they determine."""
-        outcomes, provenance = self.outcomes[evaluation], self._provenance(evaluation, run)
-        evaluated = Evaluated(
-            outcomes=outcomes,
-            metrics=metrics_of(outcomes),
-            provenance=provenance,
-            drawn=drawn_clusters(self.corpus, outcomes.protocol),
-        )
-        return outcomes.to_arrow(**provenance.identity), result_rows([evaluated], resampling)
+        outcomes, identity = self.outcomes[evaluation], self._identity(evaluation)
+        evaluated = Evaluated.of(outcomes, self.corpus, {**identity, "run": run})
+        return outcomes.to_arrow(**identity), result_rows([evaluated], resampling)
 
     def rsum(self, *, run: str, resampling: Resampling) -> pa.Table | None:
         """The row of RSUM; None unless both headlines were imported and determine the six recalls."""
@@ -334,16 +329,15 @@ class Imported:
         names = {metric.name for metric in RECALLS}
         if len(both) < len(MAIN) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
             return None
-        source = self._provenance(digest16([key for key, _ in both]), run)
+        source = {**self._identity(digest16([key for key, _ in both])), "run": run}
         t2i, i2t = (outcomes for _, outcomes in both)
         return rsum_row(t2i, i2t, source, drawn=drawn_images(self.corpus), resampling=resampling)
 
-    def _provenance(self, evaluation: str, run: str) -> Provenance:
-        return Provenance(
-            evaluation=evaluation,
-            encoder=self.encoder.name,
-            encoder_fingerprint=self.encoder.fingerprint,
-            corpus=self.corpus.name,
-            corpus_fingerprint=self.corpus.fingerprint,
-            run=run,
-        )
+    def _identity(self, evaluation: str) -> dict[str, str]:
+        return {
+            "evaluation": evaluation,
+            "encoder": self.encoder.name,
+            "encoder_fingerprint": self.encoder.fingerprint,
+            "corpus": self.corpus.name,
+            "corpus_fingerprint": self.corpus.fingerprint,
+        }
