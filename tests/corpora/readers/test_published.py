@@ -34,7 +34,7 @@ def protocols(corpus: Corpus) -> list[str]:
 
 
 def text_of(corpus: Corpus) -> dict[str, str]:
-    return dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
+    return {row["id"]: row["text"] for row in corpus.captions.to_pylist()}
 
 
 def tags_of(corpus: Corpus) -> list[list[str]]:
