@@ -1,6 +1,7 @@
-"""The columns of a table of outcomes: what a file of ``capim import --outcomes`` may hold, and its JSON Schema.
+"""The rows of a table of outcomes: their columns and cells, and which query each row is about.
 
-``docs/outcomes.md`` explains them with examples. After a change, write the schema again:
+A row is about a query by its id, by its texts, or by the order of the corpus; faults name the row and what was
+expected. ``docs/outcomes.md`` explains the columns with examples. After a change, write their JSON Schema again:
 ``python -m capim.tasks.results.imported.rows > docs/outcomes.schema.json``.
 """
 
@@ -119,6 +120,7 @@ Row: TypeAlias = Mapping[str, Any]
 NUMBER = "_row"
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _SHOWN = 5
+_WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
 _KEYS = {*QUERY, *(name for names in KEYS.values() for name in names)} - {*COLUMNS}
 
 
@@ -183,10 +185,6 @@ def plain_text(text: object) -> str:
     return " ".join(str(text).split())
 
 
-Kind: TypeAlias = Literal["captions", "images", "pairs", "quadruples"]
-_WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Items:
     """The pairs, quadruples or queries that rows can be about.
@@ -201,7 +199,7 @@ class Items:
     """
 
     kind: str
-    of: Kind
+    of: Literal["captions", "images", "pairs", "quadruples"]
     ids: Sequence[str]
     texts: Sequence[tuple[str, str]] | None = None
     categories: Sequence[str] | None = None

@@ -1,4 +1,10 @@
-"""Outcomes from a table of ranks, hits or judgements (``docs/outcomes.md``), for the protocols that it determines."""
+"""Outcomes from tables of ranks, hits or judgements (``docs/outcomes.md``), and from lists of queries that hit.
+
+For each query, hits give only whether a relevant item is among the first 1, 5 or 10. Its rank is known as a range (1,
+2-5, 6-10, beyond 10), which is stored: ``rank_best`` and ``rank_worst`` are the ends of the range. R@1, R@5 and R@10
+are exact, because no range crosses a listed cutoff. Other metrics (MRR, median rank, nDCG) are undetermined and left
+out (``tasks.metrics.metrics_of``); ``best_score`` is NaN, and there are no result lists.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,7 @@ from capim.store.schema import JUDGED, texts
 from capim.store.types import Corpus
 from capim.store.values import positions_within
 from capim.tasks.metrics.compositional import text_and_image
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import ALL_NEGATIVES, MAIN
 from capim.tasks.ranking.given import choice_outcomes
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
@@ -105,19 +111,19 @@ def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faul
         return []
     parts: dict[tuple[str, str], list[Row]] = {}
     for row, form in zip(rows, forms, strict=True):
-        named = [str(row["protocol"])] if "protocol" in row else list(protocols) or [""]
-        for protocol in named:
+        for protocol in [str(row["protocol"])] if "protocol" in row else list(protocols) or [""]:
             if "protocol" not in row or not protocols or protocol in protocols:
                 parts.setdefault((form or "", protocol), []).append(row)
     if not parts:
         faults.append(f"no row is about {', '.join(protocols)}")
-    return [
-        _Part(form, protocol if protocol or form in _DIRECTION_OF_FORM else _headline(chosen, corpus), chosen)
-        for (form, protocol), chosen in parts.items()
-    ]
+    named = []
+    for (form, protocol), chosen in parts.items():
+        ids = {name: [row[name] for row in chosen if name in row] for name in key_columns(chosen, "")}
+        known = protocol or form in _DIRECTION_OF_FORM
+        named.append(_Part(form, protocol if known else headline_of(ids, corpus), chosen))
+    return named
 
 
-# --- retrieval ------------------------------------------------------------------------------------------------
 def _of_retrieval(part: _Part, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
     task = build_task(corpus, *select_protocols(corpus, [part.named]))
     if not isinstance(task, RetrievalTask):
@@ -156,7 +162,7 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
         RequestError: They are both, neither or missing.
     """
     judged = pc.any(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED))).as_py()
-    headlines = {"captions": f"t2i/{JUDGED}" if judged else "t2i/all", "images": "i2t/any"}
+    headlines = {"captions": f"t2i/{JUDGED}" if judged else MAIN[0], "images": MAIN[1]}
     of_kind = {kind: {each: [0] for each in texts(getattr(corpus, kind)["id"])} for kind in headlines}
     foreign = {name: kind for kind, other in (("captions", "images"), ("images", "captions")) for name in KEYS[other]}
     found: dict[str, tuple[bool, int]] = dict.fromkeys(headlines, (False, 0))
@@ -174,11 +180,6 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
     first = next((cells[0] for cells in ids.values() if cells), None)
     reason = "the rows have no column `query`" if first is None else f"{what} are ids {both}, first {first!r}"
     raise RequestError(f"corpus {corpus.name!r}: {reason}; name the protocol with --protocol or a column `protocol`")
-
-
-def _headline(rows: Sequence[Row], corpus: Corpus) -> str:
-    columns = key_columns(rows, "")
-    return headline_of({name: [row[name] for row in rows if name in row] for name in columns}, corpus)
 
 
 def _of_hits(rows: list[Row], task: RetrievalTask, items: Items, faults: list[str], matched: Matched) -> list[Outcomes]:
@@ -202,7 +203,6 @@ def _all_once(rows: Sequence[Row], items: Items, faults: list[str], matched: Mat
     return positions
 
 
-# --- pairs and quadruples ---------------------------------------------------------------------------------------
 def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
     direction = _DIRECTION_OF_FORM[part.form]
     items = compositional_items(corpus, direction)
@@ -218,8 +218,10 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched
     positions = of_rows[inside]
     by_item = np.zeros((len(items.ids), judgements.shape[1]), dtype=bool)
     by_item[positions] = judgements[inside]
+    # all of the direction but a caption against all its negatives, which is another choice
+    every = [p for p in protocols_of(corpus) if p.direction == direction and p.name != ALL_NEGATIVES]
     tasks = []
-    for protocol in _choice_protocols(corpus, direction, part.named):
+    for protocol in select_protocols(corpus, [part.named]) if part.named else every:
         task = build_task(corpus, protocol)
         if not isinstance(task, ChoiceTask) or protocol.direction != direction:
             faults.append(f"{', '.join(FORMS[part.form])}: only of protocols of {direction}")
@@ -237,13 +239,6 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched
         faults.append(f"{smallest.protocol.id}: {gaps[smallest.protocol.id]}")
         return []
     return [_judged(task, by_item[task.queries]) for task in complete]
-
-
-def _choice_protocols(corpus: Corpus, direction: str, named: str) -> Sequence[Protocol]:
-    """The named protocol, or all of the direction; not a caption against all its negatives, which is another choice."""
-    if named:
-        return select_protocols(corpus, [named])
-    return [p for p in protocols_of(corpus) if p.direction == direction and not p.id.endswith("/all-negatives")]
 
 
 def _judgements(part: _Part, faults: list[str]) -> NDArray[np.bool_]:
@@ -291,7 +286,7 @@ def _judged(task: ChoiceTask, judged: NDArray[np.bool_]) -> Outcomes:
 HitLists: TypeAlias = Mapping[int, ArrayLike]
 """Cutoff k -> positions of the queries, in the order of the protocol, with a relevant item among the first k."""
 
-PROTOCOL_OF = {"ir": "t2i/all", "tr": "i2t/any"}
+PROTOCOL_OF = dict(zip(("ir", "tr"), MAIN, strict=True))
 """Image retrieval (ir) and text retrieval (tr): the names of the two directions in the files of ALBEF and TCL."""
 
 _FILE = re.compile(r"(?P<model>.+)_(?P<task>ir|tr)(?P<cutoff>[1-9][0-9]*)_rank_index\.npy")
