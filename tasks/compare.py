@@ -33,9 +33,9 @@ from capim.tasks.runtime.task import shell
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
 from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA
-from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("compare", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")

@@ -13,9 +13,8 @@ from capim.store.errors import RequestError
 from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.slices import slice_rows
-from capim.tasks.analyses.table import BY_PART, diagnose
+from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
+from capim.tasks.analyses.table import diagnose, of_parts
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics import Metric, is_known
 from capim.tasks.metrics.custom import CustomMetric, load_metric
@@ -35,7 +34,7 @@ from capim.tasks.scoring.protocols.layout import drawn_clusters
 from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.scoring.resources import Resources
 from capim.tasks.scoring.score_blocks import ScoreBlock, score_blocks
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 
 @shell("custom-metric", run_name="{metric}-{evaluations[0].sets.corpus}")
@@ -79,7 +78,7 @@ def custom_metric(
     parts = []
     with track(f"{own.custom.name} · {sets.corpus}", total=len(chosen), unit="protocols") as advance:
         for protocol in chosen:
-            sliced = (analyses or BY_PART) if is_diagnosed(protocol) else ()
+            sliced = (analyses or of_parts()) if is_diagnosed(protocol) else ()
             parts.append(own.rows(protocol, sliced, results=results, keep_replicates=keep_replicates))
             advance(1)
     rows = own.write(parts, chosen, results=results, all_slices=not analyses)
@@ -217,7 +216,7 @@ class OwnMetric:
         """Means over parts of the queries; an aggregate has none."""
         outcomes = {each.provenance.encoder: each.outcomes for each in evaluated}
         protocol = evaluated[0].outcomes.protocol
-        wanted = [name for name in BY_PART if name in analyses] if metric.reduce == "mean" else []
+        wanted = [name for name in of_parts() if name in analyses] if metric.reduce == "mean" else []
         data = AnalysisInput(
             corpus=self.corpus,
             protocol=protocol,

@@ -18,7 +18,7 @@ from capim.tasks.results.imported.rows import Imported, encoder_of_outcomes
 from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
 from capim.tasks.runtime.open_corpora import corpus_for_import
 from capim.tasks.runtime.task import shell
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 
 @shell("import-embeddings")

@@ -50,7 +50,7 @@ from capim.tasks.runtime.versions import library_versions
 from capim.tasks.scoring.protocols.layout import drawn_clusters
 from capim.tasks.scoring.protocols.table import select_protocols
 from capim.tasks.statistics.clusters import Clusters, known_queries
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 
 @shell("check-baseline")

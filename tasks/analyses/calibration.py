@@ -16,10 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.values import positions_within
-from capim.tasks.analyses.ablations.forms import FITTED_ON
-from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, Matrix, SingleVectors
-from capim.tasks.analyses.slice_means import QueryValues, mean_slices, part_slices
-from capim.tasks.analyses.slices import Slice
+from capim.tasks.analyses.ablations import FITTED_ON
+from capim.tasks.analyses.analysis import (
+    METRIC,
+    AnalysisInput,
+    Matrix,
+    QueryValues,
+    SingleVectors,
+    Slice,
+    mean_slices,
+    part_slices,
+)
 from capim.tasks.metrics import METRICS
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.builders import RetrievalTask

@@ -24,7 +24,7 @@ from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
 from capim.tasks.scoring.protocols.table import protocols_of
 from capim.tasks.statistics import VERSION
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 
 class Renewed(NamedTuple):

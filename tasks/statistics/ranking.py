@@ -19,6 +19,7 @@ from scipy.stats import t
 
 from capim.tasks.statistics.clusters import Clusters, linked
 from capim.tasks.statistics.decision import ALPHA, adjusted
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
 from capim.tasks.statistics.intervals import (
     NO_SPREAD,
@@ -28,7 +29,6 @@ from capim.tasks.statistics.intervals import (
     interval_of,
     stacked_statistic,
 )
-from capim.tasks.statistics.resampling import Resampling
 
 
 class PairTest(NamedTuple):

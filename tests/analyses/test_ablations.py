@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus, EncoderSpec
-from capim.tasks.analyses.ablations import forms
-from capim.tasks.analyses.ablations.forms import FITTED_ON
-from capim.tasks.analyses.ablations.transforms import normalised, principal_axes
-from capim.tasks.analyses.analysis_input import AnalysisInput, Matrix, SingleVectors
+from capim.tasks.analyses.ablations import FITTED_ON, forms
+from capim.tasks.analyses.analysis import AnalysisInput, Matrix, SingleVectors, Slice
 from capim.tasks.analyses.calibration import SCALES, temperatures, thresholds
-from capim.tasks.analyses.slices import Slice
+from capim.tasks.analyses.transforms import normalised, principal_axes
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.scoring.evaluate import evaluate
 from capim.tasks.scoring.protocols.table import select_protocols
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 N, K, DIM = 40, 2, 12
 

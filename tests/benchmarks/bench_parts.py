@@ -29,7 +29,7 @@ from capim.tasks.runtime.references import SetsRef
 from capim.tasks.scoring.distractors import Side, by_gallery_size
 from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.table import build_task, select_protocols
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.bench_scoring import synthetic
 from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row

@@ -24,8 +24,8 @@ from capim.tasks.corpora.readers.pages import query_id
 from capim.tasks.corpora.shapes.world import SIDE, parse_scene
 from capim.tasks.scoring.late_interaction.products import token_similarities
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, paired_intervals
-from capim.tasks.statistics.resampling import Resampling
 
 CENTRES = {"left": ((17, 32), (47, 32)), "above": ((32, 17), (32, 47))}  # of both things, give or take 3 pixels
 REACH = {"small": 11, "large": 16}  # pixels from a centre: the largest radius, and 3

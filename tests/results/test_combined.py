@@ -14,7 +14,7 @@ from capim.tasks.results.combined import combined_figures, language_values, part
 from capim.tasks.results.comparison import encoder_key, figure_rows
 from capim.tasks.results.summary import Provenance
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 N_IMAGES = 60
 SOURCE = Provenance(

@@ -21,9 +21,9 @@ from capim.tasks.results.imported.rows import Imported, encoder_of_outcomes, eva
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.builders import RetrievalTask
 from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import wilson_interval
 from capim.tasks.statistics.pairs import SEVERAL_QUERIES
-from capim.tasks.statistics.resampling import Resampling
 
 PUBLISHED = {  # shared/data/README.md: counted from the lists themselves; ALBEF and TCL report the same figures
     ("ALBEF", "t2i/all"): (60.67, 84.33, 90.51),

@@ -15,7 +15,7 @@ from capim.tasks.results.imported.matrices import ScoreMatrix, outcomes_of_matri
 from capim.tasks.results.imported.runs import outcomes_of_run, read_run
 from capim.tasks.scoring.dense import score_dense
 from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from tests.results.thirty import N_IMAGES, assert_equal, thirty_images, tied_scores, unit_vectors
 
 

@@ -14,9 +14,8 @@ from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.results.combined import language_rows, part_of
 from capim.tasks.results.summary import Provenance
 from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.statistics.draws import count_blocks
+from capim.tasks.statistics.draws import Resampling, count_blocks
 from capim.tasks.statistics.intervals import statistic_of
-from capim.tasks.statistics.resampling import Resampling
 
 WHOSE = Provenance(
     evaluation="e",

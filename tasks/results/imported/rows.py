@@ -20,7 +20,7 @@ from capim.tasks.results.imported.exported import in_query_order
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
 from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 ADAPTER = "outcomes"
 
