@@ -21,23 +21,16 @@ from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.scoring import missing_sets, open_sets
-from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
-from capim.tasks.runtime.task import shell
-from capim.tasks.scoring.dense import dense_score_rows
-from capim.tasks.scoring.distractors import Side, by_gallery_size
-from capim.tasks.scoring.late_interaction.multivectors import Blocks, gather
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
-from capim.tasks.scoring.ranks.accumulator import ScoreRows
-from capim.tasks.scoring.resources import Resources
-from capim.tasks.scoring.threads import n_threads
-from capim.tasks.scoring.two_stage import (
+from capim.tasks.ranking.cosine import dense_score_rows
+from capim.tasks.ranking.evaluate import Side, by_gallery_size
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.maxsim_products import Blocks, gather
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from capim.tasks.ranking.ranker import ScoreRows
+from capim.tasks.ranking.resources import Resources, n_threads
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.ranking.two_stage import (
     SecondScores,
     dense_pairs,
     maxsim_pairs,
@@ -46,6 +39,12 @@ from capim.tasks.scoring.two_stage import (
     two_stage,
     weighted_sum,
 )
+from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.scoring import missing_sets, open_sets
+from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
+from capim.tasks.runtime.task import shell
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval

@@ -14,6 +14,9 @@ from capim.store.schema import texts
 from capim.store.types import Corpus, digest16
 from capim.tasks.metrics.table import Figure, headline_of, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key, figure_rows
 from capim.tasks.results.suite import (
@@ -30,9 +33,6 @@ from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import shell
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
-from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA

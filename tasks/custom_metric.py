@@ -20,6 +20,12 @@ from capim.tasks.metrics import Metric, is_known
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.metrics.metric import RETRIEVAL
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.evaluate import ScoreBlock, score_blocks
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.resources import Resources
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.report import is_diagnosed
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
@@ -28,12 +34,6 @@ from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
 from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of
 from capim.tasks.runtime.task import shell
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
-from capim.tasks.scoring.resources import Resources
-from capim.tasks.scoring.score_blocks import ScoreBlock, score_blocks
 from capim.tasks.statistics.draws import Resampling
 
 

@@ -28,6 +28,8 @@ from capim.tasks.encoders.device import device_identity
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.reference.changes import (
     FigureChange,
     FigureFalls,
@@ -47,8 +49,6 @@ from capim.tasks.runtime.references import SEVERAL_PROTOCOLS, EmbedRef, Evaluati
 from capim.tasks.runtime.stored import chosen, read_outcomes, vectors_of
 from capim.tasks.runtime.task import shell
 from capim.tasks.runtime.versions import library_versions
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import select_protocols
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
 

@@ -90,7 +90,7 @@ def _corpora() -> Iterator[dict[str, Any]]:
 
 
 def _protocols() -> Iterator[dict[str, Any]]:
-    from capim.tasks.scoring.protocols.table import PROTOCOLS
+    from capim.tasks.ranking.protocols import PROTOCOLS
 
     for rule in PROTOCOLS.values():
         yield {"id": rule.protocol.id, "direction": rule.protocol.direction, "title": rule.protocol.title}

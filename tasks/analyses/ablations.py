@@ -1,6 +1,6 @@
 """What it would cost to store, compute or compare vectors differently: other forms, precisions and devices.
 
-Each form of the stored vectors is scored like these, by ``tasks.scoring``, and compared with them query by query: the
+Each form of the stored vectors is scored like these, by ``tasks.ranking``, and compared with them query by query: the
 detail holds the difference with its paired interval, the bytes per item, the seconds of scoring and the share of tied
 queries; and the number of all queries, where a sample was scored. A form with parameters from vectors (means, axes,
 ranges) is fitted on one half of the images and tested with the queries of the other. Quantised forms are scored as
@@ -38,9 +38,9 @@ from capim.tasks.analyses.analysis import (
 from capim.tasks.analyses.gallery import NOT_SAMPLED
 from capim.tasks.analyses.transforms import BYTES, QUANTISED, ROUNDED, Change
 from capim.tasks.metrics import METRICS
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters, layout_of
+from capim.tasks.ranking.layout import drawn_clusters, layout_of
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.slices import part_means
@@ -202,15 +202,11 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
         return lambda: single_hits(change(images), change(queries), all_queries)
 
-    def unnormalised() -> Scored:
-        norms = vectors.caption_norms[task.queries]
-        return single_hits(images * vectors.image_norms[:, None], queries * norms[:, None], all_queries)
+    def changed(change_of: Callable[[bool], Change], half: bool, part: RetrievalTask) -> Scored:
+        return single_hits(*change_of(half)(images, captions[part.queries]), renumbered(part))
 
     def fitted(change_of: Callable[[bool], Change]) -> Callable[[], Scored]:
-        def score(half: bool, part: RetrievalTask) -> Scored:
-            return single_hits(*change_of(half)(images, captions[part.queries]), renumbered(part))
-
-        return partial(cross_fitted, task, halves.images, score)
+        return partial(cross_fitted, task, halves.images, partial(changed, change_of))
 
     from_other = partial(_fitted_on_other, vectors, halves)
     axes, reach = from_other(transforms.principal_axes), from_other(transforms.reach)
@@ -223,7 +219,8 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
 
     normalisation = partial(Form, analysis="normalisation", bytes_per_item=dim * BYTES[storage])
     yield normalisation(level_name="L2", score=partial(single_hits, images, queries, all_queries))
-    yield normalisation(level_name="none", score=unnormalised)
+    as_encoded = images * vectors.image_norms[:, None], queries * vectors.caption_norms[task.queries][:, None]
+    yield normalisation(level_name="none", score=partial(single_hits, *as_encoded, all_queries))
     for name, fit in (("centred per modality", transforms.centring), ("whitened", transforms.whitening)):
         yield normalisation(level_name=name, score=fitted(from_other(fit)), fitted=True)
     for kind, size in BYTES.items():
@@ -287,7 +284,7 @@ def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, halves: Hal
 
 def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
     """The outcome of single vectors; the seconds are of scoring alone."""
-    from capim.tasks.scoring.dense import score_dense
+    from capim.tasks.ranking.cosine import score_dense
 
     return _scored(partial(score_dense, images, queries, [task], top=1))
 
@@ -298,7 +295,7 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
     ``kind`` is ``float32``, ``bfloat16`` or ``float16``. The vectors are rounded, multiplied, summed in float32 as
     hardware does, and the sum is rounded again: the result of a matrix product in that type.
     """
-    from capim.tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
+    from capim.tasks.ranking.ranker import ScoreRows, retrieval_outcomes, rows_of_table
 
     def rows() -> Iterator[ScoreRows]:
         sides = [transforms.rounded(vectors, kind) for vectors in (captions, images)]
@@ -313,7 +310,7 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
 
 def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:
     """The outcome of late-interaction vectors, numbered from 0; the seconds are of scoring alone."""
-    from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
+    from capim.tasks.ranking.maxsim import score_maxsim
 
     images, queries = (replace(side, ords=np.arange(len(side), dtype=np.int32)) for side in (images, queries))
     return _scored(partial(score_maxsim, lambda: [images], lambda: [queries], [task], top=1))

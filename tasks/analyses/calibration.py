@@ -28,9 +28,9 @@ from capim.tasks.analyses.analysis import (
     part_slices,
 )
 from capim.tasks.metrics import METRICS
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.score_blocks import score_blocks
+from capim.tasks.ranking.evaluate import score_blocks
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.intervals import Interval
 
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
@@ -67,8 +67,8 @@ def temperatures(data: AnalysisInput) -> Iterator[Slice]:
             of_first = confidence[at, queries]
             error = Interval(value=calibration_error(of_first, hits), reason=BIASED)
             detail = {**about, "mean_confidence": float(of_first.mean()), "accuracy": float(hits.mean())}
-            metric = "expected calibration error"
-            yield data.slice(encoder, "temperature", "scale", metric, error, level_name=name, detail=detail)
+            figure = encoder, "temperature", "scale", "expected calibration error"
+            yield Slice(*figure, error, *data.counts, level_name=name, detail=detail)
 
 
 def thresholds(data: AnalysisInput) -> Iterator[Slice]:

@@ -28,11 +28,9 @@ from capim.tasks.analyses.lexicon import (
     words_of,
 )
 from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
-from capim.tasks.metrics.table import headline_of
-from capim.tasks.protocols import Direction
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import layout_of, ords_of
+from capim.tasks.metrics.table import headline_of
+from capim.tasks.ranking.layout import layout_of
 from capim.tasks.statistics.intervals import Interval, share_interval
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")

@@ -17,8 +17,8 @@ from scipy.special import ndtri
 
 from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors, Slice
 from capim.tasks.metrics.retrieval import expected_hit
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import layout_of
+from capim.tasks.ranking.layout import layout_of
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import count_blocks
 from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval, interval_of
@@ -46,8 +46,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
         lists = _lists_by_cluster(data, top_ords, len(items))[:, searched].tocsr()
         counts = counts[searched]
         skewed = _jackknifed(skewness(counts), _skewness_without(lists, counts)[occupied], level)
-        unlisted = ((counts == 0).sum() + _by_cluster(lists, counts[lists.indices] == lists.data)) / len(counts)
-        never = _jackknifed(float((counts == 0).mean()), unlisted[occupied], level, ends=(0, 1))
+        never = _jackknifed(float((counts == 0).mean()), _never_without(lists, counts)[occupied], level, ends=(0, 1))
         share = Interval(
             value=float(is_hub(counts).mean()), reason="no interval: the threshold depends on the same counts"
         )
@@ -56,9 +55,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
             ("share never found", f"N_{K} = 0", never, None),
             ("share of hubs", f"N_{K} over mean + 2 sd", share, None),
         ):
-            yield Slice(
-                encoder, "hubs", feature, feature, interval, *data.counts, level_name=level_name, detail=detail
-            )
+            yield Slice(encoder, "hubs", feature, feature, interval, *data.counts, level_name=level_name, detail=detail)
 
 
 def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[np.int64]:
@@ -113,6 +110,11 @@ def _skewness_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> ND
     changes = (before - lists.data) ** _POWERS - before**_POWERS
     sums = (counts.astype(np.float64) ** _POWERS).sum(axis=1)
     return _skewness_of(sums[:, None] + [_by_cluster(lists, change) for change in changes], len(counts))
+
+
+def _never_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Share of items in no list when each cluster's lists are left out in turn, shape ``(n_clusters,)``."""
+    return np.asarray(((counts == 0).sum() + _by_cluster(lists, counts[lists.indices] == lists.data)) / len(counts))
 
 
 def _by_cluster(lists: sparse.csr_matrix, values: NDArray[np.float64] | NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import METRIC, AnalysisInput, QueryValues, Slice, mean_slices
 from capim.tasks.analyses.gallery import K, is_hub, k_occurrence
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.protocols import Direction
-from capim.tasks.scoring.protocols.layout import first_linked, layout_of, ords_of
+from capim.tasks.ranking.layout import first_linked, layout_of, ords_of
+from capim.tasks.ranking.outcomes import Outcomes
 
 ANALYSIS = "ambiguous"
 WITHOUT = "R@1 without ambiguous misses"

@@ -110,13 +110,6 @@ def _of_package(plugin: Plugin, found: object) -> Analysis:
 
 _OWN = (
     Analysis(
-        "judged",
-        "content:judged_queries",
-        {"judged": "By language, kind of query, relevant documents and page"},
-        kinds=frozenset({"judged"}),
-        directions=_TEXT_TO_IMAGE,
-    ),
-    Analysis(
         "complexity",
         "content:complexity",
         {
@@ -144,6 +137,13 @@ _OWN = (
         "content:truncated_captions",
         {"truncated-captions": "Captions longer than the model reads"},
         needs=frozenset({"truncated"}),
+    ),
+    Analysis(
+        "judged",
+        "content:judged_queries",
+        {"judged": "By language, kind of query, relevant documents and page"},
+        kinds=frozenset({"judged"}),
+        directions=_TEXT_TO_IMAGE,
     ),
     Analysis("errors", "misses:error_kinds", {"errors": "Kinds of errors"}, kinds=frozenset({"retrieval", "judged"})),
     Analysis(

@@ -32,9 +32,9 @@ from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure
 from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.summary import Evaluated, Provenance, result_row, results_table, tie_share
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, Drawn
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
@@ -300,7 +300,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Dra
         RequestError: ``t2i`` or ``i2t`` is of another direction.
 
     Examples:
-        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> t2i = outcomes_of([[1], [2], [3], [20]], direction="t2i", protocol="t2i/all")
         >>> i2t = outcomes_of([[1], [1], [7], [1]])
         >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")

@@ -16,7 +16,7 @@ from capim.store.schema import COMPARISONS
 from capim.store.types import digest16
 from capim.tasks.metrics import METRICS, Metric, metrics_of
 from capim.tasks.metrics.table import Figure
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
 from capim.tasks.statistics.draws import Resampling

@@ -25,9 +25,8 @@ from capim.tasks.corpora.images.crops import photograph_key
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.protocols import Protocol
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.layout import first_linked
+from capim.tasks.ranking.layout import drawn_clusters, first_linked
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
@@ -167,7 +166,9 @@ def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
     ]
     units = None
     if any(common):
-        rows = [[None, *cluster] for clusters in of_clusters for cluster in clusters]  # a cluster may have no photograph
+        rows = [
+            [None, *cluster] for clusters in of_clusters for cluster in clusters
+        ]  # a cluster may have no photograph
         owners = [at for at, row in enumerate(rows) for _ in row]
         first = first_linked([photograph for row in rows for photograph in row], owners)
         labels = np.unique(first[np.searchsorted(owners, range(len(rows)))], return_inverse=True)[1]

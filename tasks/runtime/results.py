@@ -16,13 +16,13 @@ from capim.store.schema import RESULTS, texts
 from capim.store.types import Corpus, MetricFacts
 from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import protocols_of
 from capim.tasks.results.combined import Part, language_rows, part_of, rsum_row
 from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
 from capim.tasks.runtime.scoring import ScoredSets
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
-from capim.tasks.scoring.protocols.table import protocols_of
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.draws import Resampling
 

@@ -18,15 +18,14 @@ from capim.store.types import MODALITIES, Corpus, Modality, SetKey, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
+from capim.tasks.ranking.languages import CaptionParts
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.ranker import PartOutcomes
+from capim.tasks.ranking.resources import Advance, Resources, ignore
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import read_outcomes, vectors_of
-from capim.tasks.scoring.consistency import CaptionParts
-from capim.tasks.scoring.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
-from capim.tasks.scoring.ranks.accumulator import PartOutcomes
-from capim.tasks.scoring.resources import Resources
-from capim.tasks.scoring.threads import Advance, ignore
 
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 

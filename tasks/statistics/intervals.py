@@ -344,7 +344,7 @@ def bootstrap_statistic(
             row,
             level=resampling.level,
             left_out=without,
-            one_value=constant and 2 * 0.5**n <= 1 - resampling.level,
+            one_value=constant and 2 * 0.5**n <= resampling.alpha,
         )
         if n > 1
         else Interval(value=estimate, reason=TOO_FEW_CLUSTERS)

@@ -20,8 +20,8 @@ from capim.store.values import Ragged
 from capim.tasks.analyses.compression import METHODS, FixedEncoding, Method, depths_of, frontier, measured, methods_of
 from capim.tasks.analyses.transforms import BYTES, pooled, token_trees
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 

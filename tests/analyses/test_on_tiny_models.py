@@ -32,11 +32,11 @@ from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_winogrou
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder, resolve, spec_of
 from capim.tasks.encoders.encoder import Encoder, Prepared
 from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.reference.published import Published, judge_results
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.draws import Resampling
 
 pytestmark = pytest.mark.slow

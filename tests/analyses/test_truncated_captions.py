@@ -12,8 +12,8 @@ from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.readers.urban1k import read_urban1k
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.statistics.draws import Resampling
 
 SHORT, LONG = "a red circle", "a red circle left of a blue square " * 4

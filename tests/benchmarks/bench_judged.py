@@ -22,13 +22,13 @@ from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.ranking.cosine import dense_score_rows
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.scoring.dense import dense_score_rows
-from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
 from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.judged_by_mteb import ndcg_by_mteb
 from tests.benchmarks.judged_pages import N_JUDGEMENTS, N_PAGES, N_QUERIES, write_judged_pages

@@ -24,10 +24,10 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.readers.coco_sm import LANGUAGES
 from capim.tasks.metrics import METRICS
-from capim.tasks.scoring.consistency import CaptionParts
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.protocols.table import build_tasks, protocols_of, select_protocols
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.languages import CaptionParts
+from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
 from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row, fastest
 

@@ -13,8 +13,8 @@ from scipy import stats
 
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import bootstrap_samples
 from tests.benchmarks.rows import Row

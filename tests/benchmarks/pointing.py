@@ -22,7 +22,7 @@ from capim.store.types import Modality
 from capim.tasks.corpora.pages.world import parse_page, questions_to, topic_word
 from capim.tasks.corpora.readers.pages import query_id
 from capim.tasks.corpora.shapes.world import SIDE, parse_scene
-from capim.tasks.scoring.late_interaction.products import token_similarities
+from capim.tasks.ranking.maxsim_products import token_similarities
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, paired_intervals

@@ -23,7 +23,7 @@ from capim.store.plugins import Table
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.encoders import ADAPTERS, catalog, resolve, spec_of
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.ranking.outcomes import outcomes_of
 
 ROOT = Path(__file__).parents[2]
 TABLES: tuple[Table, ...] = (ADAPTERS, CORPORA, METRICS, SECTIONS)

@@ -20,11 +20,11 @@ from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.imported.columns import COLUMNS, HALVES, json_schema, named_rows
 from capim.tasks.results.imported.rows import encoder_of_outcomes
 from capim.tasks.results.imported.sources import Source, outcomes_of_source
 from capim.tasks.results.imported.tables import outcomes_of_rows
-from capim.tasks.scoring.outcomes import Outcomes
 from tests.results.thirty import N_IMAGES, thirty_images
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

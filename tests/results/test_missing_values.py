@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.tasks.metrics.metric import RETRIEVAL, Metric
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.summary import NOT_DEFINED, Evaluated, replicate_rows, result_rows
-from capim.tasks.scoring.outcomes import Outcomes
 from tests.results.test_rows import PROVENANCE, RECALLS, captions, draws
 
 

@@ -15,10 +15,10 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.readers.sugarcrepe import read_sugarcrepe
 from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.imported.columns import named_rows
 from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
 from capim.tasks.results.imported.tables import Found, outcomes_of_rows
-from capim.tasks.scoring.outcomes import Outcomes
 from tests.results.gpt_4v import gpt_4v_file, gpt_4v_files
 
 SCORES = ("winoground_text", "winoground_image", "winoground_group")

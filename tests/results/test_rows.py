@@ -12,12 +12,11 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.schema import COMPARISONS, REPLICATES, RESULTS
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.metrics.table import Figure
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.summary import ANY_SCORES, Evaluated, Provenance, replicate_rows, result_rows
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of

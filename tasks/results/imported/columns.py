@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.values import positions_within
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask, query_columns
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.tasks import RetrievalTask, query_columns
 
 
 class Column(NamedTuple):

@@ -16,9 +16,9 @@ from capim.store.errors import RequestError
 from capim.store.exchange.row_files import read_row_file
 from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 
 REQUIRED = tuple(field.name for field in OUTCOMES if not field.nullable)
 

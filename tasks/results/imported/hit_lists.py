@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capim.store.errors import RequestError
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.columns import last_ranks, outcomes_of_ranges
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
 
 HitLists: TypeAlias = Mapping[int, ArrayLike]
 """Cutoff k -> positions of the queries, in the order of the protocol, with a relevant item among the first k."""

@@ -19,10 +19,10 @@ from capim.store.exchange.embedding_files import read_npz
 from capim.store.files import NOT_ITS_FORMAT, existing_file
 from capim.store.schema import texts
 from capim.store.types import Corpus
+from capim.tasks.ranking.given import score_given
+from capim.tasks.ranking.maxsim_products import score_table
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.results.imported.tables import Found
-from capim.tasks.scoring.choices import score_given
-from capim.tasks.scoring.late_interaction.products import score_table
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 
 SUFFIXES = (".npy", ".npz")
 IDS = (

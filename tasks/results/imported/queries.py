@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from capim.store.schema import texts
 from capim.store.types import Corpus
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.columns import KEYS, NUMBER, QUERY, Row, plain_text
-from capim.tasks.scoring.protocols.builders import RetrievalTask
 
 Kind: TypeAlias = Literal["captions", "images", "pairs", "quadruples"]
 _WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")

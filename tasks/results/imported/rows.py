@@ -15,11 +15,11 @@ from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.imported.exported import in_query_order
 from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
 from capim.tasks.statistics.draws import Resampling
 
 ADAPTER = "outcomes"

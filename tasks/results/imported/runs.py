@@ -19,11 +19,11 @@ from capim.store.errors import RequestError
 from capim.store.files import existing_file
 from capim.store.schema import TOP, texts
 from capim.store.types import Corpus
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
+from capim.tasks.ranking.tasks import RetrievalTask, query_columns
 from capim.tasks.results.imported.tables import headline_of
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask, query_columns
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
-from capim.tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
 
 Run = dict[str, dict[str, float]]
 """Query id -> item id -> score."""
@@ -159,8 +159,8 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
         n_ranked=None if (n_ranked == task.n_relevant).all() else n_ranked,
         **{
             **query_columns(task),
-            **ranks._asdict(),
-            "best_score": np.where(n_ranked > 0, ranks.best_score, np.nan).astype(np.float32),
-            "n_tied_relevant": np.where(n_ranked > 0, ranks.n_tied_relevant, 1).astype(np.int32),
+            **ranks,
+            "best_score": np.where(n_ranked > 0, ranks["best_score"], np.nan).astype(np.float32),
+            "n_tied_relevant": np.where(n_ranked > 0, ranks["n_tied_relevant"], 1).astype(np.int32),
         },
     )

@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError
 from capim.store.exchange.row_files import READ_SUFFIXES, read_row_file
 from capim.store.types import Corpus
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.columns import named_rows
 from capim.tasks.results.imported.exported import is_export, outcomes_of_export, read_export
 from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
 from capim.tasks.results.imported.matrices import outcomes_of_matrix, read_matrix
 from capim.tasks.results.imported.runs import outcomes_of_run, read_run
 from capim.tasks.results.imported.tables import Found, outcomes_of_rows
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
 
 Kind: TypeAlias = Literal["outcomes", "scores", "run"]
 

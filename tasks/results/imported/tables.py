@@ -16,6 +16,10 @@ from capim.store.schema import JUDGED, texts
 from capim.store.types import Corpus
 from capim.tasks.metrics.compositional import text_and_image
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.given import choice_outcomes
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask
 from capim.tasks.results.imported.columns import (
     FORMS,
     KEYS,
@@ -38,10 +42,6 @@ from capim.tasks.results.imported.queries import (
     missing,
     queries_of,
 )
-from capim.tasks.scoring.choices import choice_outcomes
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import ChoiceTask, RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, protocols_of, select_protocols
 
 _DIRECTION_OF_FORM: dict[str, Literal["pairs", "quadruples"]] = {
     "pairs": "pairs",

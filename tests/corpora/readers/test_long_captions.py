@@ -11,7 +11,7 @@ from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.readers.docci import read_docci
 from capim.tasks.corpora.readers.urban1k import read_urban1k
-from capim.tasks.scoring.protocols.table import protocols_of
+from capim.tasks.ranking.protocols import protocols_of
 
 
 def test_urban1k_captions_are_first_lines_in_the_order_of_their_numbers(tmp_path: Path) -> None:

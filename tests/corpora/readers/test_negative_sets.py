@@ -15,7 +15,7 @@ from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.readers.negbench import read_negbench
 from capim.tasks.corpora.readers.sugarcrepe_pp import Category, read_sugarcrepe_pp
-from capim.tasks.scoring.protocols.table import protocols_of
+from capim.tasks.ranking.protocols import protocols_of
 
 # DATA_SIZE in evaluate_ulms.py of github.com/Sri-Harsha/scpp
 PUBLISHED = {"replace_att": 788, "replace_rel": 1406, "swap_att": 666}
