@@ -39,7 +39,7 @@ from capim.tasks.ranking.two_stage import (
     two_stage,
     weighted_sum,
 )
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import missing_sets, open_sets
@@ -267,21 +267,16 @@ class TextToImage:
 
     def results(self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, keep: bool) -> pa.Table:
         """Result rows of a combined encoder; with ``keep`` they and the outcomes are stored like any encoder's."""
-        provenance = Provenance(
-            evaluation=digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
-            encoder=spec.name,
-            encoder_fingerprint=spec.fingerprint,
-            corpus=self.corpus.name,
-            corpus_fingerprint=self.corpus.fingerprint,
-            run=self.run,
-        )
-        ordered = in_order("outcomes", outcomes.to_arrow(**provenance.identity))
-        evaluated = Evaluated(
-            outcomes=Outcomes.from_arrow(ordered, self.protocol),
-            metrics=metrics_of(outcomes),
-            provenance=provenance,
-            drawn=drawn_clusters(self.corpus, self.protocol),
-        )
+        identity = {
+            "evaluation": digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
+            "encoder": spec.name,
+            "encoder_fingerprint": spec.fingerprint,
+            "corpus": self.corpus.name,
+            "corpus_fingerprint": self.corpus.fingerprint,
+        }
+        ordered = in_order("outcomes", outcomes.to_arrow(**identity))
+        stored = Outcomes.from_arrow(ordered, self.protocol)
+        evaluated = Evaluated.of(stored, self.corpus, {**identity, "run": self.run}, metrics_of(outcomes))
         rows = result_rows([evaluated], resampling)
         if keep:
             self.store.write_encoder(spec)

@@ -10,8 +10,7 @@ from capim.store.errors import RequestError, unknown
 from capim.store.keys import set_key
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.store.values import Rounding
-from capim.tasks.corpora.change import describe_change
-from capim.tasks.corpora.check import encodable, encoding_fault, import_advice
+from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
 from capim.tasks.corpora.naming import Row, reading_of
 from capim.tasks.encoders import identity_gap, resolve
 from capim.tasks.ranking.protocols import select_protocols

@@ -27,7 +27,7 @@ from capim.tasks.analyses.lexicon import (
     tokens_of,
     words_of,
 )
-from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.layout import layout_of

@@ -15,7 +15,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from capim.store.types import Corpus
-from capim.tasks.corpora.images.crops import photograph_key
+from capim.tasks.corpora.images.source import photograph_key
 from capim.tasks.protocols import Protocol
 
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth

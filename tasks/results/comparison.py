@@ -22,6 +22,8 @@ from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import Scale, compare_encoders
 
+SIDES = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
+
 
 def encoder_key(name: str, fingerprint: str) -> str:
     """What an encoder at one revision is called in a comparison; ids of comparisons are made from it."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from capim.store.schema import RANKINGS, texts
 from capim.store.types import Corpus, digest16
-from capim.tasks.corpora.images.crops import photograph_key
+from capim.tasks.corpora.images.source import photograph_key
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.protocols import Protocol

@@ -10,7 +10,7 @@ import pytest
 
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.table import diagnose
-from capim.tasks.corpora.readers.urban1k import read_urban1k
+from capim.tasks.corpora.readers.translations import read_urban1k
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.protocols import build_task, select_protocols

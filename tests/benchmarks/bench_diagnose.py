@@ -22,7 +22,7 @@ SHARED = """
 import random, sys
 import numpy as np, pyarrow as pa
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.corpora.readers.coco_categories import SUPERCATEGORY_OF
+from capim.tasks.corpora.readers.coco_captions import SUPERCATEGORY_OF
 from capim.tasks.ranking.protocols import build_task, select_protocols
 folder, n_images, n_encoders = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = random.Random(0)

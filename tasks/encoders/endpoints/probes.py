@@ -22,15 +22,15 @@ CAPTIONS = (
 IMAGE = "image: gradient with a dark square"
 
 
-def canary_vectors(encoder: Encoder, *, image: bool) -> dict[str, NDArray[np.float32]]:
-    """Canary -> its vector, shape ``(dim,)``; that of the image where it is wanted."""
+def probe_vectors(encoder: Encoder, *, image: bool) -> dict[str, NDArray[np.float32]]:
+    """Probe -> its vector, shape ``(dim,)``; that of the image where it is wanted."""
     vectors = dict(zip(CAPTIONS, encode_captions(encoder, CAPTIONS).values, strict=True))
     if image:
-        vectors[IMAGE] = encode_images(encoder, [canary_image()]).values[0]
+        vectors[IMAGE] = encode_images(encoder, [probe_image()]).values[0]
     return vectors
 
 
-def canary_image() -> Image.Image:
+def probe_image() -> Image.Image:
     """An image of 96 x 64 pixels that is computed, so that it is the same everywhere and for ever."""
     rows, columns = np.mgrid[0:64, 0:96]
     pixels = np.stack([columns * 255 // 95, rows * 255 // 63, (rows + columns) % 256], axis=2)
