@@ -7,10 +7,10 @@ import dataclasses
 from capim.reports import format as show
 from capim.reports.elements.page import Case, Cases, Cell, Notice, Section, Table
 from capim.reports.elements.tables import absent, metric_title, numbers, pivot, texts
+from capim.reports.rows.gallery import SelectedQuery
 from capim.reports.rows.languages import cross_lingual, language_name
 from capim.reports.rows.names import DIRECTION_TITLES, plain_title
 from capim.reports.rows.report_data import ReportData, Row, goodness
-from capim.reports.rows.selected_queries import SelectedQuery
 from capim.reports.rows.standing import chance_of, conclusions, headline_tasks, in_order
 from capim.reports.sections.cases import case_of
 from capim.reports.sections.parts import part_label, slice_cell
