@@ -268,7 +268,8 @@ class _Rows:
             self.pairs.append(PairRow(item, image, item, negative, str(one.get("category") or "all")))
             return
         if self.form == "quadruples":
-            images, ids = [self._image(f"image_{side}", None) for side in (0, 1)], (f"{item}/0", f"{item}/1")
+            images = (self._image("image_0", None), self._image("image_1", None))
+            ids = (f"{item}/0", f"{item}/1")
             for side in (0, 1):
                 text = self._text(f"caption_{side}")
                 self.captions.append(CaptionRow(ids[side], images[side], text, language=language))
