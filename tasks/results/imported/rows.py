@@ -62,7 +62,7 @@ COLUMNS: dict[str, Column] = {
 }
 
 HALVES = ("text_0", "text_1", "image_0", "image_1")
-FORMS: dict[str, tuple[str, ...]] = {
+OUTCOME_KINDS: dict[str, tuple[str, ...]] = {
     "rank": ("rank",),
     "range": ("rank_best", "rank_worst"),
     "hits": ("correct", "k"),
@@ -70,7 +70,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "halves": HALVES,
     "scores": ("text", "image"),
 }
-"""What was measured -> the columns that say it. The first form of which a row has all columns is the row's."""
+"""What was measured -> the columns that say it. The first kind of which a row has all columns is the row's."""
 
 PUBLISHED = {
     # github.com/IMirandaM/BiVLC, results: its files of May and of June 2024
@@ -103,7 +103,7 @@ _JSON_TYPES: dict[str, dict[str, Any]] = {
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a table as an array of rows."""
     properties = {name: {**_JSON_TYPES[c.kind], "description": c.meaning} for name, c in COLUMNS.items()}
-    present = [{"required": list(names)} for names in dict.fromkeys(FORMS.values())]
+    present = [{"required": list(names)} for names in dict.fromkeys(OUTCOME_KINDS.values())]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Outcomes of a model without embeddings",
@@ -143,9 +143,9 @@ def _our_name(name: str) -> str:
     return PUBLISHED.get(name, PUBLISHED.get(plain, plain if plain in _KEYS else name))
 
 
-def form_of(row: Row) -> str | None:
-    """The first form of :data:`FORMS` of which the row has all columns; None if it has none."""
-    return next((form for form, names in FORMS.items() if all(name in row for name in names)), None)
+def kind_of(row: Row) -> str | None:
+    """The first kind of :data:`OUTCOME_KINDS` of which the row has all columns; None if it has none."""
+    return next((kind for kind, names in OUTCOME_KINDS.items() if all(name in row for name in names)), None)
 
 
 def ranks(rows: Sequence[Row], column: str, faults: list[str]) -> NDArray[np.int32]:
