@@ -127,8 +127,8 @@ def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faul
 def _of_retrieval(part: _Part, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
     task = build_task(corpus, *select_protocols(corpus, [part.named]))
     if not isinstance(task, RetrievalTask):
-        columns = ", ".join(OUTCOME_KINDS[part.kind])
-        faults.append(f"{columns}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
+        says = ", ".join(OUTCOME_KINDS[part.kind])
+        faults.append(f"{says}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
         return []
     items = queries_of(task, corpus)
     if part.kind == "hits":
