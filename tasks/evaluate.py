@@ -27,13 +27,13 @@ from capim.tasks.runtime.scoring import (
     write_score_part,
 )
 from capim.tasks.runtime.stored import outcome_encoders
-from capim.tasks.runtime.task import shell
+from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
-@shell("score", run_name="score-{sets.encoder}-{sets.corpus}")
+@task("score", run_name="score-{sets.encoder}-{sets.corpus}")
 def score(
     sets: SetsRef,
     *,
@@ -91,7 +91,7 @@ def score(
     return EvaluationRef(sets=sets, evaluations=dict(evaluations), n_scored=n_scored, n_added=n_added)
 
 
-@shell("score-part", run_name="score-{sets.encoder}-{sets.corpus}-part-{part}-of-{n_parts}")
+@task("score-part", run_name="score-{sets.encoder}-{sets.corpus}-part-{part}-of-{n_parts}")
 def score_part(
     sets: SetsRef,
     *,
@@ -110,7 +110,7 @@ def score_part(
     return sets
 
 
-@shell("check-scoring")
+@task("check-scoring")
 def check_scoring(
     sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str], distractors: Sequence[str]
 ) -> None:
@@ -136,7 +136,7 @@ def check_scoring(
         raise RequestError(list(dict.fromkeys(faults)))
 
 
-@shell("find-outdated")
+@task("find-outdated")
 def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple[EvaluationRef, ...]:
     """Those of these evaluations that have results by another version of a metric than today's."""
     store = EmbeddingStore.open(store_uri)
@@ -145,7 +145,7 @@ def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple
     return tuple(each for each in evaluations if not stale.isdisjoint(each.evaluations.values()))
 
 
-@shell("complete-figures", run_name="complete-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
+@task("complete-figures", run_name="complete-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
 def complete_figures(
     evaluation: EvaluationRef,
     *,
@@ -184,7 +184,7 @@ def complete_figures(
 Named = str | dict[str, Any]
 
 
-@shell("find-sets")
+@task("find-sets")
 def find_sets(
     store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None = None, seed: int = 0
 ) -> tuple[SetsRef, ...]:
@@ -221,7 +221,7 @@ def find_sets(
     return tuple(found)
 
 
-@shell("find-evaluations")
+@task("find-evaluations")
 def find_evaluations(
     store_uri: str,
     *,
@@ -266,7 +266,7 @@ def find_evaluations(
     return tuple(newest[names] for names in sorted(newest, key=order))
 
 
-@shell("find-outcomes")
+@task("find-outcomes")
 def find_outcomes(
     store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None, seed: int
 ) -> tuple[EvaluationRef, ...]:
