@@ -227,6 +227,7 @@ SLICES = _columns(
     *_SUBJECT,
     *required(pa.string(), "metric"),
     *required(pa.string(), "analysis"),  # complexity, category, length, errors, tags, hubs, precision …
+    *optional(pa.string(), "analysis_version"),  # of its code; null: a comparison with published figures
     *required(pa.string(), "feature"),  # spatial, colour, person …
     *required(pa.string(), "level_name"),  # with, without, difference, or the bin
     *optional(pa.float64(), "value", "ci_low", "ci_high", "p_adjusted"),
@@ -256,7 +257,7 @@ BATCHES = _columns(
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
-CANARIES = _columns(
+PROBES = _columns(
     *required(pa.string(), "encoder_fingerprint", "item"),  # an endpoint, and the caption or image that it encoded
     *required(pa.list_(pa.float32()), "vector"),  # unit norm
     *required(pa.string(), "run"),  # the first that used the endpoint
@@ -404,7 +405,7 @@ ANALYSES = {
         shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
     ),
     "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),
-    "canaries": StoredTable(columns=CANARIES, key=("encoder_fingerprint", "item")),
+    "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item")),
     "metrics": StoredTable(columns=METRICS, key=("metric",)),
     "runs": StoredTable(columns=RUNS, key=("run",), shared=False),
     "watched": StoredTable(
