@@ -9,8 +9,8 @@ from capim.flows.config import Named, RunConfig
 from capim.flows.execution import call, run_flow
 from capim.flows.request import evaluations_of
 from capim.flows.runs import recorded_run
-from capim.store.embedding_files import ImportRow
 from capim.store.errors import RequestError
+from capim.store.sets.embedding_files import ImportRow
 from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank
 from capim.tasks.imports import import_embedding_files
 from capim.tasks.imports import import_outcomes as import_source

@@ -16,8 +16,8 @@ from capim.reports.elements.thumbnails import data_uris
 from capim.reports.exports.tabular import json_bytes
 from capim.reports.render import render_html
 from capim.store.errors import RequestError
-from capim.store.multivectors import Explanation
 from capim.store.types import digest16
+from capim.store.vectors import Explanation
 
 SUFFIXES = (".html", ".png", ".json")
 _MARGIN, _LINE = 8, 20  # pixels, of a sheet of maps

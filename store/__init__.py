@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore
     from capim.store.errors import RequestError, WorkError
-    from capim.store.multivectors import Ragged
-    from capim.store.seal import SealedSet
-    from capim.store.set_reader import Vectors
-    from capim.store.set_writer import Block
+    from capim.store.sets.reading import Vectors
+    from capim.store.sets.seal import SealedSet
+    from capim.store.sets.writing import Block
     from capim.store.types import Corpus, Embeddings, EncoderSpec, IndexedImage, Modality, SetKey
+    from capim.store.vectors import Ragged
 
 __all__ = [
     "Block",
@@ -41,12 +41,12 @@ __all__ = [
     "WorkError",
 ]
 _ELSEWHERE = {
-    "Block": "set_writer",
+    "Block": "sets.writing",
     "EmbeddingStore": "embedding_store",
-    "Ragged": "multivectors",
+    "Ragged": "vectors",
     "RequestError": "errors",
-    "SealedSet": "seal",
-    "Vectors": "set_reader",
+    "SealedSet": "sets.seal",
+    "Vectors": "sets.reading",
     "WorkError": "errors",
 }
 

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import Row, States, current_rows, newest_rows
 from capim.store.errors import RequestError, WorkError, did_you_mean, without_credentials
-from capim.store.multivectors import Ragged
 from capim.store.rows import (
     check_columns,
     conformed,
@@ -40,9 +39,10 @@ from capim.store.rows import (
     register,
 )
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
-from capim.store.seal import SealedSet, is_intact, seal, sealed, sealed_sets
-from capim.store.set_reader import Vectors, read_blocks, read_matrix
-from capim.store.set_writer import Block, SetWriter
+from capim.store.sets.reading import Vectors, read_blocks, read_matrix
+from capim.store.sets.rows import ItemIndex, StoredRows
+from capim.store.sets.seal import SealedSet, is_intact, seal, sealed, sealed_sets
+from capim.store.sets.writing import Block, SetWriter
 from capim.store.types import (
     CORPUS_PREFIX,
     Corpus,
@@ -53,7 +53,7 @@ from capim.store.types import (
     is_fingerprint,
     name_fault,
 )
-from capim.store.vectors import ItemIndex, StoredRows
+from capim.store.vectors import Ragged
 
 log = logging.getLogger(__name__)
 

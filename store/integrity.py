@@ -21,10 +21,10 @@ from capim.store.inventory import find_set, stored_key
 from capim.store.removal import drop_set
 from capim.store.rows import PARTS_PREFIX, delete, one_of
 from capim.store.schema import CORPUS_PARTS, TABLES
-from capim.store.seal import SealedSet, delete_rows, drop_remedy, examine, missing_table
-from capim.store.set_reader import open_set
+from capim.store.sets.reading import open_set
+from capim.store.sets.rows import ItemIndex, columns_of, refuse_damage, scan, unpack
+from capim.store.sets.seal import SealedSet, delete_rows, drop_remedy, examine, missing_table
 from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, SetKey
-from capim.store.vectors import ItemIndex, columns_of, refuse_damage, scan, unpack
 
 if TYPE_CHECKING:
     import lance

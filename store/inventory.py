@@ -15,10 +15,10 @@ from capim.store.connection import Connection, data_bytes, storage_faults
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import FORMAT, TIME, optional, texts
-from capim.store.seal import SealedSet, storage_of
-from capim.store.set_reader import open_set, read_blocks
+from capim.store.sets.reading import open_set, read_blocks
+from capim.store.sets.rows import vector_type
+from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
-from capim.store.vectors import vector_type
 
 _SIZES = ("n_rows", "n_bytes")  # of the data files of the current version
 SETS_INFO = pa.schema(

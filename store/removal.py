@@ -28,7 +28,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import disk_bytes, stored_sets
 from capim.store.rows import delete, now, read
 from capim.store.schema import CORPUS_PARTS, TABLES, texts
-from capim.store.seal import drop_repeats
+from capim.store.sets.seal import drop_repeats
 from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, EncoderSpec, Modality, SetKey
 
 

@@ -34,8 +34,8 @@ from capim.store.embedding_store import EmbeddingStore, corpus_part
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.rows import one_of, read
 from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, optional
-from capim.store.seal import sealed_sets
-from capim.store.set_reader import open_set
+from capim.store.sets.reading import open_set
+from capim.store.sets.seal import sealed_sets
 from capim.store.types import digest16
 
 _CORPUS = ("corpus", "corpus_fingerprint")

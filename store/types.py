@@ -173,7 +173,7 @@ class Embeddings:
         norms: float32, shape ``(n,)``: the norm before normalisation (multi-vectors: mean over the item).
         n_tokens: int32, shape ``(n,)``: tokens of the input, with special tokens, without padding.
         truncated: bool, shape ``(n,)``: whether the input was longer than the model accepts.
-        layouts: Multi-vectors only: for each item what its vectors stand for (``store.multivectors``); None: not known.
+        layouts: Multi-vectors only: for each item what its vectors stand for (``store.vectors``); None: not known.
     """
 
     values: NDArray[np.float32]

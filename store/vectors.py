@@ -1,136 +1,46 @@
-"""Rows of an embedding set: their items and columns, unit vectors, what rounding changes, checksums, and decoding.
+"""Vectors in memory: unit norm, rounding, ragged arrays of many per item, and what each of these stands for.
 
-Lance has no checksums, and would return a bit that was flipped on disk as a vector. Every row of an embedding set has a
-CRC-32 of its vector bytes, started from a value that depends on the position, norm, token count, truncation flag and
-layout: a change of any of them, or a vector moved to another item, is detected when the row is read, which is less
-work than the digests of all files (``store.digests``). The digest of a set is the SHA-256 of these checksums in corpus
-order.
+A vector of many stands for a patch of the image or a token of the caption.
+
+A layout is a JSON text in the column ``layout`` of an embedding set. Of a caption it is the list of its tokens, one per
+vector. Of an image it is a list of grids; vectors in no grid stand for special tokens. An empty text: not known.
 """
 
 from __future__ import annotations
 
-import hashlib
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, cast
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import starmap
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from capim.store.errors import RequestError, WorkError
-from capim.store.multivectors import Ragged
-from capim.store.schema import FORMAT, keyed, required, texts
-from capim.store.types import EncoderSpec, Modality, SetKey, VectorKind, canonical_json
-
-if TYPE_CHECKING:
-    import lance
+from capim.store.types import canonical_json
 
 _UNIT = 2e-6  # a row normalised in float32 has a squared norm within this of 1, whatever its length
-_MIX = np.uint32(2654435761)  # Knuth's multiplicative constant: spreads small integers over 32 bits
-_BATCH = {"single": 4096, "multi": 32}  # rows: 8 MB of 1,024 float16, 8 MB of 1,030 × 128 float16
-_IO_BUFFER = 64 << 20  # bytes that Lance may read ahead
+UNKNOWN = ""  # a layout
 
 
-@dataclass(frozen=True, kw_only=True)
-class ItemIndex:
-    """The items of one modality of a corpus by position; rows of embedding sets are checked against it.
+def unit_vectors(values: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Stored rows, shape ``(n, dim)``, as float32 rows of unit norm.
 
-    Attributes:
-        corpus: Name.
-        modality: Of the items.
-        ids: Arrow strings, shape ``(n_items,)``, in corpus order.
-        languages: Arrow strings, captions only.
-        translators: Arrow strings, captions only.
+    Rows of unit norm in float32 stay as they are, to the last bit. A row rounded to float16 has another norm (cosines
+    with it would reach 1.0005), and is divided by it. A row's result depends on that row alone: copies stay copies.
+
+    Examples:
+        >>> unit_vectors(np.float32([[0.6, 0.8], [3.0, 4.0]])).tolist() == np.float32([[0.6, 0.8]] * 2).tolist()
+        True
     """
-
-    corpus: str
-    modality: Modality
-    ids: pa.Array
-    languages: pa.Array | None = None
-    translators: pa.Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @classmethod
-    def of(cls, corpus: str, modality: Modality, rows: pa.Table) -> ItemIndex:
-        """The items in rows of ``schema.IMAGES`` or ``schema.CAPTIONS``."""
-        columns = ["id"] if modality == "image" else ["id", "language", "translator"]
-        arrays = [rows.column(column).combine_chunks() for column in columns]
-        return cls(
-            corpus=corpus,
-            modality=modality,
-            ids=arrays[0],
-            **dict(zip(("languages", "translators"), arrays[1:], strict=False)),
-        )
-
-    @cached_property
-    def ord_of(self) -> dict[str, int]:
-        """Item id -> position."""
-        return {item: position for position, item in enumerate(texts(self.ids))}
-
-    def subset(self, language: str | None, translator: str | None) -> NDArray[np.int32]:
-        """Positions of the captions in one language and by one translator, ascending; None means any.
-
-        Raises:
-            RequestError: There are none.
-        """
-        if language is None and translator is None:
-            return np.arange(len(self), dtype=np.int32)
-        if self.languages is None or self.translators is None:
-            raise RequestError(f"corpus {self.corpus!r}: images have no language or translator to filter by")
-        chosen = np.ones(len(self), dtype=bool)
-        for wanted, column in ((language, self.languages), (translator, self.translators)):
-            if wanted is not None:
-                chosen &= pc.equal(column, pa.scalar(wanted)).to_numpy(zero_copy_only=False)
-        if not chosen.any():
-            both = pa.table({"language": self.languages, "translator": self.translators})
-            stored = both.group_by(["language", "translator"]).aggregate([]).to_pylist()
-            subsets = ", ".join(sorted(f"{row['language']}/{row['translator']}" for row in stored))
-            raise RequestError(
-                f"corpus {self.corpus!r} has no captions in language {language or 'any'} by translator "
-                f"{translator or 'any'}; it has {subsets}"
-            )
-        return np.flatnonzero(chosen).astype(np.int32)
-
-
-def vector_column(vectors: VectorKind) -> str:
-    """The name of the column that holds the embeddings of a single-vector or a multi-vector set."""
-    return "vector" if vectors == "single" else "vectors"
-
-
-def vector_type(schema: pa.Schema) -> pa.FixedSizeListType:
-    """The Arrow type of one vector of an embedding set."""
-    kind = schema.field("vector").type if "vector" in schema.names else schema.field("vectors").type.value_type
-    return cast(pa.FixedSizeListType, kind)
-
-
-def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
-    """The columns of an embedding set; the metadata hold the format, the key and the encoder spec."""
-    multi = spec.vectors == "multi"
-    vector = pa.list_(pa.float16() if spec.storage == "float16" else pa.float32(), spec.dim)
-    fields = [
-        *required(pa.string(), "item_id"),
-        *required(pa.int32(), "ord"),  # position in the corpus; rows are stored in any order
-        *required(pa.list_(vector) if multi else vector, vector_column(spec.vectors)),
-        *required(pa.int32(), *(["n_vectors"] if multi else [])),
-        *required(pa.string(), *(["layout"] if multi else [])),  # what each vector stands for: store.multivectors
-        *required(pa.float32(), "norm"),  # before normalisation
-        *required(pa.int32(), "n_tokens"),
-        *required(pa.bool_(), "truncated"),
-        *required(pa.string(), "input_sha"),  # of the encoded bytes or text; empty where unknown (imports)
-        *required(pa.uint32(), "crc"),  # of the row: see row_checksums
-        *required(pa.string(), "batch_id"),
-        *required(pa.int64(), "write_number"),  # of rows with the same item, the one with the lowest number stays
-        *required(pa.string(), *(["language", "translator"] if key.modality == "caption" else [])),
-    ]
-    metadata: dict[bytes | str, bytes | str] = {"capim.format": str(FORMAT), "capim.set": canonical_json(asdict(key))}
-    metadata["capim.encoder"] = spec.to_json()
-    return keyed(pa.schema(fields, metadata=metadata), ["item_id"])
+    rows = np.asarray(values, dtype=np.float32)
+    squares = np.square(rows).sum(axis=1)  # pairwise, row by row
+    off = np.flatnonzero(np.abs(squares - 1) > _UNIT)
+    if not len(off):
+        return rows
+    unit = rows.copy() if rows is values else rows
+    unit[off] /= np.sqrt(squares[off])[:, None]
+    return unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,188 +98,255 @@ def rounding_of(unit: NDArray[np.floating], storage: str) -> Rounding:
     return Rounding(n_values=unit.size, n_changed=n_changed, largest=largest)
 
 
-def unit_vectors(values: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Stored rows, shape ``(n, dim)``, as float32 rows of unit norm.
-
-    Rows of unit norm in float32 stay as they are, to the last bit. A row rounded to float16 has another norm (cosines
-    with it would reach 1.0005), and is divided by it. A row's result depends on that row alone: copies stay copies.
+def offsets_of(counts: ArrayLike) -> NDArray[np.int64]:
+    """Where each of several consecutive runs starts, and where the last one ends: int64, shape ``(n_runs + 1,)``.
 
     Examples:
-        >>> unit_vectors(np.float32([[0.6, 0.8], [3.0, 4.0]])).tolist() == np.float32([[0.6, 0.8]] * 2).tolist()
-        True
+        >>> offsets_of([2, 3]).tolist()
+        [0, 2, 5]
     """
-    rows = np.asarray(values, dtype=np.float32)
-    squares = np.square(rows).sum(axis=1)  # pairwise, row by row
-    off = np.flatnonzero(np.abs(squares - 1) > _UNIT)
-    if not len(off):
-        return rows
-    unit = rows.copy() if rows is values else rows
-    unit[off] /= np.sqrt(squares[off])[:, None]
-    return unit
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))]).astype(np.int64)
 
 
-def row_seeds(
-    ords: NDArray[np.int32],
-    norms: NDArray[np.float32],
-    n_tokens: NDArray[np.int32],
-    truncated: NDArray[np.bool_],
-    layouts: pa.Array | None = None,
-) -> NDArray[np.uint32]:
-    """The start value of the CRC of every row; all arguments have shape ``(n,)``. Empty layouts change nothing.
-
-    Every step is invertible in its field, so a change of any one field changes the seed.
+def positions_within(counts: ArrayLike) -> NDArray[np.int64]:
+    """Positions 0, 1, 2 and so on within each of several consecutive runs, shape ``(sum of counts,)``.
 
     Examples:
-        >>> ords, norms = np.array([0, 1], np.int32), np.array([1, 1], np.float32)
-        >>> seeds = row_seeds(ords, norms, np.zeros(2, np.int32), np.zeros(2, bool))
-        >>> bool(seeds[0] != seeds[1])
-        True
+        >>> positions_within([2, 3]).tolist()
+        [0, 1, 0, 1, 2]
     """
-    seeds = ords.astype(np.uint32) * _MIX
-    seeds = (seeds ^ norms.astype(np.float32).view(np.uint32)) * _MIX
-    seeds = (seeds ^ n_tokens.astype(np.uint32)) * _MIX
-    seeds = (seeds ^ truncated.astype(np.uint32)) * _MIX
-    if layouts is None:
-        return seeds
-    encoded = layouts.dictionary_encode()
-    sums = np.array([zlib.crc32(text.encode()) for text in texts(encoded.dictionary)] or [0], dtype=np.uint32)
-    with_layouts: NDArray[np.uint32] = seeds ^ sums[encoded.indices.to_numpy()]
-    return with_layouts
-
-
-def row_checksums(
-    values: NDArray[np.floating], offsets: NDArray[np.int64], seeds: NDArray[np.uint32]
-) -> NDArray[np.uint32]:
-    """CRC-32 of every row's stored components.
-
-    Args:
-        values: All vectors as stored, C-contiguous, shape ``(sum of counts, dim)``.
-        offsets: Row ``i`` owns vectors ``offsets[i]:offsets[i + 1]``; shape ``(n + 1,)``.
-        seeds: From :func:`row_seeds`, shape ``(n,)``.
-
-    Returns:
-        uint32, shape ``(n,)``.
-
-    Examples:
-        >>> row_checksums(np.zeros((1, 4), np.float16), np.array([0, 1]), np.array([0], np.uint32)).tolist()
-        [1696784233]
-        >>> zlib.crc32(bytes(8))
-        1696784233
-    """
-    data = np.ascontiguousarray(values).data.cast("B")
-    width = values.shape[1] * values.itemsize
-    bounds = (offsets * width).tolist()
-    crc32 = zlib.crc32
-    return np.fromiter(
-        (crc32(data[start:stop], seed) for start, stop, seed in zip(bounds, bounds[1:], seeds.tolist(), strict=False)),
-        dtype=np.uint32,
-        count=len(seeds),
-    )
-
-
-def digest(checksums: NDArray[np.uint32]) -> str:
-    """SHA-256, hexadecimal, of the checksums in corpus order (as little-endian uint32)."""
-    return hashlib.sha256(checksums.astype("<u4").tobytes()).hexdigest()
+    lengths, offsets = np.asarray(counts, dtype=np.int64), offsets_of(counts)
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoredRows:
-    """Some rows of an embedding set as they are stored.
+class Ragged:
+    """The multi-vectors of several items.
 
     Attributes:
-        vectors: In the stored type, with the positions in the corpus; one vector per item in a single-vector set.
-        norms: float32, shape ``(n,)``.
-        n_tokens: int32, shape ``(n,)``.
-        truncated: bool, shape ``(n,)``.
-        crc: uint32, shape ``(n,)``: the stored checksums.
-        layouts: Of multi-vectors: what the vectors of each item stand for (``store.multivectors``).
+        values: All vectors of all items, one item after the other, shape ``(n_vectors, dim)``.
+        offsets: int64, shape ``(n_items + 1,)``: item ``i`` owns ``values[offsets[i]:offsets[i + 1]]``.
+        ords: int32, shape ``(n_items,)``: the position of each item in the corpus.
     """
 
-    vectors: Ragged
-    norms: NDArray[np.float32]
-    n_tokens: NDArray[np.int32]
-    truncated: NDArray[np.bool_]
-    crc: NDArray[np.uint32]
-    layouts: pa.Array | None = None
+    values: NDArray[np.floating]
+    offsets: NDArray[np.int64]
+    ords: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, items: Sequence[NDArray[np.floating]], ords: ArrayLike | None = None) -> Ragged:
+        """The items given as one array each, shape ``(n_vectors_of_item, dim)``; ``ords`` default to 0, 1, 2 and so on.
+
+        Examples:
+            >>> two = Ragged.of([np.float32([[1], [2]]), np.float32([[3]])])
+            >>> two.offsets.tolist(), two[0].ravel().tolist()
+            ([0, 2, 3], [1.0, 2.0])
+        """
+        return cls.from_counts(np.concatenate(items), [len(item) for item in items], ords)
+
+    @classmethod
+    def from_counts(cls, values: NDArray[np.floating], counts: ArrayLike, ords: ArrayLike | None = None) -> Ragged:
+        """The items whose numbers of vectors are ``counts``, shape ``(n_items,)``.
+
+        Raises:
+            ValueError: The counts do not add up to the rows of ``values``, or there is not one ord per item.
+        """
+        offsets = offsets_of(counts)
+        positions = np.arange(len(offsets) - 1, dtype=np.int32) if ords is None else np.asarray(ords, dtype=np.int32)
+        if offsets[-1] != len(values):
+            raise ValueError(f"the counts add up to {offsets[-1]} vectors, got {len(values)}")
+        if len(positions) != len(offsets) - 1:
+            raise ValueError(f"got {len(positions)} ords for {len(offsets) - 1} items")
+        return cls(values=values, offsets=offsets, ords=positions)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Ragged]) -> Ragged:
+        """All items of several parts, in order, each with the ord that it had.
+
+        Examples:
+            >>> part = Ragged.of([np.float32([[1], [2]]), np.float32([[3]])], ords=[4, 5])
+            >>> Ragged.concatenate([part, part]).ords.tolist()
+            [4, 5, 4, 5]
+        """
+        every = list(parts)
+        return cls.from_counts(
+            np.concatenate([part.values for part in every]),
+            np.concatenate([part.counts for part in every]),
+            np.concatenate([part.ords for part in every]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, item: int) -> NDArray[np.floating]:
+        return self.values[self.offsets[item] : self.offsets[item + 1]]
+
+    def __iter__(self) -> Iterator[NDArray[np.floating]]:
+        return (self[item] for item in range(len(self)))
 
     @property
-    def ords(self) -> NDArray[np.int32]:
-        """Positions in the corpus, shape ``(n,)``."""
-        return self.vectors.ords
+    def counts(self) -> NDArray[np.int64]:
+        """Vectors per item, shape ``(n_items,)``."""
+        return np.diff(self.offsets)
 
-    def damaged(self) -> NDArray[np.bool_]:
-        """Which rows have bytes that do not match their checksum, shape ``(n,)``."""
-        seeds = row_seeds(self.ords, self.norms, self.n_tokens, self.truncated, self.layouts)
-        wrong: NDArray[np.bool_] = row_checksums(self.vectors.values, self.vectors.offsets, seeds) != self.crc
-        return wrong
+    def take(self, items: ArrayLike) -> Ragged:
+        """Some items, by their positions here, in the order given.
 
+        Examples:
+            >>> three = Ragged.of([np.float32([[0]]), np.float32([[1], [2]]), np.float32([[3]])])
+            >>> two = three.take([2, 1])
+            >>> two.values.ravel().tolist(), two.offsets.tolist(), two.ords.tolist()
+            ([3.0, 1.0, 2.0], [0, 1, 3], [2, 1])
+        """
+        wanted = np.asarray(items, dtype=np.int64)
+        counts = self.counts[wanted]
+        rows = positions_within(counts) + np.repeat(self.offsets[wanted], counts)
+        return Ragged.from_counts(self.values[rows], counts, self.ords[wanted])
 
-def columns_of(key: SetKey) -> list[str]:
-    """The columns that :func:`unpack` needs."""
-    layout = ["layout"] if key.vectors == "multi" else []
-    return ["ord", vector_column(key.vectors), "norm", "n_tokens", "truncated", "crc", *layout]
+    def slice(self, start: int, stop: int) -> Ragged:
+        """Items ``start`` to ``stop`` (exclusive), as a view.
 
+        Examples:
+            >>> Ragged.of([np.float32([[0]]), np.float32([[1], [2]])]).slice(1, 2).values.ravel().tolist()
+            [1.0, 2.0]
+        """
+        first, last = self.offsets[start], self.offsets[min(stop, len(self))]
+        kept = self.offsets[start : stop + 1] - first
+        return Ragged(values=self.values[first:last], offsets=kept, ords=self.ords[start:stop])
 
-def unpack(batch: pa.RecordBatch | pa.Table) -> StoredRows:
-    """Arrow rows as arrays; the vectors are not copied where Arrow holds them in one piece."""
-    if isinstance(batch, pa.Table):
-        batch = batch.combine_chunks().to_batches()[0]
-    ords = batch.column("ord").to_numpy()
-    if "vector" in batch.schema.names:
-        vectors = batch.column("vector")
-        counts = np.ones(len(ords), dtype=np.int64)
-    else:
-        lists = cast(pa.ListArray, batch.column("vectors"))
-        vectors, counts = lists.flatten(), lists.value_lengths().to_numpy(zero_copy_only=False)
-    flat = cast(pa.FixedSizeListArray, vectors).flatten()
-    values = flat.to_numpy(zero_copy_only=True).reshape(-1, vector_type(batch.schema).list_size)
-    return StoredRows(
-        vectors=Ragged.from_counts(values, counts, ords),
-        norms=batch.column("norm").to_numpy(),
-        n_tokens=batch.column("n_tokens").to_numpy(),
-        truncated=batch.column("truncated").to_numpy(zero_copy_only=False),
-        crc=batch.column("crc").to_numpy(),
-        layouts=batch.column("layout") if "layout" in batch.schema.names else None,
-    )
+    def with_values(self, values: NDArray[np.floating]) -> Ragged:
+        """The same items with other vectors, as many of each as before."""
+        if len(values) != len(self.values):
+            raise ValueError(f"got {len(values)} vectors for items that have {len(self.values)}")
+        return replace(self, values=values)
 
 
-def joined(parts: Sequence[StoredRows]) -> StoredRows:
-    """The rows of several parts, in order."""
-    if len(parts) == 1:
-        return parts[0]
-    columns = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("norms", "n_tokens", "truncated", "crc")
-    }
-    layouts = [part.layouts for part in parts if part.layouts is not None]
-    return StoredRows(
-        vectors=Ragged.concatenate(part.vectors for part in parts),
-        layouts=pa.concat_arrays(layouts) if layouts else None,
-        **columns,
-    )
+class Grid(NamedTuple):
+    """Patches of an image, or of a tile of it, row by row.
+
+    Attributes:
+        first: Position of the vector of the upper left patch.
+        rows: Patches from top to bottom.
+        columns: Patches from left to right.
+        left: Left edge of the grid, as a share of the width of the image.
+        top: Upper edge, as a share of the height.
+        width: Width, as a share of the width of the image.
+        height: Height, as a share of the height.
+    """
+
+    first: int
+    rows: int
+    columns: int
+    left: float = 0.0
+    top: float = 0.0
+    width: float = 1.0
+    height: float = 1.0
+
+    @property
+    def vectors(self) -> slice:
+        """Positions of its vectors among those of the image."""
+        return slice(self.first, self.first + self.rows * self.columns)
+
+    def boxes(self) -> NDArray[np.float64]:
+        """Left, top, right and lower edge of every patch as shares of the image, shape ``(rows × columns, 4)``.
+
+        Examples:
+            >>> Grid(0, 1, 2).boxes().tolist()
+            [[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]
+        """
+        rows, columns = np.divmod(np.arange(self.rows * self.columns), self.columns)
+        wide, high = self.width / self.columns, self.height / self.rows
+        left, top = self.left + columns * wide, self.top + rows * high
+        return np.stack([left, top, left + wide, top + high], axis=1)
 
 
-def scan(table: lance.LanceDataset, key: SetKey, condition: str | None = None) -> Iterator[StoredRows]:
-    """All rows, or those that meet an SQL condition, in the order of their commits and in bounded memory."""
-    scanner = table.scanner(
-        columns=columns_of(key),
-        filter=condition,
-        batch_size=_BATCH[key.vectors],
-        batch_readahead=2,
-        io_buffer_size=_IO_BUFFER,
-        scan_in_order=True,
-    )
-    return (unpack(batch) for batch in scanner.to_batches() if batch.num_rows)
+def layout_of_grids(grids: Sequence[Grid]) -> str:
+    """The layout of an image; of no grids it is not known.
+
+    Examples:
+        >>> layout_of_grids([Grid(0, 4, 4)])
+        '[[0,4,4,0.0,0.0,1.0,1.0]]'
+    """
+    return canonical_json([list(grid) for grid in grids]) if grids else UNKNOWN
 
 
-def refuse_damage(rows: StoredRows, name: str, ids: pa.Array) -> None:
-    """Raises :class:`WorkError` if a checksum is wrong, with the first items."""
-    damaged = rows.ords[rows.damaged()]
-    if len(damaged):
-        first = ", ".join(repr(ids[int(position)].as_py()) for position in damaged[:5])
-        raise WorkError(
-            f"set {name!r}: checksum mismatch in {len(damaged)} rows (changed on disk), first items {first}; no row of "
-            "the set is used",
-            remedy=f"Run `capim store repair {name}`, then `capim embed`: only these rows are encoded again. Or "
-            "restore the table from a backup",
-        )
+def layout_of_tokens(tokens: Sequence[str]) -> str:
+    """The layout of a caption.
+
+    Examples:
+        >>> layout_of_tokens(["a", "bus"])
+        '["a","bus"]'
+    """
+    return canonical_json(list(tokens))
+
+
+def grids_of(layout: str) -> tuple[Grid, ...]:
+    """The grids of an image's layout; none if it is not known."""
+    return tuple(Grid(*grid) for grid in json.loads(layout)) if layout else ()
+
+
+def tokens_of(layout: str) -> tuple[str, ...]:
+    """The tokens of a caption's layout; none if it is not known."""
+    return tuple(json.loads(layout)) if layout else ()
+
+
+def layout_fault(layout: str, n_vectors: int) -> str | None:
+    """What is wrong with the layout of an item that has so many vectors; None if nothing is.
+
+    Examples:
+        >>> layout_fault('["a","bus"]', 3)
+        '2 tokens for 3 vectors'
+        >>> layout_fault('[[0,4,4,0.0,0.0,1.0,1.0]]', 16)
+    """
+    parts = json.loads(layout) if layout else []
+    if parts and isinstance(parts[0], str):
+        return None if len(parts) == n_vectors else f"{len(parts)} tokens for {n_vectors} vectors"
+    for grid in starmap(Grid, parts):
+        if grid.first < 0 or grid.vectors.stop > n_vectors:
+            return f"a grid of vectors {grid.first} to {grid.vectors.stop} for {n_vectors} vectors"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explanation:
+    """The score of one caption with one image by one encoder.
+
+    Attributes:
+        encoder: Name.
+        corpus: Name.
+        caption_id: Id of the caption.
+        image_id: Id of the image.
+        text: The caption; empty where only its id is stored.
+        sha: Hash of the image's bytes, the key of its thumbnail; empty where unknown.
+        tokens: Of the caption, one per vector.
+        shares: float32, shape ``(n_tokens,)``: cosine with the best vector of the image; they add up to the score.
+        similarities: float32, shape ``(n_tokens, n_vectors)``: cosine with every vector of the image.
+        grids: Which vectors are patches, and where; the others stand for special tokens.
+    """
+
+    encoder: str
+    corpus: str
+    caption_id: str
+    image_id: str
+    text: str
+    sha: str
+    tokens: tuple[str, ...]
+    shares: NDArray[np.float32]
+    similarities: NDArray[np.float32]
+    grids: tuple[Grid, ...]
+
+    @property
+    def score(self) -> float:
+        """The score of the pair."""
+        return float(np.add.reduceat(self.shares, [0])[0])
+
+    def best_boxes(self) -> NDArray[np.float64]:
+        """Where every token matches best, shape ``(n_tokens, 4)``: left, top, right, lower edge as shares of the image.
+
+        Of the patches that are equally close the first one; NaN where a special token is closest.
+        """
+        boxes = np.full((self.similarities.shape[1], 4), np.nan)
+        for grid in self.grids:
+            boxes[grid.vectors] = grid.boxes()
+        found: NDArray[np.float64] = boxes[self.similarities.argmax(axis=1)]
+        return found

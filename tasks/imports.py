@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from capim.store import EmbeddingStore
-from capim.store.embedding_files import ImportRow
 from capim.store.errors import RequestError
-from capim.store.importing import UNVERSIONED, ImportedSet, import_sets, namesakes
 from capim.store.removal import drop_evaluations
 from capim.store.schema import texts
+from capim.store.sets.embedding_files import ImportRow
+from capim.store.sets.importing import UNVERSIONED, ImportedSet, import_sets, namesakes
 from capim.store.types import Corpus, Storage
 from capim.tasks.encoders import catalog
 from capim.tasks.protocols import Protocol

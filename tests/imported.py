@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from capim.store import Corpus, EmbeddingStore
-from capim.store.embedding_files import ImportRow
-from capim.store.importing import ImportedSet, import_sets
-from capim.store.seal import SealedSet
+from capim.store.sets.embedding_files import ImportRow
+from capim.store.sets.importing import ImportedSet, import_sets
+from capim.store.sets.seal import SealedSet
 from capim.store.types import Storage
 
 

@@ -16,7 +16,7 @@ from capim.flows.terminal.parser import Commands, config_options, declare, names
 from capim.store.errors import RequestError, plain
 
 if TYPE_CHECKING:
-    from capim.store.embedding_files import ImportRow
+    from capim.store.sets.embedding_files import ImportRow
 
 _OF_OUTCOMES = ("protocol", "revision", "note", "replace", "replicates")
 IMPORTS = {
@@ -166,7 +166,7 @@ def _kind_of_import(args: argparse.Namespace) -> str:
 
 
 def _import_rows(kind: str, args: argparse.Namespace) -> list[ImportRow]:
-    from capim.store.embedding_files import ImportRow, read_manifest, rows_of_folder
+    from capim.store.sets.embedding_files import ImportRow, read_manifest, rows_of_folder
 
     if kind == "a manifest":
         return read_manifest(Path(args.manifest))

@@ -92,7 +92,7 @@ def _trec(args: argparse.Namespace) -> None:
 
 
 def _embeddings(args: argparse.Namespace) -> None:
-    from capim.store.embedding_files import export_embeddings
+    from capim.store.sets.embedding_files import export_embeddings
 
     store = open_store(args.workspace)
     _require(args, one=("encoder", "corpus"))

@@ -16,7 +16,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
 from capim.store.schema import texts
-from capim.store.search import build_index, search
+from capim.store.sets.search import build_index, search
 from capim.store.types import Embeddings, EncoderSpec, Modality
 from capim.store.vectors import unit_vectors
 from capim.tasks.corpora.images.decode import FORMATS, UndecodableImage, decode_image, thumbnail

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.store.multivectors import Explanation
 from capim.store.types import EncoderSpec, Map, Method, Modality
+from capim.store.vectors import Explanation
 
 if TYPE_CHECKING:
     from capim.reports.search import Search

@@ -49,9 +49,9 @@ from capim.reports.rows.report_data import CAUSES
 from capim.reports.sections.cases import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
-from capim.store.multivectors import Explanation
 from capim.store.schema import texts
 from capim.store.types import Corpus
+from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, language_name
 
 TOP = 10  # of the list of an encoder

@@ -29,9 +29,9 @@ from capim.reports.search import Search
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.files import read_judgements
-from capim.store.multivectors import Explanation
 from capim.store.sql import TableCache, version_of
 from capim.store.types import Map, Method, Modality, digest16
+from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, with_outcomes
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from capim.store.multivectors import Explanation
+from capim.store.vectors import Explanation
 
 SIDE = 256  # pixels of the longer side of a map; smaller pictures are enlarged
 _VEIL = 215  # of 255: how much of a patch is covered that is least similar

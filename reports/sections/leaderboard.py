@@ -26,7 +26,7 @@ from capim.reports.rows.report_data import ReportData, is_own, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.sections.frontier import accuracy_over_speed, rate_cell
 from capim.reports.sections.sentence import row_words
-from capim.store.importing import ADAPTER as IMPORTED
+from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.tasks.statistics.ranking import EncoderRank
 
 HEADLINES = ("t2i/all", "i2t/any")

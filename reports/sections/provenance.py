@@ -13,7 +13,7 @@ from capim.reports.elements.tables import measures, numbers, pivot, texts
 from capim.reports.rows.names import named
 from capim.reports.rows.report_data import ReportData, Row, without_paths
 from capim.reports.sections.ablations import rounding_cost
-from capim.store.importing import ADAPTER as IMPORTED
+from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.types import EncoderSpec
 
 MOST_SKIPPED = 200  # images listed by name

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.store.multivectors import Ragged
 from capim.store.schema import SLICES
 from capim.store.types import Corpus, EncoderSpec
+from capim.store.vectors import Ragged
 from capim.tasks.analyses import transforms
 from capim.tasks.analyses.analysis import (
     METRIC,

@@ -16,9 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.multivectors import Ragged
 from capim.store.schema import SLICES
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
+from capim.store.vectors import Ragged
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.multivectors import Ragged
 from capim.store.types import Embeddings, EncoderSpec, Precision
+from capim.store.vectors import Ragged
 from capim.tasks.encoders.encoder import Inputs, Prepared, joined_layouts
 
 DTYPES: dict[Precision, torch.dtype] = {

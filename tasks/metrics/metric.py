@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.multivectors import positions_within
 from capim.store.types import MetricFacts
+from capim.store.vectors import positions_within
 from capim.tasks.protocols import Direction
 from capim.tasks.ranking.outcomes import Outcomes
 

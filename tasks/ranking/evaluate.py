@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.multivectors import Ragged
 from capim.store.types import Corpus
+from capim.store.vectors import Ragged
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import VectorRows, dense_choices, dense_part, dense_score_rows, score_dense
 from capim.tasks.ranking.languages import CaptionParts, Part, score_parts, scorings

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.multivectors import offsets_of, positions_within
 from capim.store.schema import OUTCOMES
+from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import Direction, Protocol
 
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.multivectors import offsets_of, positions_within
 from capim.store.schema import JUDGED
 from capim.store.types import Modality
+from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, first_linked, ords_of
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, did_you_mean
-from capim.store.multivectors import UNKNOWN, Explanation, Ragged, grids_of, tokens_of
 from capim.store.schema import texts
-from capim.store.set_reader import VectorWindows
+from capim.store.sets.reading import VectorWindows
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
+from capim.store.vectors import UNKNOWN, Explanation, Ragged, grids_of, tokens_of
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import VectorRows

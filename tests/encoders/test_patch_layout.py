@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from capim.store.multivectors import grids_of, tokens_of
 from capim.store.types import EncoderSpec
+from capim.store.vectors import grids_of, tokens_of
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from tests.encoders.families.colvision import PATCH
 from tests.encoders.families.table import CASES

@@ -16,9 +16,9 @@ from capim.store.connection import storage_faults
 from capim.store.integrity import HISTORY, verify
 from capim.store.rows import delete, read
 from capim.store.schema import ANALYSES, CORPUS_PARTS, REGISTERS, texts
-from capim.store.set_reader import open_set
+from capim.store.sets.reading import open_set
+from capim.store.sets.rows import columns_of
 from capim.store.types import Modality, SetKey
-from capim.store.vectors import columns_of
 from tests.faults.fault import expect
 
 _BEGUN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ from capim.flows.cli import main
 from capim.reports.rows.gallery import map_key, match_maps
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.multivectors import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.ranking.maxsim_products import pair_scores, token_similarities
 from capim.tasks.runtime.stored import explain_pair, explain_pairs
 from tests.benchmarks.pointing import pointing_game

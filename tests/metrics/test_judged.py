@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.multivectors import Ragged
 from capim.store.types import Corpus, digest16
+from capim.store.vectors import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.subset import keep_images
 from capim.tasks.metrics import METRICS, metrics_of

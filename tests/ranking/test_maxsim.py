@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.multivectors import Ragged
 from capim.store.types import Corpus
+from capim.store.vectors import Ragged
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.multivectors import Ragged
 from capim.store.types import Corpus
+from capim.store.vectors import Ragged
 from capim.tasks.ranking.cosine import dense_score_rows, score_dense
 from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.maxsim_products import gather

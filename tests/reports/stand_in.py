@@ -19,7 +19,7 @@ from capim.reports.elements.page import Report
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore, schema
-from capim.store.seal import SealedSet
+from capim.store.sets.seal import SealedSet
 from capim.store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import MAIN

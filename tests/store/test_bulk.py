@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from capim.store import RequestError, connection, embedding_files
-from capim.store.embedding_files import open_embedding_file
+from capim.store import RequestError, connection
+from capim.store.sets import embedding_files
+from capim.store.sets.embedding_files import open_embedding_file
 from tests.benchmarks.store_blocks import dense_blocks, images, opened
 from tests.imported import import_embeddings
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
-from capim.store.embedding_files import export_embeddings
-from capim.store.importing import import_sets
 from capim.store.schema import COMPARISONS, OUTCOMES, RESULTS, SLICES
+from capim.store.sets.embedding_files import export_embeddings
+from capim.store.sets.importing import import_sets
 from tests.imported import import_embeddings, import_of, imported
 
 

@@ -13,7 +13,7 @@ import pytest
 from capim.store import RequestError
 from capim.store.inventory import SETS_INFO, TABLES_INFO
 from capim.store.schema import OUTCOMES
-from capim.store.search import HITS
+from capim.store.sets.search import HITS
 from capim.store.sql import known_tables
 
 

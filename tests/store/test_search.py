@@ -11,7 +11,7 @@ import pytest
 from capim.store import Embeddings, RequestError
 from capim.store.integrity import verify
 from capim.store.schema import texts
-from capim.store.search import build_index, search
+from capim.store.sets.search import build_index, search
 
 
 def maxsim(tokens, patches):

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from capim.store.errors import RequestError
-from capim.store.multivectors import layout_of_tokens
 from capim.store.types import EncoderSpec, Modality
+from capim.store.vectors import layout_of_tokens
 from capim.tasks.encoders.adapters.late_interaction import image_layout, moved, patch_grids
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.checkpoints.checkpoint import json_file

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from capim.store.multivectors import Ragged
 from capim.store.types import Embeddings
+from capim.store.vectors import Ragged
 from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
 from capim.tasks.encoders.checkpoints.checkpoint import base_folder, folder_of, json_file, local_path
 from capim.tasks.encoders.checkpoints.loaded_weights import digests_of_files, digests_of_model

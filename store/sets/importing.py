@@ -15,15 +15,16 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from capim.store.embedding_files import EmbeddingParts, ImportRow, blocks_of, open_embedding_file, positions_of
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
-from capim.store.seal import SealedSet
-from capim.store.set_writer import block_checksums, check_block
+from capim.store.sets.embedding_files import EmbeddingParts, ImportRow, blocks_of, open_embedding_file, positions_of
+from capim.store.sets.rows import ItemIndex, digest
+from capim.store.sets.seal import SealedSet
+from capim.store.sets.writing import block_checksums, check_block
 from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, Storage, VectorKind, is_fingerprint
-from capim.store.vectors import ItemIndex, Rounding, digest, rounding_of
+from capim.store.vectors import Rounding, rounding_of
 
 # --- The encoder that imported files belong to: what the user says it is, and equal for all imports under one name.
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from capim.store.connection import storage_faults
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.multivectors import Ragged
 from capim.store.schema import TOP, required
-from capim.store.set_reader import subset_condition
+from capim.store.sets.reading import subset_condition
+from capim.store.sets.rows import StoredRows, vector_column
 from capim.store.types import Embeddings, Modality, SetKey
-from capim.store.vectors import StoredRows, unit_vectors, vector_column
+from capim.store.vectors import Ragged, unit_vectors
 
 if TYPE_CHECKING:
     import lancedb

@@ -14,9 +14,7 @@ from capim.store.connection import Connection, row_bytes, storage_faults
 from capim.store.errors import RequestError, WorkError
 from capim.store.rows import quoted
 from capim.store.schema import texts
-from capim.store.seal import SealedSet, missing_table
-from capim.store.types import Modality, SetKey
-from capim.store.vectors import (
+from capim.store.sets.rows import (
     ItemIndex,
     StoredRows,
     columns_of,
@@ -24,10 +22,12 @@ from capim.store.vectors import (
     joined,
     refuse_damage,
     scan,
-    unit_vectors,
     unpack,
     vector_type,
 )
+from capim.store.sets.seal import SealedSet, missing_table
+from capim.store.types import Modality, SetKey
+from capim.store.vectors import unit_vectors
 
 if TYPE_CHECKING:
     import lance

@@ -34,11 +34,11 @@ from numpy.typing import NDArray
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, csv_text, text_of_csv, unknown
 from capim.store.files import NOT_ITS_FORMAT, existing_file, replacing
-from capim.store.multivectors import offsets_of
 from capim.store.schema import texts
-from capim.store.set_writer import UNIT_TOLERANCE, Block
+from capim.store.sets.rows import StoredRows, joined
+from capim.store.sets.writing import UNIT_TOLERANCE, Block
 from capim.store.types import Embeddings, EncoderSpec, Modality
-from capim.store.vectors import StoredRows, joined
+from capim.store.vectors import offsets_of
 
 # --- Arrays of an ``.npz`` file, whose shapes are checked before anything is expanded.
 
@@ -409,7 +409,7 @@ def export_embeddings(
 ) -> int:
     """Writes a sealed set as it is stored (float16 or float32, unit norm), in the format of the file's suffix.
 
-    Formats as in ``store.embedding_files``; importing the file gives the same set, bit for bit. Parquet is
+    Formats as in ``store.sets.embedding_files``; importing the file gives the same set, bit for bit. Parquet is
     written in bounded memory, the other formats hold the set in memory.
 
     Returns:
@@ -515,7 +515,7 @@ class ImportRow:
     Attributes:
         encoder: Name to register the vectors under.
         corpus: A stored corpus, a name of the table of corpora, a folder or a TOML file.
-        images: File with the vectors of the images; formats as in ``store.embedding_files``.
+        images: File with the vectors of the images; formats as in ``store.sets.embedding_files``.
         captions: File with the vectors of the captions.
         revision: Of the encoder; None: that of the import that is stored under this name, else ``unversioned``.
         note: Of the encoder; None: that of the stored one, else none.

@@ -21,8 +21,8 @@ from capim.store.connection import Connection, compact, data_bytes, drop_old_ver
 from capim.store.errors import RequestError, WorkError
 from capim.store.files import sync
 from capim.store.rows import now, one_of, read, register
+from capim.store.sets.rows import ItemIndex, digest, refuse_damage, scan, vector_type
 from capim.store.types import SetKey
-from capim.store.vectors import ItemIndex, digest, refuse_damage, scan, vector_type
 
 if TYPE_CHECKING:
     import lance

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError
-from capim.store.multivectors import UNKNOWN, Ragged, layout_fault, offsets_of
+from capim.store.sets.rows import ItemIndex, row_checksums, row_seeds, set_schema, vector_type
 from capim.store.types import Embeddings, EncoderSpec, SetKey
-from capim.store.vectors import ItemIndex, row_checksums, row_seeds, set_schema, vector_type
+from capim.store.vectors import UNKNOWN, Ragged, layout_fault, offsets_of
 
 if TYPE_CHECKING:
     import lance
