@@ -43,7 +43,7 @@ from capim.tasks.reference.changes import (
     setting_changes,
     tested_changes,
 )
-from capim.tasks.runtime.encoding import canary_cosines, device_for, hardware_of, held
+from capim.tasks.runtime.encoding import device_for, hardware_of, held, probe_cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS, EmbedRef, EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import chosen, read_outcomes, vectors_of
@@ -75,7 +75,7 @@ def watch_vectors(
 ) -> list[WatchFinding]:
     """Encode a sample of every set again with the same model and compare it with the stored vectors.
 
-    Sets that this run encoded as a whole are skipped. Of an endpoint, the canaries are compared first.
+    Sets that this run encoded as a whole are skipped. Of an endpoint, the probes are compared first.
     """
     stored = [reference for reference in embedded if reference.n_encoded < reference.n_items]
     if not stored:
@@ -85,7 +85,7 @@ def watch_vectors(
     findings: list[WatchFinding] = []
     with held(device_identity(device)):
         encoder = load_encoder(spec, device=device, trust_remote_code=trust_remote_code)
-        findings += changed_canaries(store, encoder, rule, run=run)
+        findings += changed_probes(store, encoder, rule, run=run)
         for reference in stored:
             corpus = opened.get(store, reference.corpus)
             subject = f"{spec.name} on {corpus.name}"
@@ -209,7 +209,7 @@ def _id(row: Mapping[str, str]) -> FigureId:
     return FigureId(row["encoder"], row["corpus"], row["protocol"])
 
 
-# --- Some items of a set as they are stored, and encoded again; and the canaries of an endpoint.
+# --- Some items of a set as they are stored, and encoded again; and the probes of an endpoint.
 
 
 Vectors = list[NDArray[np.float32]]
@@ -235,10 +235,10 @@ def fresh_vectors(encoder: Encoder, corpus: Corpus, modality: Modality, ords: ND
     return np.split(embeddings.values, np.cumsum(embeddings.counts)[:-1])
 
 
-def changed_canaries(store: EmbeddingStore, encoder: Encoder, rule: WatchRule, *, run: str) -> list[WatchFinding]:
-    """A finding if the canary vectors of an endpoint have changed; none for a model that runs here."""
-    found = canary_cosines(store, encoder, run=run)
-    return judge_vectors(f"{encoder.spec.name}, canaries", np.asarray([*found.values()]), rule) if found else []
+def changed_probes(store: EmbeddingStore, encoder: Encoder, rule: WatchRule, *, run: str) -> list[WatchFinding]:
+    """A finding if the probe vectors of an endpoint have changed; none for a model that runs here."""
+    found = probe_cosines(store, encoder, run=run)
+    return judge_vectors(f"{encoder.spec.name}, probes", np.asarray([*found.values()]), rule) if found else []
 
 
 # --- What a watch tells about its figures: findings that are no test, and a summary with the next step.
