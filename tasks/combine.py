@@ -14,10 +14,9 @@ from capim.store.errors import RequestError
 from capim.store.tables.rows import in_order
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
 from capim.store.values import Ragged
-from capim.tasks.analyses.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
-from capim.tasks.analyses.compression.frontier import frontier, measured
-from capim.tasks.analyses.compression.methods import METHODS, methods_of
-from capim.tasks.analyses.slices import Slice, slice_rows
+from capim.tasks.analyses.ablations import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
+from capim.tasks.analyses.analysis import Slice, slice_rows
+from capim.tasks.analyses.compression import METHODS, frontier, measured, methods_of
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.table import headline_of
@@ -40,18 +39,18 @@ from capim.tasks.ranking.two_stage import (
     two_stage,
     weighted_sum,
 )
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
+from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import missing_sets, open_sets
 from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
-from capim.tasks.runtime.task import shell
+from capim.tasks.runtime.task import task
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
-from capim.tasks.statistics.resampling import Resampling
 
 
-@shell("fuse", run_name="fuse-{members[0].sets.corpus}")
+@task("fuse", run_name="fuse-{members[0].sets.corpus}")
 def fuse(
     members: tuple[EvaluationRef, ...],
     *,
@@ -83,7 +82,7 @@ def fuse(
     return name
 
 
-@shell("rerank", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
+@task("rerank", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
 def rerank(
     first: EvaluationRef,
     second: EvaluationRef,
@@ -116,7 +115,7 @@ def rerank(
     return name
 
 
-@shell("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")
+@task("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")
 def score_distractors(
     sets: SetsRef,
     *,
@@ -159,7 +158,7 @@ def score_distractors(
     return retrieval.write_slices(spec, slices)
 
 
-@shell("approximate", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
+@task("approximate", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
 def approximate(
     exact: EvaluationRef, *, store_uri: str, methods: Sequence[str] = METHODS, resampling: Resampling, run: str
 ) -> int:
@@ -268,21 +267,16 @@ class TextToImage:
 
     def results(self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, keep: bool) -> pa.Table:
         """Result rows of a combined encoder; with ``keep`` they and the outcomes are stored like any encoder's."""
-        provenance = Provenance(
-            evaluation=digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
-            encoder=spec.name,
-            encoder_fingerprint=spec.fingerprint,
-            corpus=self.corpus.name,
-            corpus_fingerprint=self.corpus.fingerprint,
-            run=self.run,
-        )
-        ordered = in_order("outcomes", outcomes.to_arrow(**provenance.identity))
-        evaluated = Evaluated(
-            outcomes=Outcomes.from_arrow(ordered, self.protocol),
-            metrics=metrics_of(outcomes),
-            provenance=provenance,
-            drawn=drawn_clusters(self.corpus, self.protocol),
-        )
+        identity = {
+            "evaluation": digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
+            "encoder": spec.name,
+            "encoder_fingerprint": spec.fingerprint,
+            "corpus": self.corpus.name,
+            "corpus_fingerprint": self.corpus.fingerprint,
+        }
+        ordered = in_order("outcomes", outcomes.to_arrow(**identity))
+        stored = Outcomes.from_arrow(ordered, self.protocol)
+        evaluated = Evaluated.of(stored, self.corpus, {**identity, "run": self.run}, metrics_of(outcomes))
         rows = result_rows([evaluated], resampling)
         if keep:
             self.store.write_encoder(spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby, product
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.score_parts import drop_parts, read_parts, stored_parts, write_part
 from capim.store.tables.rows import in_order
-from capim.store.types import MODALITIES, Corpus, Modality, SetKey, digest16
+from capim.store.types import MODALITIES, Corpus, SetKey, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.protocols import Protocol
@@ -37,8 +37,7 @@ class ScoredSets:
     Attributes:
         protocols: In the order of the corpus.
         evaluations: Protocol id -> evaluation id, a digest of the sets, the protocol and the version of the scorer.
-        image_tag: Sealed version of the image embeddings.
-        caption_tag: Sealed version of the caption embeddings.
+        tags: ``image_tag`` and ``caption_tag``, the sealed versions of the embeddings; empty for imported outcomes.
     """
 
     store: EmbeddingStore
@@ -46,8 +45,7 @@ class ScoredSets:
     corpus: Corpus
     protocols: tuple[Protocol, ...]
     evaluations: Mapping[str, str]
-    image_tag: str
-    caption_tag: str
+    tags: Mapping[str, str]
 
     def joint_evaluation(self, protocols: Sequence[Protocol]) -> str:
         """The evaluation id of a figure that is computed from several protocols."""
@@ -72,25 +70,6 @@ def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) 
     return f"there are no complete embeddings of the {what} of {key.corpus!r} by {key.encoder!r}; run `{command}`"
 
 
-def unscorable(
-    store: EmbeddingStore, sets: Sequence[SetsRef], protocols: Sequence[str], distractors: Sequence[str]
-) -> list[str]:
-    """What keeps these sets from being scored: protocols that do not fit, distractors without vectors by an encoder."""
-    faults: dict[str, None] = {}
-    for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
-        try:
-            select_protocols(store.corpus(corpus, fingerprint), protocols)
-        except RequestError as error:
-            faults |= dict.fromkeys(error.faults)
-    for encoder, corpus in product(dict.fromkeys(pair.encoder_fingerprint for pair in sets), distractors):
-        try:
-            key = store.key(encoder=encoder, corpus=corpus, modality="image")
-            faults |= {} if store.sealed(key) else {missing_sets(store, key, ["image"]): None}
-        except RequestError as error:
-            faults |= dict.fromkeys(error.faults)
-    return list(faults)
-
-
 def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protocol_ids: Sequence[str]) -> ScoredSets:
     """What is stored of an encoder without embeddings, under the protocols of these ids; all where none is named."""
     sets = evaluation.sets
@@ -105,8 +84,7 @@ def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protoco
         corpus=corpus,
         protocols=protocols,
         evaluations=evaluations,
-        image_tag=row["image_tag"],
-        caption_tag=row["caption_tag"],
+        tags={name: row[name] for name in ("image_tag", "caption_tag")},
     )
 
 
@@ -119,14 +97,13 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     vectors = store.encoder(sets.encoder_fingerprint).vectors
     protocols = select_protocols(corpus, protocol_ids, vectors=vectors)
-    modalities: tuple[Modality, ...] = ("image", "caption")
-    tags, digests = [], []
-    for modality in modalities:
+    tags, digests = {}, []
+    for modality in MODALITIES:
         key = store.key(encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint, modality=modality)
         sealed = store.sealed(key)
         if sealed is None:
             raise RequestError(missing_sets(store, key, [modality]))
-        tags.append(sealed.tag)
+        tags[f"{modality}_tag"] = sealed.tag
         digests.append(sealed.digest)
     source = [sets.encoder_fingerprint, sets.corpus_fingerprint, *digests]
     return ScoredSets(
@@ -135,8 +112,7 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
         corpus=corpus,
         protocols=protocols,
         evaluations={protocol.id: digest16([*source, protocol.id, SCORER_VERSION]) for protocol in protocols},
-        image_tag=tags[0],
-        caption_tag=tags[1],
+        tags=tags,
     )
 
 

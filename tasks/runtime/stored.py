@@ -17,7 +17,7 @@ from capim.store.schema import texts
 from capim.store.sets.reading import VectorWindows
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.values import Ragged
-from capim.tasks.analyses.analysis_input import LateInteractionVectors, SingleVectors, StoredVectors
+from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import VectorRows
 from capim.tasks.ranking.maxsim_products import Blocks, token_similarities
@@ -45,7 +45,7 @@ def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]
     ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. Sorted by corpus and protocol.
     """
     rows = sorted(store.rows("results", **wanted).to_pylist(), key=lambda row: row["created"])
-    single = [row for row in rows if not set("*+") & set(row["protocol"])]  # others are figures over several protocols
+    single = [row for row in rows if not Protocol.of(row["protocol"]).is_combined]
     newest = {(row["corpus_fingerprint"], row["protocol"], row["encoder"]): row for row in single}
     return [row for _, row in sorted(newest.items())]
 

@@ -17,10 +17,15 @@ from PIL import Image
 from capim.store.schema import BATCHES, SLICES
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.values import Ragged
-from capim.tasks.analyses.ablations.forms import restricted, sample_queries, vector_forms
-from capim.tasks.analyses.ablations.forward_precision import device_rows, forward_precision
-from capim.tasks.analyses.analysis_input import AnalysisInput, LateInteractionVectors, SingleVectors, StoredVectors
-from capim.tasks.analyses.slices import Slice, slice_rows
+from capim.tasks.analyses.ablations import device_rows, forward_precision, restricted, sample_queries, vector_forms
+from capim.tasks.analyses.analysis import (
+    AnalysisInput,
+    LateInteractionVectors,
+    SingleVectors,
+    Slice,
+    StoredVectors,
+    slice_rows,
+)
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_winoground
@@ -31,8 +36,8 @@ from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.reference.published import Published, judge_results
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.results.summary import Evaluated, result_rows
+from capim.tasks.statistics.draws import Resampling
 
 pytestmark = pytest.mark.slow
 MODELS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")
@@ -322,16 +327,16 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
         evaluated = Evaluated(
             outcomes=outcomes,
             metrics=[METRICS["R@1"]],
-            provenance=Provenance(
-                evaluation="e",
-                encoder="tiny-clip",
-                encoder_fingerprint=specs["tiny-clip"].fingerprint,
-                corpus="shapes",
-                corpus_fingerprint=shapes.corpus.fingerprint,
-                image_tag="",
-                caption_tag="",
-                run="r",
-            ),
+            source={
+                "evaluation": "e",
+                "encoder": "tiny-clip",
+                "encoder_fingerprint": specs["tiny-clip"].fingerprint,
+                "corpus": "shapes",
+                "corpus_fingerprint": shapes.corpus.fingerprint,
+                "image_tag": "",
+                "caption_tag": "",
+                "run": "r",
+            },
             drawn=SCENES,
         )
         rows = result_rows([evaluated], Resampling(replicates=100))

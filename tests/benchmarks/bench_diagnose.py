@@ -22,7 +22,7 @@ SHARED = """
 import random, sys
 import numpy as np, pyarrow as pa
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.corpora.readers.coco_categories import SUPERCATEGORY_OF
+from capim.tasks.corpora.readers.coco_captions import SUPERCATEGORY_OF
 from capim.tasks.ranking.protocols import build_task, select_protocols
 folder, n_images, n_encoders = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = random.Random(0)
@@ -53,10 +53,10 @@ for encoder in range(n_encoders):
 """
 MEASURE = """
 import json, resource, time
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.slices import slice_rows
+from capim.tasks.analyses.analysis import AnalysisInput
+from capim.tasks.analyses.analysis import slice_rows
 from capim.tasks.analyses.table import diagnose
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.ranking.outcomes import Outcomes
 start = time.perf_counter()
 n_rows = 0

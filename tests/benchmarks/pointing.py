@@ -19,13 +19,12 @@ from capim.store import EmbeddingStore
 from capim.store.layout import grids_of, tokens_of
 from capim.store.schema import texts
 from capim.store.types import Modality
-from capim.tasks.corpora.pages.world import parse_page, questions_to, topic_word
-from capim.tasks.corpora.readers.pages import query_id
-from capim.tasks.corpora.shapes.world import SIDE, parse_scene
+from capim.tasks.corpora.readers.pages import parse_page, query_id, questions_to, topic_word
+from capim.tasks.corpora.readers.shapes import SIDE, parse_scene
 from capim.tasks.ranking.maxsim_products import token_similarities
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, paired_intervals
-from capim.tasks.statistics.resampling import Resampling
 
 CENTRES = {"left": ((17, 32), (47, 32)), "above": ((32, 17), (32, 47))}  # of both things, give or take 3 pixels
 REACH = {"small": 11, "large": 16}  # pixels from a centre: the largest radius, and 3

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capim.tasks.corpora.readers.sugarcrepe_pp import Category, read_sugarcrepe_pp
+from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 
-CATEGORIES: tuple[Category, ...] = ("replace_att", "replace_rel", "swap_att")
+CATEGORIES = ("replace_att", "replace_rel", "swap_att")
 
 
 def test_both_captions_of_sugarcrepe_pp_must_beat_the_negative(shared_data: Path) -> None:
     """``cos_p1 > cos_neg and cos_p2 > cos_neg`` (VLMs/test_Variants_CLIP.py of github.com/Sri-Harsha/scpp)."""
-    corpus = read_sugarcrepe_pp(shared_data / "sugarcrepe_pp", categories=CATEGORIES)
+    corpus = table_reader("sugarcrepe-pp")(shared_data / "sugarcrepe_pp", categories=CATEGORIES)
     rng = np.random.default_rng(0)
     drawn = [rng.standard_normal((len(items), 16)) for items in (corpus.images, corpus.captions)]
     images, captions = ((v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32) for v in drawn)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.store.values import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
-from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
+from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.evaluate import evaluate

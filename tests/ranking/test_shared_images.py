@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
-from capim.tasks.corpora.images.crops import crop_key
-from capim.tasks.corpora.readers.aro import read_aro
-from capim.tasks.corpora.readers.bivlc import read_bivlc
-from capim.tasks.corpora.readers.crepe import read_crepe
+from capim.tasks.corpora.images.source import crop_key
+from capim.tasks.corpora.readers.negatives import read_aro, read_crepe
+from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.corpora.readers.quadruples import read_bivlc
 from capim.tasks.corpora.readers.shapes import read_shapes_winoground
-from capim.tasks.corpora.readers.sugarcrepe import read_sugarcrepe
-from capim.tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.statistics.clusters import Clusters
@@ -97,7 +95,7 @@ def test_captions_of_bivlc_are_those_of_one_photograph_in_sugarcrepe(shared_data
 
 
 def test_sugarcrepes_items_of_one_image_are_one_cluster(shared_data: Path) -> None:
-    corpus = read_sugarcrepe(shared_data / "sugar_crepe")
+    corpus = table_reader("sugarcrepe")(shared_data / "sugar_crepe")
     for protocol, n_items, n_images in (
         ("sugarcrepe/micro", 7511, 1560), ("sugarcrepe/macro", 7511, 1560), ("sugarcrepe/add_obj", 2062, 908),
     ):  # fmt: skip
@@ -106,7 +104,9 @@ def test_sugarcrepes_items_of_one_image_are_one_cluster(shared_data: Path) -> No
 
 
 def test_sugarcrepe_pps_items_of_one_image_are_one_cluster(shared_data: Path) -> None:
-    corpus = read_sugarcrepe_pp(shared_data / "sugarcrepe_pp", categories=("replace_att", "replace_rel", "swap_att"))
+    corpus = table_reader("sugarcrepe-pp")(
+        shared_data / "sugarcrepe_pp", categories=("replace_att", "replace_rel", "swap_att")
+    )
     found = clusters(corpus, "sugarcrepe-pp/micro")
     assert (len(found), len(np.unique(found))) == (2860, 1328)
 

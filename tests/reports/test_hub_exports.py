@@ -10,13 +10,13 @@ import huggingface_hub
 import pytest
 
 from capim.reports.exports import export_results
-from capim.reports.exports.mteb_results import their_task, their_tasks
+from capim.reports.exports.other_tools import their_task, their_tasks
 from capim.reports.rows.report_data import ReportData, Row
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.readers.sugarcrepe import read_sugarcrepe
+from capim.tasks.corpora.readers.published import table_reader
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, corpus, result, spec
 
@@ -78,13 +78,13 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
     store = StandIn(specs={"ours": spec("ours"), "late": spec("late", vectors="multi")})
     other = corpus("crossmodal3600", n_images=4)
     store.contents = {
-        "sugarcrepe": read_sugarcrepe(shared_data / "sugar_crepe"),
+        "sugarcrepe": table_reader("sugarcrepe")(shared_data / "sugar_crepe"),
         "winoground": corpus("winoground", n_images=800, per_image=1),  # other texts than Winoground's
         "crossmodal3600": other,
     }
     numbers = [len(other.captions), sum(map(len, texts(other.captions["text"])))]
     patched = {**their_tasks(), "crossmodal3600": {**their_tasks()["crossmodal3600"], "captions": {"en": numbers}}}
-    monkeypatch.setattr("capim.reports.exports.mteb_results.their_tasks", lambda: patched)
+    monkeypatch.setattr("capim.reports.exports.other_tools.their_tasks", lambda: patched)
     for encoder in store.specs:
         result(store, encoder, "sugarcrepe", "sugarcrepe/micro", "pair_accuracy", 0.75)
         result(store, encoder, "sugarcrepe", "sugarcrepe/add_att", "pair_accuracy", 0.5)

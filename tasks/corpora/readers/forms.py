@@ -1,10 +1,12 @@
-"""Tables with named columns, in one of three forms.
+"""Tables of the user's own with named columns, in one of three forms, and which of their columns holds what.
 
 * ``captions``: a row is an image and its caption, or list of captions; an image may have several rows;
 * ``pairs``: a row is an image, its caption and a wrong caption (SugarCrepe form);
 * ``quadruples``: a row is two images and the caption of each (Winoground form).
 
-An image's id is the value of its column, unless the form is ``captions`` and there is an ``id`` column.
+An image's id is the value of its column, unless the form is ``captions`` and there is an ``id`` column. Columns have
+their usual names, or those that a description gives them; names are compared by their letters and digits alone:
+``File Name`` and ``fileName`` are ``file_name``.
 """
 
 from __future__ import annotations
@@ -14,14 +16,164 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, did_you_mean, nearest
 from capim.store.types import Corpus, ImageSource
-from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.images.image_files import Missing, locate_images
-from capim.tasks.corpora.readers.columns import Columns, FormName, columns_of_roles
 
+FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
+Columns: TypeAlias = Mapping[str, str | Sequence[str]]
+
+
+class Form(NamedTuple):
+    """The roles of columns in a form."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+
+
+FORMS: dict[FormName, Form] = {
+    "captions": Form(
+        ("image", "caption"), ("id", "caption_id", "language", "translator", "ordinal", "objects", "annotation_id")
+    ),
+    "pairs": Form(("image", "caption", "negative"), ("id", "category", "language")),
+    "quadruples": Form(("image_0", "image_1", "caption_0", "caption_1"), ("id", "tags", "language")),
+}
+
+# Column names by which a role is recognised if the description does not name its column; the first that is there is
+# used. Any other role is recognised by its own name.
+USUAL_NAMES: dict[str, tuple[str, ...]] = {
+    "image": (
+        "image", "file_name", "image_path", "img_path", "file_path", "path", "file", "image_name", "image_file",
+        "image_file_name", "img_name", "img", "photo", "picture", "jpg", "png", "webp", "image_id",
+    ),
+    "caption": ("caption", "captions", "text", "sentence", "sentences", "comment", "description"),
+    "negative": ("negative", "negative_caption", "hard_negative", "false_caption"),
+    "ordinal": ("ordinal", "comment_number", "caption_number"),
+}  # fmt: skip
+
+
+_ADDRESSES = ("url", "urls", "imageurl", "link")
+_NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
 _LISTED = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
+
+
+def columns_of_roles(
+    form: FormName, columns: Columns, available: Sequence[str], *, where: str, ids_only: bool
+) -> dict[str, tuple[str, ...]]:
+    """Role -> columns, for the roles of a form that have one; only captions can have several columns.
+
+    ``caption_1``, ``caption_2``, … are the captions of one image in this order.
+
+    Args:
+        form: Its roles are looked for.
+        columns: Role -> column, or for captions a list of columns, as the description names them.
+        available: Columns of the table.
+        where: File or data set, for messages.
+        ids_only: Accept caption ids in place of captions.
+
+    Raises:
+        RequestError: A role or a column is unknown, a required role has no column, or captions are in columns of
+            several kinds; names the column that was probably meant.
+    """
+    roles = (*FORMS[form].required, *FORMS[form].optional)
+    given: dict[str, tuple[str, ...]] = {
+        role: (names,) if isinstance(names, str) else tuple(names) for role, names in columns.items()
+    }
+    left = [name for name in available if not any(name in names for names in given.values())]
+    faults: list[str] = []
+    column_of = {role: names for role in roles if role not in given and (names := _usual(role, left))}
+    if form == "captions" and "caption" not in given:
+        found = _caption_columns(left)
+        if len(found) == 1:
+            column_of["caption"] = found[0]
+        elif found:
+            faults.append(f"captions may be in {' or in '.join(map(', '.join, found))}; {_line('caption', found[0])}")
+    named = {*column_of, *given, *(("caption",) if faults else ())}
+    column_of |= given
+    known, has = ", ".join(roles), ", ".join(available) or "none"
+    faults += [f"columns has the unknown role {r!r}; form {form!r} has {known}" for r in given if r not in roles]
+    for role, names in given.items():
+        for name in names:
+            if name not in available:
+                hint = did_you_mean(name, available)
+                faults.append(f"no column {name!r} for role {role!r}; {hint}it has {has}")
+        if len(names) != 1 and role != "caption":
+            faults.append(f"columns.{role} must name one column, got {', '.join(names) or 'none'}")
+    if ids_only and "caption_id" in column_of:
+        named.add("caption")
+    unused = [name for name in left if not any(name in names for names in column_of.values())]
+    for role in FORMS[form].required:
+        if role not in named:
+            addresses = [name for name in left if role.startswith("image") and _fold(name) in _ADDRESSES]
+            hint = f"; {addresses[0]!r} holds addresses: download the images first" if addresses else ""
+            faults.append(f"no column for {role}; it has {has}; {_line(role, _near(role, unused)[:1] or ['…'])}{hint}")
+    if faults:
+        raise RequestError([f"{where}: {fault}" for fault in faults])
+    return column_of
+
+
+def form_of(stem: str, available: Sequence[str]) -> FormName | None:
+    """The form of a table whose file has the name of one, else by its columns; None if these are of no form."""
+    for form in FORMS:
+        if stem == form:
+            return form
+    if all(_usual(role, available) for role in FORMS["quadruples"].required):
+        return "quadruples"
+    if _usual("image", available) and _caption_columns(available):
+        return "pairs" if _usual("negative", available) else "captions"
+    return None
+
+
+def _usual(role: str, available: Sequence[str]) -> tuple[str, ...]:
+    """The column with the first of a role's usual names; empty if there is none."""
+    column = usual_column(USUAL_NAMES.get(role, (role,)), available)
+    return () if column is None else (column,)
+
+
+def usual_column(names: Sequence[str], available: Sequence[str]) -> str | None:
+    """The column with the first of some names, however it is capitalised or hyphenated; None if there is none."""
+    by_fold = {_fold(name): name for name in reversed(available)}
+    found = (name if name in available else by_fold.get(_fold(name)) for name in names)
+    return next((column for column in found if column is not None), None)
+
+
+def _caption_columns(available: Sequence[str]) -> list[tuple[str, ...]]:
+    """The columns that hold captions; several tuples if it is not clear which of them do."""
+    plain = _usual("caption", available)
+    usual = {_fold(name) for name in USUAL_NAMES["caption"]}
+    numbered: defaultdict[str, dict[int, str]] = defaultdict(dict)
+    for name in available:
+        match = _NUMBERED.match(name.strip())
+        if match and _fold(match[1]) in usual:
+            numbered[_fold(match[1])].setdefault(int(match[2]), name)
+    series = {base: tuple(by_number[n] for n in sorted(by_number)) for base, by_number in numbered.items()}
+    if not plain:
+        return list(series.values())
+    base = _fold(plain[0])
+    more = series.pop(base, ())
+    if more and min(numbered[base]) < 2:  # caption and caption_1: the first may be one of the others, or all of them
+        return [(*plain, *more), plain, more]
+    return [(*plain, *more), *series.values()]
+
+
+def _near(role: str, available: Sequence[str]) -> list[str]:
+    """Columns whose name is nearly one of the usual names of a role, the likeliest first."""
+    names = [name for name in available if (fold := _fold(name)) and fold not in _ADDRESSES]
+    close = (nearest(name, names, cutoff=0.75) for name in USUAL_NAMES.get(role, (role,)))
+    return [name for name in close if name is not None]
+
+
+def _line(role: str, names: Sequence[str]) -> str:
+    """The line of a description that names the columns of a role."""
+    value = f'"{names[0]}"' if len(names) == 1 else "[" + ", ".join(f'"{name}"' for name in names) + "]"
+    return f"name it with columns.{role} = {value}"
+
+
+def _fold(name: str) -> str:
+    return "".join(c for c in name.casefold() if c.isalnum())
 
 
 def corpus_of_rows(
@@ -74,20 +226,15 @@ def corpus_of_rows(
     except RequestError as error:
         raise RequestError([*faults.lines(), *error.faults]) from error
     faults.raise_any()
-    empty = [SkippedRow(row.id, "the data set holds no image") for row in located.rows if row.key in absent]
-    if empty and missing == "error":
-        raise RequestError(
-            f"{where}: {len(empty)} rows hold no image, the first {empty[0].item_id!r}; leave them out with "
-            'missing = "skip"'
-        )
+    located = located.without(absent, missing=missing, where=where, what="rows")
     return build_corpus(
         name,
-        [row for row in located.rows if row.key not in absent],
+        located.rows,
         table.captions,
         source=None if ids_only else located.source or source,
         pairs=table.pairs,
         quadruples=table.quadruples,
-        skipped=[*located.skipped, *empty],
+        skipped=located.skipped,
         licence=licence,
         origin=origin,
         languages_reference=reference_language,
@@ -98,118 +245,82 @@ class _Rows:
     """What the rows of a table hold, collected row by row, and their faults."""
 
     def __init__(self, form: FormName, column_of: Mapping[str, Sequence[str]], language: str, faults: Faults) -> None:
-        self.form = form
-        self.column_of = column_of
-        self.language = language
-        self.faults = faults
+        self.form, self.column_of, self.language, self.faults = form, column_of, language, faults
         self.images: dict[str, ImageRow] = {}
         self.captions: list[CaptionRow] = []
         self.pairs: list[PairRow] = []
         self.quadruples: list[QuadrupleRow] = []
-        self.row: Mapping[str, object] = {}
-        self.number = 0
 
     def add(self, number: int, row: Mapping[str, object]) -> None:
         """Collect one row; its number, from 1, is for messages and default ids."""
-        self.number, self.row = number, row
+        self.at = f"row {number}"
+        self.cells = {  # of every role; None for cells that are empty or blank
+            role: [None if isinstance(cell, str) and not cell.strip() else cell for cell in map(row.get, columns)]
+            for role, columns in self.column_of.items()
+        }
+        one = {role: cells[0] for role, cells in self.cells.items()}
+        item, caption = (f"row{number}" if one.get(role) is None else str(one[role]) for role in ("id", "caption_id"))
+        language = str(one.get("language") or self.language)
         if self.form == "pairs":
-            item, image = self._id("id"), self._image("image")
-            self._caption(item, image, self._text("caption"))
-            self._caption(f"{item}/negative", None, self._text("negative"))
-            category = str(self._cell("category") or "all")
-            self.pairs.append(PairRow(item, image, item, f"{item}/negative", category))
-        elif self.form == "quadruples":
-            item = self._id("id")
-            images = [self._image(f"image_{side}") for side in (0, 1)]
-            for side, image in enumerate(images):
-                self._caption(f"{item}/{side}", image, self._text(f"caption_{side}"))
-            tags = _words(self._cell("tags")) or []
-            self.quadruples.append(QuadrupleRow(item, images[0], images[1], f"{item}/0", f"{item}/1", tags))
-        else:
-            self._captions_of_image()
-
-    def _captions_of_image(self) -> None:
-        image, caption, ordinal = self._image("image"), self._id("caption_id"), self._cell("ordinal")
-        texts = self._texts("caption") if "caption" in self.column_of else [None]
-        several = len(texts) > 1 or len(self.column_of.get("caption", ())) > 1
+            image, negative = self._image("image", None), f"{item}/negative"
+            self.captions.append(CaptionRow(item, image, self._text("caption"), language=language))
+            self.captions.append(CaptionRow(negative, None, self._text("negative"), language=language))
+            self.pairs.append(PairRow(item, image, item, negative, str(one.get("category") or "all")))
+            return
+        if self.form == "quadruples":
+            images = (self._image("image_0", None), self._image("image_1", None))
+            ids = (f"{item}/0", f"{item}/1")
+            for side in (0, 1):
+                text = self._text(f"caption_{side}")
+                self.captions.append(CaptionRow(ids[side], images[side], text, language=language))
+            self.quadruples.append(QuadrupleRow(item, *images, *ids, _words(one.get("tags")) or []))
+            return
+        image, ordinal, annotation = self._image("image", one.get("id")), one.get("ordinal"), one.get("annotation_id")
+        texts = self._texts("caption") if "caption" in self.cells else [None]
+        several = len(texts) > 1 or len(self.cells.get("caption", ())) > 1
         if ordinal is not None and (not str(ordinal).isdigit() or several):
-            self.faults.add(
-                "rows whose ordinal is not the whole number of one caption", f"row {self.number} ({ordinal!r})"
-            )
+            self.faults.add("rows whose ordinal is not the whole number of one caption", f"{self.at} ({ordinal!r})")
             ordinal = None
-        annotation = self._cell("annotation_id")
+        place = None if ordinal is None else int(str(ordinal))
+        by, annotation = str(one.get("translator") or "human"), None if annotation is None else str(annotation)
         for n, text in enumerate(texts):
-            self._caption(
-                f"{caption}#{n}" if several else caption,
-                image,
-                text,
-                ordinal=None if ordinal is None else int(str(ordinal)),
-                translator=str(self._cell("translator") or "human"),
-                annotation_id=None if annotation is None else str(annotation),
-            )
+            identifier = f"{caption}#{n}" if several else caption
+            self.captions.append(CaptionRow(identifier, image, text, place, language, by, annotation))
 
-    def _cell(self, role: str) -> object:
-        """What the row holds in a role; None if the role has no column, or the cell is empty."""
-        return self._cells(role)[0] if role in self.column_of else None
-
-    def _cells(self, role: str) -> list[object]:
-        """What the row holds in the columns of a role; None for cells that are empty or blank."""
-        cells = [self.row.get(column) for column in self.column_of[role]]
-        return [None if isinstance(cell, str) and not cell.strip() else cell for cell in cells]
-
-    def _id(self, role: str) -> str:
-        given = self._cell(role)
-        return f"row{self.number}" if given is None else str(given)
-
-    def _caption(
-        self,
-        identifier: str,
-        image: str | None,
-        text: str | None,
-        *,
-        ordinal: int | None = None,
-        translator: str = "human",
-        annotation_id: str | None = None,
-    ) -> None:
-        language = str(self._cell("language") or self.language)
-        self.captions.append(CaptionRow(identifier, image, text, ordinal, language, translator, annotation_id))
-
-    def _image(self, role: str) -> str:
-        """The id of the image in a role, which is added to the images if it is new."""
-        key = self._cell(role)
+    def _image(self, role: str, identifier: object) -> str:
+        """The id of the image in a role, by default its cell, which is added to the images if it is new."""
+        key = self.cells[role][0]
         if key is None:
-            self.faults.add(f"rows without {role}", f"row {self.number}")
+            self.faults.add(f"rows without {role}", self.at)
             return ""
         if not isinstance(key, str | int):
-            self.faults.add(
-                f"rows whose {role} is neither text nor number", f"row {self.number} ({type(key).__name__})"
-            )
+            self.faults.add(f"rows whose {role} is neither text nor number", f"{self.at} ({type(key).__name__})")
             return ""
-        identifier = self._cell("id") if self.form == "captions" else None
         name = str(key if identifier is None else identifier)
-        first = self.images.setdefault(name, ImageRow(name, str(key), objects=_words(self._cell("objects"))))
+        objects = _words(self.cells["objects"][0]) if "objects" in self.cells else None
+        first = self.images.setdefault(name, ImageRow(name, str(key), objects=objects))
         if first.key != str(key):
             self.faults.add("image ids with several files", f"{name!r} ({first.key!r} and {str(key)!r})")
         return name
 
     def _texts(self, role: str) -> Sequence[str | None]:
-        cells = [cell for cell in self._cells(role) if cell is not None]
+        cells = [cell for cell in self.cells[role] if cell is not None]
         if not cells:
-            self.faults.add(f"rows without {role}", f"row {self.number}")
+            self.faults.add(f"rows without {role}", self.at)
         texts: list[str | None] = []
         for cell in map(unlisted, cells):
             each = [cell] if isinstance(cell, str) else cell
-            if not isinstance(each, Sequence) or not all(isinstance(text, str) for text in each) or not each:
-                shown = f"row {self.number} ({cell!r:.40})"
+            if isinstance(each, Sequence) and each and all(isinstance(text, str) for text in each):
+                texts += each
+            else:
+                shown = f"{self.at} ({cell!r:.40})"
                 self.faults.add(f"rows whose {role} is not a text or a list of texts", shown)
-                continue
-            texts += each
         return texts
 
     def _text(self, role: str) -> str | None:
         texts = self._texts(role)
         if len(texts) > 1:
-            self.faults.add(f"rows with several texts as {role}", f"row {self.number}")
+            self.faults.add(f"rows with several texts as {role}", self.at)
         return texts[0] if texts else ""
 
 
