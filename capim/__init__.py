@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from capim.flows.config import RunConfig
     from capim.flows.frames import ReportPath
     from capim.flows.steps import Comparison, Embedding, Evaluation, Run
-    from capim.reports.app.inline import Shown
+    from capim.reports.app.application import Shown
     from capim.store import EmbeddingStore, Modality, Vectors
     from capim.tasks.encoders import Encoder
     from capim.tasks.metrics.custom import CustomMetric as Metric

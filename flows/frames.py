@@ -18,15 +18,15 @@ from capim.flows.execution import start
 from capim.flows.steps import listed, run_benchmark, run_compare, run_embed, run_evaluate, run_metric
 from capim.flows.terminal.output import RESULT_COLUMNS, cell, print_answer
 from capim.flows.terminal.parser import PLURALS
-from capim.reports.rows.pairs import AGAINST_BEST, PAIR_COLUMNS, pair_rows
 from capim.reports.rows.snapshot import answer_lines
+from capim.reports.rows.standing import AGAINST_BEST, PAIR_COLUMNS, pair_rows
 from capim.store import EmbeddingStore, Vectors
 from capim.store.errors import plain
 from capim.tasks.compare import compared_rows
 from capim.tasks.metrics.custom import CustomMetric
 
 if TYPE_CHECKING:
-    from capim.reports.app.inline import Shown
+    from capim.reports.app.application import Shown
 
 AnyMetric: TypeAlias = str | CustomMetric | Callable[..., object]
 _SHOWN = ("display.float_format", cell, "display.expand_frame_repr", False, "display.max_columns", 30)
@@ -145,9 +145,9 @@ def selected(store: EmbeddingStore, statement: str) -> Frame:
 
 
 def shown(store: EmbeddingStore, page: str, /, **parameters: object) -> Shown:
-    """One view of `capim serve`, as :func:`reports.app.inline.show`."""
+    """One view of `capim serve`, as :func:`reports.app.application.show`."""
     from capim.flows.commands.services import StoreServices
-    from capim.reports.app.inline import show
+    from capim.reports.app.application import show
 
     return show(store, StoreServices(store), page, **parameters)
 

@@ -193,7 +193,7 @@ def run_metric(
     from capim.flows.benchmark import evaluate_custom
     from capim.flows.commands.workspace import in_order
     from capim.flows.execution import start
-    from capim.reports.rows.pairs import against_best, pair_rows
+    from capim.reports.rows.standing import against_best, pair_rows
     from capim.store import EmbeddingStore
     from capim.tasks.metrics.custom import load_metric
 
@@ -220,7 +220,7 @@ def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
     """Compare every pair of encoders, slice their outcomes and rank them; says what was compared."""
     from capim.flows.benchmark import compare
     from capim.flows.execution import start
-    from capim.reports.rows.pairs import summary
+    from capim.reports.rows.standing import summary
     from capim.store import EmbeddingStore
     from capim.tasks.compare import compared_rows
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from capim.reports.rows.pairs import counted_once
+from capim.reports.rows.standing import counted_once
 from capim.store import EmbeddingStore
 from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import texts

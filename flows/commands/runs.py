@@ -118,7 +118,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.metric is not None and args.judgements:
         raise RequestError("--metric and --judgements are two metrics; give one at a time")
     if args.metric is not None or args.judgements:
-        from capim.reports.rows.pairs import AGAINST_BEST
+        from capim.reports.rows.standing import AGAINST_BEST
         from capim.tasks.metrics.own_judgements import with_judgements
 
         metric = with_judgements(args.judgements) if args.metric is None else args.metric

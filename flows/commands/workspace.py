@@ -199,7 +199,7 @@ def print_ranking(args: argparse.Namespace, store_uri: str, reference: RankingRe
 
 def _words(rows: Sequence[Row]) -> list[str]:
     """What the columns are, and what is not in the table."""
-    from capim.reports.rows.pairs import same_photographs
+    from capim.reports.rows.standing import same_photographs
 
     first, level = rows[0], f"{100 * rows[0]['level']:g} %"
     described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first["corpora"]))

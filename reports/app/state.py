@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
+from markupsafe import Markup
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from capim.reports.app.services import Services
+from capim.reports.gallery_pages import Search
+from capim.reports.render import TEMPLATES, html_templates
 from capim.reports.rows.languages import JUDGED, cross_lingual, judged_language
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Conclusion, conclusions
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.exchange.row_files import read_judgements
+from capim.store.exchange.row_files import read_judgements, write_csv
+from capim.store.layout import Explanation
 from capim.store.query.sql import HeldTables, version_of
+from capim.store.types import Modality, digest16
+from capim.store.values import Map, Method
 from capim.tasks.protocols import Direction
 
 T = TypeVar("T")
@@ -249,3 +258,145 @@ def state_of(request: Request) -> State:
     """The state of the application that a request is for."""
     state: State = request.app.state.capim
     return state
+
+
+class Services(Protocol):
+    """Computations outside ``reports``. Every function raises ``RequestError`` for a wrong request."""
+
+    def search(
+        self,
+        *,
+        encoder: str,
+        corpus: str,
+        text: str | None = None,
+        image: bytes | None = None,
+        like: tuple[Modality, int] | None = None,
+        modality: Modality | None = None,
+        k: int = 10,
+    ) -> Search:
+        """The nearest items, as ``capim search`` finds them; loads the model of the encoder on its first use.
+
+        ``like``: to a stored item, by its position; needs no model.
+        """
+
+    def loaded(self, encoder: str) -> bool:
+        """Whether the model of an encoder is in memory."""
+
+    def thumbnail(self, image: bytes) -> bytes:
+        """A small JPEG of an encoded image."""
+
+    def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Map:
+        """The items of a set of single vectors as points of a plane; kept beside the store."""
+
+    def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
+        """Of every pair (position of a caption and of an image), where they match; late-interaction encoders only."""
+
+
+STATIC = Path(__file__).parent / "static"
+PAGES = (
+    ("/", "Grid"),
+    ("/queries", "Queries"),
+    ("/compare", "Compare"),
+    ("/search", "Search"),
+    ("/map", "Map"),
+    ("/runs", "Runs"),
+)
+"""The pages of the navigation bar: path and title."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What one page shows.
+
+    Attributes:
+        template: File below ``templates/app/``.
+        title: Heading and title of the window.
+        values: What the template reads.
+        statement: Gives the rows of the view, for CSV and SQL; None where no SELECT does.
+        table: The rows, where a statement does not give them.
+    """
+
+    template: str
+    title: str
+    statement: Statement | None = None
+    table: pa.Table | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def respond(request: Request, view: View) -> Response:
+    """The view in the form that the address asks for: ``as=csv``, ``as=sql``, ``as=html`` (one file), else a page."""
+    form = request.query_params.get("as", "")
+    if form == "sql" and view.statement is not None:
+        return PlainTextResponse(view.statement.text + "\n")
+    table = view.table
+    if form == "csv" and table is None and view.statement is not None:
+        table = state_of(request).rows(view.statement)
+    if form == "csv" and table is not None:
+        return PlainTextResponse(as_csv(table), media_type="text/csv")
+    if form not in ("", "html"):
+        raise RequestError(f"as={form}: expected csv, sql or html")
+    page = rendered(request, view, saved=form == "html")
+    named = {"Content-Disposition": f'attachment; filename="capim-{digest16(str(request.url.query))}.html"'}
+    return HTMLResponse(page, headers=named if form == "html" else None)
+
+
+def rendered(request: Request, view: View, *, saved: bool = False) -> str:
+    """The page; ``saved``: with its styles and pictures inside, and without scripts."""
+
+    def picture(sha: str | None) -> str:
+        """Where the browser finds the thumbnail with this hash; empty where there is none."""
+        if not sha or not saved:
+            return f"/picture/{sha}" if sha else ""
+        found = state_of(request).store.thumbnails([sha]).get(sha)
+        return "" if found is None else f"data:{media_type(found)};base64,{base64.b64encode(found).decode()}"
+
+    return (
+        html_templates()
+        .get_template(f"app/{view.template}")
+        .render(
+            view=view,
+            saved=saved,
+            picture=picture,
+            style=Markup(style()) if saved else "",  # noqa: S704 - our own files
+            pages=PAGES,
+            path=request.url.path,
+            here=address(request),
+            address=lambda **changed: address(request, **changed),
+            link=link,
+            store=state_of(request).store.uri,
+            **view.values,
+        )
+    )
+
+
+def address(request: Request, **changed: object) -> str:
+    """The address of this view with some of its parameters changed; None or an empty text leaves one out."""
+    given = {key: request.query_params.getlist(key) for key in request.query_params if key not in ("as", "page")}
+    given |= {key: [] if value in (None, "") else [str(value)] for key, value in changed.items()}
+    query = urlencode([(key, value) for key, values in given.items() for value in values if value], safe="/*,: ")
+    return request.url.path + (f"?{query}" if query else "")
+
+
+def link(path: str, **parameters: object) -> str:
+    """An address of the application; empty parameters are left out."""
+    given = [(key, str(value)) for key, value in parameters.items() if value not in (None, "", ())]
+    query = urlencode(given, safe="/*,:")
+    return quote(path) + (f"?{query}" if query else "")
+
+
+def as_csv(rows: pa.Table) -> str:
+    """Rows as CSV with a line of headings."""
+    target = io.StringIO()
+    write_csv(rows.to_pylist(), rows.column_names, target)
+    return target.getvalue()
+
+
+def media_type(picture: bytes) -> str:
+    """The type of a stored thumbnail: JPEG or PNG."""
+    return "image/png" if picture.startswith(b"\x89PNG") else "image/jpeg"
+
+
+@cache
+def style() -> str:
+    """The style of a report, and what the pages add."""
+    return (TEMPLATES / "page.css").read_text("utf-8") + (STATIC / "app.css").read_text("utf-8")

@@ -13,12 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.reports.rows.gallery_tasks import gallery_tasks
-from capim.reports.rows.match_maps import Explain, match_maps
-from capim.reports.rows.pairs import one_family, shown_ranking
-from capim.reports.rows.report_data import TABLES, ReportData, Row, grouped
-from capim.reports.rows.selected_queries import SelectedQuery, select_queries
-from capim.reports.rows.shareable import shareable, without_paths
+from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
+from capim.reports.rows.report_data import TABLES, ReportData, Row, grouped, shareable, without_paths
+from capim.reports.rows.standing import one_family, shown_ranking
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.query.names import matching

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -11,8 +12,9 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
-from capim.reports.rows.selected_queries import SelectedQuery
+from capim.reports.rows.gallery import SelectedQuery
 from capim.store import SealedSet
+from capim.store.errors import without_credentials
 from capim.store.exchange.row_files import json_value
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.statistics.ranking import EncoderRank, PairTest, rank_encoders
@@ -23,6 +25,13 @@ K = TypeVar("K")
 LEADING, WITHOUT = "R@1", "R@1 without ambiguous misses"
 SHARE = "share of misses"
 CAUSES = ("annotation", "agreement")  # of ambiguous misses
+_OWN_UNITS = (
+    *("skewness", "score margin", "distance of the centres", "negative log likelihood", "mean cosine"),
+    *(f"mean cosine of {pair}" for pair in ("two images", "two captions", "an image and a caption")),
+)
+ANALYSIS_METRICS = {  # of slices alone; all others are shares of something
+    name: MetricFacts(name=name, title=name, heading=name.replace("log l", "log-l"), unit="own") for name in _OWN_UNITS
+}
 TABLES = ("results", "comparisons", "rankings", "slices", "batches", "runs")
 
 
@@ -164,7 +173,7 @@ class ReportData:
 
     def metric(self, name: str) -> MetricFacts:
         """What is stored of a metric; of one that only an analysis has, its name."""
-        return self.metrics.get(name) or MetricFacts(name=name, title=name)
+        return self.metrics.get(name) or ANALYSIS_METRICS.get(name) or MetricFacts(name=name, title=name)
 
     @cached_property
     def digest(self) -> str:
@@ -236,3 +245,33 @@ def detail_of(row: Row) -> dict[str, Any]:
     """The details that an analysis stored with a slice."""
     detail: dict[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
     return detail
+
+
+_PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")
+
+OF_THE_MACHINE = ("host", "pid")
+"""Columns of stored rows that reports leave out."""
+
+
+def without_paths(text: str) -> str:
+    """A text with every absolute path cut to its last part; addresses stay, without user and password.
+
+    Examples:
+        >>> without_paths("capim run --workspace /home/ada/work/ws --corpora ./photos")
+        'capim run --workspace …/ws --corpora ./photos'
+        >>> without_paths("s3://KEY:SECRET@bucket/store")
+        's3://***@bucket/store'
+        >>> without_paths("s3://bucket/store"), without_paths("t2i/all and i2t/any"), without_paths("/tmp/ws/")
+        ('s3://bucket/store', 't2i/all and i2t/any', '…/ws/')
+    """
+    return _PATH.sub(_last_part, without_credentials(text))
+
+
+def _last_part(found: re.Match[str]) -> str:
+    return "…/" + (found[1] or f"{found[0].rstrip('/').rpartition('/')[2]}/")
+
+
+def shareable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored row of a run or a batch without its machine (name, process) and without absolute paths."""
+    kept = {name: value for name, value in row.items() if name not in OF_THE_MACHINE}
+    return {name: without_paths(value) if isinstance(value, str) else value for name, value in kept.items()}

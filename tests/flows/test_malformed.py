@@ -18,8 +18,8 @@ import pytest
 
 from capim.flows.cli import main
 from capim.flows.terminal.output import print_rows
-from capim.reports.app.rendering import as_csv
-from capim.reports.exports.plain import csv_bytes
+from capim.reports.app.state import as_csv
+from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import escape_markdown
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.store.errors import text_of_csv

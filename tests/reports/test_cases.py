@@ -10,12 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from capim.reports.elements.thumbnails import MOST_BYTES, data_uris
+from capim.reports.elements.pictures import MOST_BYTES, data_uris
 from capim.reports.rows import selected_queries
-from capim.reports.rows.gallery_tasks import shown_protocols
+from capim.reports.rows.gallery import (
+    COLUMNS,
+    MOST_CASES,
+    MOST_ITEMS,
+    SelectedQuery,
+    Task,
+    select_queries,
+    shown_protocols,
+)
 from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.selected_queries import COLUMNS, MOST_CASES, MOST_ITEMS, SelectedQuery, Task, select_queries
-from capim.reports.sections.cases import case_of
+from capim.reports.sections.failures import case_of
 from capim.store import schema
 from capim.store.types import Corpus
 from tests.reports.large import noisy_jpeg

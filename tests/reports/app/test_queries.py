@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from starlette.testclient import TestClient
 
 from capim.reports.app.filters import Clauses, QueryFilter, all_of, count_of, in_slice, read_filter
-from capim.reports.app.pages.queries import languages_of
+from capim.reports.app.queries import languages_of
 from capim.reports.app.state import Evaluated, State
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError

@@ -17,10 +17,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
+from huggingface_hub import EvalResult, ModelCardData
 
-from capim.reports.exports.plain import json_bytes
+from capim.reports.exports.tabular import csv_bytes, json_bytes
 from capim.reports.rows.languages import cross_lingual, judged_language, mteb_language
 from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.standing import Task, headline_tasks
+from capim.reports.sections.leaderboard import PAIRS, pair_protocols
+from capim.store.errors import RequestError
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
 
@@ -170,3 +174,82 @@ def _entry(
         **{score: row["value"] for score, row in named.items()},
     }
     return (theirs.name, theirs.revision, theirs.split), entry
+
+
+DATASETS = {"coco-karpathy": "mscoco_captions", "flickr30k-karpathy": "flickr30k"}
+RETRIEVAL = {
+    f"{side}_retrieval_recall@{k}": (protocol, f"R@{k}")
+    for side, protocol in (("image", "t2i/all"), ("text", "i2t/any"))
+    for k in (1, 5, 10)
+}
+WINOGROUND = {field: ("winoground", f"winoground_{score}") for field, score in
+              (("text_acc", "text"), ("image_acc", "image"), ("acc", "group"))}  # fmt: skip
+FIELDS = ("dataset", "model", "pretrained", "model_fullname", "task", "language", *RETRIEVAL, *WINOGROUND)
+
+
+def clip_benchmark_files(data: ReportData, name: str) -> dict[str, bytes]:
+    """One row per encoder, data set and task."""
+    rows: list[dict[str, str]] = []
+    for corpus in data.corpus_names():
+        dataset = DATASETS.get(corpus, corpus)
+        tasks = [(dataset, "zeroshot_retrieval", RETRIEVAL), (dataset, "image_caption_selection", WINOGROUND)]
+        tasks += [
+            (p.replace("sugarcrepe/", "sugar_crepe/"), "image_caption_selection", {"text_acc": (p, PAIRS)})
+            for p in pair_protocols(data, corpus)
+            if not p.endswith("/macro")
+        ]
+        for encoder in data.encoder_names(corpus):
+            spec = data.specs[encoder]
+            for dataset, task, metrics in tasks:
+                values = {field: data.value(corpus, *key, encoder) for field, key in metrics.items()}
+                if any(value is not None for value in values.values()):
+                    texts = {field: str(value) for field, value in values.items() if value is not None}
+                    about = (dataset, spec.checkpoint, spec.revision, f"{spec.checkpoint} {spec.revision}", task, "en")
+                    rows.append(dict.fromkeys(FIELDS, "") | dict(zip(FIELDS, about, strict=False)) | texts)
+    return {name: csv_bytes(rows)} if rows else {}
+
+
+HUB = "https://huggingface.co/datasets/"
+TYPES = {"t2i": "text-to-image-retrieval", "i2t": "image-to-text-retrieval"}  # of a task; others: "caption-pairing"
+
+
+def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
+    """The YAML that stands between the two lines ``---`` of a card, and that ``huggingface_hub.metadata_update`` takes.
+
+    Values are fractions, 0 to 1. ``args`` of a metric are the interval and the revision of the model; the revision of
+    the data is the fingerprint of the corpus.
+
+    Raises:
+        RequestError: There are results of several encoders.
+    """
+    if len(data.specs) != 1:
+        raise RequestError(f"a model card is about one model; name it with --encoder: one of {', '.join(data.specs)}")
+    [(encoder, spec)] = data.specs.items()
+    tasks = [task for corpus in data.corpus_names() for task in headline_tasks(data, corpus)]
+    results = [result for task in tasks if (result := _result(data, task, encoder, spec)) is not None]
+    if not results:
+        return {}
+    return {name: ModelCardData(model_name=encoder, eval_results=results).to_yaml().encode() + b"\n"}
+
+
+def _result(data: ReportData, task: Task, encoder: str, spec: EncoderSpec) -> EvalResult | None:
+    row, corpus = data.row(*task[:3], encoder), data.corpora[task.corpus]
+    if row is None or row["value"] is None:
+        return None
+    return EvalResult(
+        task_type=TYPES.get(task.protocol.partition("/")[0], "caption-pairing"),
+        task_name=task.title,
+        dataset_type=corpus.origin.removeprefix(HUB) if corpus.origin.startswith(HUB) else corpus.name,
+        dataset_name=corpus.name,
+        dataset_revision=corpus.fingerprint,
+        metric_type=task.metric,
+        metric_name=f"{task.metric} ({task.protocol})",
+        metric_config=task.protocol,
+        metric_value=row["value"],
+        metric_args={
+            **{end: row[column] for end, column in (("low", "ci_low"), ("high", "ci_high")) if row[column] is not None},
+            "level": row["level"],
+            "model": spec.checkpoint,
+            "model_revision": spec.revision,
+        },
+    )
