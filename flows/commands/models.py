@@ -90,7 +90,7 @@ def _corpora() -> Iterator[dict[str, Any]]:
 
 
 def _protocols() -> Iterator[dict[str, Any]]:
-    from capim.tasks.scoring.protocols.table import PROTOCOLS
+    from capim.tasks.ranking.protocols import PROTOCOLS
 
     for rule in PROTOCOLS.values():
         yield {"id": rule.protocol.id, "direction": rule.protocol.direction, "title": rule.protocol.title}
@@ -215,8 +215,8 @@ def ids_of_corpus(args: argparse.Namespace) -> int:
     Example: capim corpora ids shapes --modality caption --format csv
     """
     from capim.tasks.corpora import open_corpus
-    from capim.tasks.corpora.images.image_index import index_images
     from capim.tasks.corpora.naming import corpus_items
+    from capim.tasks.corpora.subset import index_images
 
     stored = _stored_corpus(args.what, args.workspace)
     corpus = stored or index_images(open_corpus(args.what), known={}, sink=lambda _: None)

@@ -119,7 +119,7 @@ def evaluate(args: argparse.Namespace) -> None:
         raise RequestError("--metric and --judgements are two metrics; give one at a time")
     if args.metric is not None or args.judgements:
         from capim.reports.rows.standing import AGAINST_BEST
-        from capim.tasks.metrics.own_judgements import with_judgements
+        from capim.tasks.metrics.custom import with_judgements
 
         metric = with_judgements(args.judgements) if args.metric is None else args.metric
         rows = run_metric(config, metric, quiet=args.quiet, results=True)

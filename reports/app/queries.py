@@ -1,4 +1,8 @@
-"""``/queries``: the single queries of one task, such as those that one encoder misses and another finds."""
+"""The pages of single queries.
+
+``/queries``: those of one task, such as what one encoder misses and another finds; ``/query/ID``: one with the top ten
+of every encoder side by side; ``/judge``: what is right as well; ``/match``: where a caption matches an image.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +23,28 @@ from capim.reports.app.filters import (
     SLICES,
     SORTS,
     QueryFilter,
-    all_of,
     count_of,
     focus,
     ranks_of,
     read_filter,
+    select,
     shown,
     some_of,
 )
-from capim.reports.app.state import Evaluated, Snapshot, State, Statement, View, link, respond, state_of
+from capim.reports.app.state import (
+    Evaluated,
+    State,
+    Statement,
+    StoreSnapshot,
+    View,
+    link,
+    placeholders,
+    respond,
+    state_of,
+)
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.gallery_pages import token_words
 from capim.reports.rows.gallery import RankedList, SelectedQuery
-from capim.reports.rows.languages import cross_lingual, judged_language, language_name
-from capim.reports.rows.names import named
 from capim.reports.rows.report_data import CAUSES
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
@@ -40,40 +52,43 @@ from capim.store.exchange.row_files import Judgement, add_judgement
 from capim.store.layout import Explanation
 from capim.store.schema import texts
 from capim.store.types import Corpus
+from capim.tasks.protocols import Protocol, language_name
 
+TOP = 10  # of the list of an encoder
 _CHOICES = 200  # of a slice
 
 
-def page(request: Request) -> Response:
+def listed(request: Request) -> Response:
     """A list of queries; further parts of it are added at its end as one scrolls."""
     state = state_of(request)
     snapshot = state.snapshot()
     wanted, evaluated = read_filter(request.query_params, snapshot)
-    changed = request.query_params.get("version", snapshot.version) != snapshot.version
-    total = count(state, snapshot, wanted, evaluated)
+    whole = QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
+
+    def count(of: QueryFilter) -> int:
+        key = ("count", of.but(sort="", encoders=()))
+        return snapshot.kept(key, lambda: int(state.rows(count_of(of, evaluated))["n"][0].as_py()))
+
+    total, changed = count(wanted), request.query_params.get("version", snapshot.version) != snapshot.version
+    ways = [
+        f"{how} by {show.listing(names)}" for how, names in (("missed", wanted.wrong), ("found", wanted.right)) if names
+    ]
     values = {
         "wanted": wanted,
         "encoders": [(name, name in wanted.wrong, name in wanted.right) for name in evaluated.evaluations],
         "columns": shown(wanted, evaluated),
         "rows": [] if changed else list(_rows(state, snapshot, wanted, evaluated)),
         "changed": changed,
-        "sentence": _sentence(wanted, total, count(state, snapshot, _whole(wanted), evaluated)),
+        "sentence": f"{total:,} of {show.count(count(whole), 'query', 'queries')} {' and '.join(ways)}".rstrip(),
         "more": link_of(wanted, page=wanted.page + 1, version=snapshot.version) if total > PAGE * wanted.page else "",
         "reload": link_of(wanted.but()),
-        "whole": link_of(_whole(wanted)),
+        "whole": link_of(whole),
         "languages": len(languages_of(snapshot, evaluated)) > 1,
         "pictures": evaluated.has_images,
         **_choices(snapshot, wanted, evaluated),
     }
-    return respond(
-        request, View(template="queries.html", title="Queries", statement=all_of(wanted, evaluated), values=values)
-    )
-
-
-def count(state: State, snapshot: Snapshot, wanted: QueryFilter, evaluated: Evaluated) -> int:
-    """How many queries a filter has; kept for this version of the store."""
-    key = ("count", wanted.but(sort="", encoders=()))
-    return snapshot.kept(key, lambda: int(state.rows(count_of(wanted, evaluated))["n"][0].as_py()))
+    statement = select(wanted, evaluated)
+    return respond(request, View(template="queries.html", title="Queries", statement=statement, values=values))
 
 
 def link_of(wanted: QueryFilter, **more: object) -> str:
@@ -81,35 +96,22 @@ def link_of(wanted: QueryFilter, **more: object) -> str:
     return link("/queries", **{**wanted.parameters, **more})
 
 
-def _whole(wanted: QueryFilter) -> QueryFilter:
-    return QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
-
-
-def _sentence(wanted: QueryFilter, total: int, every: int) -> str:
-    parts = [f"missed by {show.listing(wanted.wrong)}"] if wanted.wrong else []
-    parts += [f"found by {show.listing(wanted.right)}"] if wanted.right else []
-    among = f"{total:,} of {show.count(every, 'query', 'queries')}"
-    return " and ".join([among, *parts] if not parts else [f"{among} {parts[0]}", *parts[1:]])
-
-
-def _rows(state: State, snapshot: Snapshot, wanted: QueryFilter, evaluated: Evaluated) -> Iterator[dict[str, Any]]:
+def _rows(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: Evaluated) -> Iterator[dict[str, Any]]:
     """The queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     first = PAGE * (wanted.page - 1)
     rows = state.rows(some_of(wanted, evaluated, first=first)).to_pylist()
     found = state.rows(ranks_of(evaluated, [row["query_ord"] for row in rows])).to_pylist()
     ranks = {(row["protocol"], row["query_ord"], row["encoder"]): row for row in found}
+    names = shown(wanted, evaluated)
     for at, row in enumerate(rows, first):
-        sha = shas[row["cluster"]].as_py() if evaluated.has_images and len(shas) else None
         yield {
             "id": row["query_id"],
             "text": row["text"] or row["query_id"],
             "language": row["language"],
-            "sha": sha,
+            "sha": shas[row["cluster"]].as_py() if evaluated.has_images and len(shas) else None,
             "target": link(f"/query/{row['query_id']}", **wanted.but().parameters, at=at, within=row["protocol"]),
-            "ranks": [
-                rank_cell(ranks.get((row["protocol"], row["query_ord"], name))) for name in shown(wanted, evaluated)
-            ],
+            "ranks": [rank_cell(ranks.get((row["protocol"], row["query_ord"], name))) for name in names],
         }
 
 
@@ -129,18 +131,17 @@ def rank_cell(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
     return (text, "good", "found") if worst == 1 else (text, "warn", "tied")
 
 
-def _choices(snapshot: Snapshot, wanted: QueryFilter, evaluated: Evaluated) -> dict[str, Any]:
+def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: Evaluated) -> dict[str, Any]:
     """What the boxes of the form offer."""
-    groups: dict[str, list[str]] = {}
-    key = ("slices", evaluated.corpus, evaluated.direction)
+    groups: dict[str, list[tuple[str, str]]] = {}
+    key = ("slices", evaluated.corpus, evaluated.protocol.direction)
     for value in snapshot.kept(key, lambda: _slices(snapshot, evaluated)):
         kind, _, name = value.partition(":")
-        groups.setdefault(SLICES[kind], []).append(name)
-    titles = {title: kind for kind, title in SLICES.items()}
+        groups.setdefault(SLICES[kind], []).append((value, name))
     return {
         "corpora": list(dict.fromkeys(corpus for corpus, _ in snapshot.evaluated)),
-        "protocols": [(protocol, named(protocol)) for protocol in snapshot.protocols(wanted.corpus)],
-        "slices": [(title, [(f"{titles[title]}:{name}", name) for name in names]) for title, names in groups.items()],
+        "protocols": [(id_, Protocol.of(id_).titled) for id_ in snapshot.protocols(wanted.corpus)],
+        "slices": list(groups.items()),
         "language_choices": [(code, language_name(code)) for code in languages_of(snapshot, evaluated)],
         "sorts": list(SORTS.items()),
         "focus": focus(wanted, evaluated),
@@ -148,20 +149,20 @@ def _choices(snapshot: Snapshot, wanted: QueryFilter, evaluated: Evaluated) -> d
     }
 
 
-def languages_of(snapshot: Snapshot, evaluated: Evaluated) -> list[str]:
+def languages_of(snapshot: StoreSnapshot, evaluated: Evaluated) -> list[str]:
     """The languages of the queries of a protocol."""
-    parts = cross_lingual(evaluated.protocol.partition("@")[0])
-    if language := parts.language if parts else judged_language(evaluated.protocol):
-        return [language]
-    if evaluated.direction != "t2i" and not evaluated.protocol.endswith("/*/*"):
+    protocol = evaluated.protocol
+    if protocol.language and not protocol.is_combined:
+        return [protocol.language]
+    if protocol.direction != "t2i" and not protocol.is_combined:
         return []
     captions = snapshot.data.corpora[evaluated.corpus].captions
     return snapshot.kept(("languages", evaluated.corpus), lambda: sorted(texts(pc.unique(captions["language"]))))
 
 
-def _slices(snapshot: Snapshot, evaluated: Evaluated) -> list[str]:
+def _slices(snapshot: StoreSnapshot, evaluated: Evaluated) -> list[str]:
     """The slices of the queries of a protocol: what their images show, kinds of query, tags, ambiguous misses."""
-    contents, direction = snapshot.data.corpora[evaluated.corpus], evaluated.direction
+    contents, direction = snapshot.data.corpora[evaluated.corpus], evaluated.protocol.direction
     if direction == "pairs":
         return [f"tag:{name}" for name in sorted(texts(pc.unique(contents.pairs["category"])))]
     if direction == "quadruples":
@@ -179,60 +180,54 @@ def _most_frequent(column: pa.ChunkedArray) -> list[str]:
     return sorted(name for name, _ in counts.most_common(_CHOICES))
 
 
-TOP = 10
-
-
-def page(request: Request) -> Response:
+def query(request: Request) -> Response:
     """One query; ``at`` in the address is its place in the list that it was opened from."""
     state = state_of(request)
     snapshot = state.snapshot()
     wanted, evaluated = read_filter(request.query_params, snapshot)
-    query_id = request.path_params["id"]
+    query_id, direction = request.path_params["id"], evaluated.protocol.direction
     rows = _outcomes(state, request, wanted, evaluated, query_id)
     first = next(iter(rows.values()))
     contents = snapshot.data.corpora[wanted.corpus]
-    protocol, cluster = str(first["protocol"]), int(first["cluster"])
-    relevant = relevant_items(contents, protocol, evaluated.direction, query_id, cluster)
+    protocol = Protocol.of(first["protocol"])
+    relevant = relevant_items(contents, protocol, query_id, int(first["cluster"]))
     selected = SelectedQuery(
         corpus=wanted.corpus,
-        direction=evaluated.direction,
-        protocol=protocol,
+        direction=direction,
+        protocol=protocol.id,
         kind="",
         query_id=query_id,
         query=int(first["query_ord"]),
         image=relevant[0],
-        lists=tuple(_ranked(name, row) for name, row in rows.items()),
-        relevant=relevant if evaluated.direction == "t2i" else (),
+        lists=tuple(RankedList.of(name, row, length=TOP) for name, row in rows.items()),
+        relevant=relevant if direction == "t2i" else (),
     )
     case = case_of(snapshot.data, selected, 0)
-    own = state.judgements_of(wanted.corpus, evaluated.direction, query_id)
-    items = contents.images if evaluated.direction == "t2i" else contents.captions
-    searched = evaluated.direction in ("t2i", "i2t")
+    items = contents.images if direction == "t2i" else contents.captions
     answers = []
     for answer, ranked in zip(case.answers, selected.lists, strict=True):
-        ids = [str(items["id"][ord_]) for ord_, _ in ranked.top] if searched else [""] * len(answer.hits)
-        maps = _maps(snapshot, selected, ranked) if evaluated.direction == "t2i" else ()
+        ids = [str(items["id"][ord_]) for ord_, _ in ranked.top] if protocol.is_retrieval else [""] * len(answer.hits)
+        maps = tuple(_maps(snapshot, selected, ranked)) if direction == "t2i" else ()
         answers.append({"answer": answer, "hits": list(zip(answer.hits, ids, strict=True)), "maps": maps})
     before, after = _neighbours(request, state, wanted, evaluated)
     values = {
         "case": case,
         "answers": answers,
-        "own": own,
-        "judged": state.judgements is not None and searched,
-        "facts": {"corpus": wanted.corpus, "direction": evaluated.direction, "query": query_id},
+        "own": state.judgements_of(wanted.corpus, direction, query_id),
+        "judged": state.judgements is not None and protocol.is_retrieval,
+        "facts": {"corpus": wanted.corpus, "direction": direction, "query": query_id},
         "before": before,
         "after": after,
-        "listed": link("/queries", **wanted.parameters),
+        "listed": link_of(wanted),
         "back": str(request.url.path) + f"?{request.url.query}",
     }
-    evaluations = [one for of in evaluated.evaluations.values() for one in of]
     statement = Statement(
         sql=f"""SELECT encoder, protocol, query_id, rank_best, rank_worst, best_score,
        top_ords[1:{TOP}] AS top_ords, top_scores[1:{TOP}] AS top_scores
 FROM outcomes
-WHERE evaluation IN ({", ".join("?" for _ in evaluations)}) AND protocol = ? AND query_id = ?
+WHERE evaluation IN ({placeholders(evaluated.every_evaluation)}) AND protocol = ? AND query_id = ?
 ORDER BY encoder""",  # noqa: S608 - only placeholders are put in
-        parameters=(*evaluations, protocol, query_id),
+        parameters=(*evaluated.every_evaluation, protocol.id, query_id),
     )
     return respond(request, View(template="query.html", title=case.query, statement=statement, values=values))
 
@@ -262,17 +257,18 @@ def _keep(state: State, judgement: Judgement) -> None:
         add_judgement(state.judgements, judgement)
 
 
-def relevant_items(contents: Corpus, protocol: str, direction: str, query_id: str, cluster: int) -> tuple[int, ...]:
+def relevant_items(contents: Corpus, protocol: Protocol, query_id: str, cluster: int) -> tuple[int, ...]:
     """Positions of the relevant images of a caption; for other queries that of their image.
 
     By the ground truth that the protocol names, if the corpus has one of that name; else the image of the caption.
     """
-    name = protocol.split("/")[1] if "/" in protocol else ""
     judged = contents.relevance.filter(
-        (pc.field("ground_truth") == name) & (pc.field("query_id") == query_id) & (pc.field("direction") == direction)
+        (pc.field("ground_truth") == protocol.name)
+        & (pc.field("query_id") == query_id)
+        & (pc.field("direction") == protocol.direction)
     )
     kept = judged.filter(pc.field("grade") > 0).sort_by([("grade", "descending")])
-    if direction != "t2i" or not kept.num_rows:
+    if protocol.direction != "t2i" or not kept.num_rows:
         return (cluster,)
     return tuple(pc.index(contents.images["id"], item).as_py() for item in kept["item_id"])
 
@@ -285,25 +281,13 @@ def _outcomes(
     Raises:
         RequestError: No encoder has one.
     """
-    evaluations = [one for of in evaluated.evaluations.values() for one in of]
-    found = state.store.rows("outcomes", evaluation=evaluations, query_id=query_id)
+    found = state.store.rows("outcomes", evaluation=list(evaluated.every_evaluation), query_id=query_id)
     within = request.query_params.get("within")
     rows = {row["encoder"]: row for row in found.to_pylist() if within in (None, "", row["protocol"])}
     if not rows:
-        raise RequestError(f"no encoder has an outcome of query {query_id!r} under {evaluated.protocol}")
+        raise RequestError(f"no encoder has an outcome of query {query_id!r} under {evaluated.protocol.id}")
     order = shown(wanted, evaluated)
     return {name: rows[name] for name in (*order, *sorted({*rows} - {*order})) if name in rows}
-
-
-def _ranked(name: str, row: Mapping[str, Any]) -> RankedList:
-    top = zip((row["top_ords"] or [])[:TOP], (row["top_scores"] or [])[:TOP], strict=True)
-    return RankedList(
-        encoder=name,
-        rank_best=row["rank_best"],
-        rank_worst=row["rank_worst"],
-        top=tuple(top),
-        scores=tuple(row["scores"] or ()),
-    )
 
 
 def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: Evaluated) -> tuple[str, str]:
@@ -317,52 +301,43 @@ def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: 
 
     def target(of: int) -> str:
         row = found.get(of)
-        if row is None:
-            return ""
-        return link(f"/query/{row['query_id']}", **wanted.parameters, at=of, within=row["protocol"])
+        return link(f"/query/{row['query_id']}", **wanted.parameters, at=of, within=row["protocol"]) if row else ""
 
     return target(place - 1), target(place + 1)
 
 
-def _maps(snapshot: Snapshot, query: SelectedQuery, ranked: RankedList) -> tuple[tuple[str, str, str], ...]:
+def _maps(snapshot: StoreSnapshot, query: SelectedQuery, ranked: RankedList) -> Iterator[tuple[str, str, str]]:
     """Title, picture and page of the maps of where a caption matches the first image and the relevant one."""
-    spec = snapshot.data.specs.get(ranked.encoder)
-    sealed = {(s.key.encoder, s.key.corpus, s.key.modality) for s in snapshot.data.sets}
-    if spec is None or spec.vectors == "single" or (ranked.encoder, query.corpus, "image") not in sealed:
-        return ()
-    found = []
-    places = {"first": ranked.top[0][0] if ranked.top else None, "relevant": query.image}
-    for title, image in places.items():
-        if image is not None and (title == "relevant" or image != query.image):
-            facts = {"encoder": ranked.encoder, "corpus": query.corpus, "caption": query.query, "image": image}
-            found.append((title, link("/match.png", **facts), link("/match", **facts)))
-    return tuple(found)
+    sealed = {(s.key.encoder, s.key.corpus, s.key.modality, s.key.vectors) for s in snapshot.data.sets}
+    if (ranked.encoder, query.corpus, "image", "multi") not in sealed:
+        return
+    facts = {"encoder": ranked.encoder, "corpus": query.corpus, "caption": query.query}
+    first = ranked.top[0][0] if ranked.top else query.image
+    for title, image in (("first", first), ("relevant", query.image)):
+        if title == "relevant" or image != query.image:
+            yield title, link("/match.png", **facts, image=image), link("/match", **facts, image=image)
 
 
-def page(request: Request) -> Response:
-    """The tokens of the caption, each with its share of the score and its map."""
+def match(request: Request) -> Response:
+    """The tokens of a caption, each with its share of the score and its map."""
     found = _explained(request)
     given = {name: request.query_params[name] for name in ("encoder", "corpus", "caption", "image")}
     tokens = [
         (token_words(token), show.number(float(share), 3), link("/match.png", **given, token=number))
         for number, (token, share) in enumerate(zip(found.tokens, found.shares, strict=True), 1)
     ]
-    values = {
-        "found": found,
-        "score": show.number(found.score, 3),
-        "whole": link("/match.png", **given),
-        "tokens": tokens,
-    }
+    whole = link("/match.png", **given)
     statement = Statement(
         sql="""SELECT encoder, modality, item_id, n_vectors, vectors
 FROM embeddings
 WHERE corpus = ? AND encoder = ? AND (modality, item_id) IN (('caption', ?), ('image', ?))""",
         parameters=(given["corpus"], given["encoder"], found.caption_id, found.image_id),
     )
+    values = {"found": found, "score": show.number(found.score, 3), "whole": whole, "tokens": tokens}
     return respond(request, View(template="match.html", title="Where it matches", statement=statement, values=values))
 
 
-def picture(request: Request) -> Response:
+def match_picture(request: Request) -> Response:
     """The image under a veil that is open where the caption matches, or one token of it (``token``, from 1)."""
     found = _explained(request)
     token = request.query_params.get("token", "")
@@ -374,21 +349,21 @@ def picture(request: Request) -> Response:
 
 
 def _explained(request: Request) -> Explanation:
+    """Where the caption of an address matches the image of it.
+
+    Raises:
+        RequestError: A name that the store does not have, or a position outside the corpus.
+    """
     state = state_of(request)
-    snapshot = state.snapshot()
-    given = request.query_params
-    contents = snapshot.data.corpora.get(given.get("corpus", ""))
-    spec = snapshot.data.specs.get(given.get("encoder", ""))
-    if contents is None:
-        raise RequestError(unknown("corpus", given.get("corpus", ""), list(snapshot.data.corpora)))
-    if spec is None:
-        raise RequestError(unknown("encoder", given.get("encoder", ""), list(snapshot.data.specs)))
-    places = []
+    data, given = state.snapshot().data, request.query_params
+    for name, known in (("corpus", data.corpora), ("encoder", data.specs)):
+        if given.get(name, "") not in known:
+            raise RequestError(unknown(name, given.get(name, ""), list(known)))
+    contents, spec = data.corpora[given["corpus"]], data.specs[given["encoder"]]
     for name, table in (("caption", contents.captions), ("image", contents.images)):
         text = given.get(name, "")
         if not text.isdecimal() or int(text) >= table.num_rows:
             raise RequestError(f"{name}={text}: expected a position from 0 to {table.num_rows - 1}")
-        places.append(int(text))
-    caption, image = places
-    [found] = state.services.explain(encoder=spec.fingerprint, corpus=contents.fingerprint, pairs=[(caption, image)])
+    pair = int(given["caption"]), int(given["image"])
+    [found] = state.services.explain(encoder=spec.fingerprint, corpus=contents.fingerprint, pairs=[pair])
     return found

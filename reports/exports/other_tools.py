@@ -42,7 +42,7 @@ NAMES: dict[str, str] = {
 MAIN = ("R@1", "winoground_group", "pair_accuracy")
 
 
-class Task(NamedTuple):
+class MtebSubset(NamedTuple):
     """One subset of a task: its name, revision, main score, what MTEB calls our metrics, and split."""
 
     name: str
@@ -85,7 +85,7 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
     return files
 
 
-def their_task(corpus: Corpus, protocol: str, spec: EncoderSpec, metrics: Collection[str]) -> Task | None:
+def their_task(corpus: Corpus, protocol: str, spec: EncoderSpec, metrics: Collection[str]) -> MtebSubset | None:
     """The task of MTEB that a protocol of a corpus is, by the numbers of its texts; None if there is none.
 
     ``metrics`` are those that are stored: without the main score of a task its name cannot be used.
@@ -105,11 +105,11 @@ def their_task(corpus: Corpus, protocol: str, spec: EncoderSpec, metrics: Collec
             and task["main"] in {scores.get(metric) for metric in metrics}
             and known["captions"].get(subset) == _numbers(corpus, parts and parts.language)
         ):
-            return Task(name, task["revision"], task["main"], scores, subset)
+            return MtebSubset(name, task["revision"], task["main"], scores, subset)
     return None
 
 
-def _judged_task(corpus: Corpus, protocol: str) -> Task | None:
+def _judged_task(corpus: Corpus, protocol: str) -> MtebSubset | None:
     """The subset of its own task that a published corpus is under a protocol; None for several languages together.
 
     Also None for the second versions of ViDoRe 3: MTEB's documents are pages with their text there, ours are pages.
@@ -120,7 +120,7 @@ def _judged_task(corpus: Corpus, protocol: str) -> Task | None:
     subset = (next(iter(task.subsets)) or "default") if len(task.subsets) == 1 else by_language.get(language)
     if subset is None or judged_language(protocol) is None or corpus.name.endswith(".v2"):
         return None
-    return Task(task.task, task.revision, NAMES[task.main_metric], NAMES, subset, task.split)
+    return MtebSubset(task.task, task.revision, NAMES[task.main_metric], NAMES, subset, task.split)
 
 
 def language_of_queries(corpus: Corpus, protocol: str) -> str:
@@ -158,7 +158,7 @@ def _entry(
         mains = (contents.main_metric, *MAIN, "nDCG@10")
         main_metric = str(next((m for m in mains if m in by_metric), rows[0]["metric"]))
         subset = f"{parts.language}-{parts.translator}" if parts else "default"
-        theirs = Task(own, contents.fingerprint, NAMES.get(main_metric, main_metric), NAMES, subset)
+        theirs = MtebSubset(own, contents.fingerprint, NAMES.get(main_metric, main_metric), NAMES, subset)
     named = {theirs.scores.get(metric, metric): row for metric, row in by_metric.items()}
     main = named[theirs.main]
     entry: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""Result rows with all columns as CSV, JSON with a schema, or Parquet; and CSV and JSON files of any rows."""
+"""Results as tables: every column as CSV, JSON or Parquet, leaderboards for LaTeX, and the files of two seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from capim.reports.rows.languages import (
     MEASURES,
     NDCG,
     RBO,
-    cross_lingual,
     languages,
     mean,
     mean_text,
@@ -31,6 +30,7 @@ from capim.reports.rows.speed import qps_v28
 from capim.reports.sections import leaderboard
 from capim.store.exchange.row_files import json_value, write_csv
 from capim.store.schema import RESULTS
+from capim.tasks.protocols import Protocol
 
 SCHEMA_ID = "capim-results/1"
 
@@ -45,6 +45,13 @@ def csv_files(data: ReportData, name: str) -> dict[str, bytes]:
     return {name: csv_bytes(results_table(data).to_pylist())}
 
 
+def csv_bytes(rows: Sequence[Mapping[str, object]], names: Sequence[str] = ()) -> bytes:
+    """Rows with the same keys as CSV with a header; ``names``: the columns, where there may be no row."""
+    target = io.StringIO()
+    write_csv(rows, names or list(rows[0]), target)
+    return target.getvalue().encode()
+
+
 def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
     """One Parquet file with the store's own types."""
     target = io.BytesIO()
@@ -54,14 +61,9 @@ def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
 
 def json_files(data: ReportData, name: str) -> dict[str, bytes]:
     """The rows, and beside them their JSON Schema (draft 2020-12)."""
-    stem = name.removesuffix(".json")
-    document = {
-        "$schema": f"./{stem}.schema.json",
-        "format": SCHEMA_ID,
-        "digest": data.digest,
-        "results": data.results,
-    }
-    return {name: json_bytes(document), f"{stem}.schema.json": json_bytes(json_schema(RESULTS))}
+    beside = f"{name.removesuffix('.json')}.schema.json"
+    document = {"$schema": f"./{beside}", "format": SCHEMA_ID, "digest": data.digest, "results": data.results}
+    return {name: json_bytes(document), beside: json_bytes(json_schema(RESULTS))}
 
 
 def json_bytes(value: object) -> bytes:
@@ -77,7 +79,6 @@ def json_schema(rows: pa.Schema) -> dict[str, object]:
         >>> schema["properties"]["results"]["items"]["properties"]
         {'value': {'type': ['number', 'null']}}
     """
-    item = row_schema(rows)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA_ID,
@@ -86,7 +87,7 @@ def json_schema(rows: pa.Schema) -> dict[str, object]:
             "$schema": {"type": "string"},
             "format": {"const": SCHEMA_ID},
             "digest": {"type": "string"},
-            "results": {"type": "array", "items": item},
+            "results": {"type": "array", "items": row_schema(rows)},
         },
         "required": ["format", "digest", "results"],
     }
@@ -115,13 +116,6 @@ def _type(field: pa.Field) -> dict[str, object]:
     return {**kind, "type": [kind["type"], "null"]} if field.nullable else kind
 
 
-def csv_bytes(rows: Sequence[Mapping[str, object]]) -> bytes:
-    """Rows with the same keys as CSV with a header."""
-    target = io.StringIO()
-    write_csv(rows, list(rows[0]), target)
-    return target.getvalue().encode()
-
-
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "·": r"$\cdot$",
@@ -130,7 +124,7 @@ _ESCAPES = {
 
 
 def latex_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """One file with the leaderboards, Winoground and pair tables."""
+    r"""One file with the leaderboards, Winoground and pair tables: booktabs, ``\usepackage{booktabs}`` is enough."""
     blocks = (*leaderboard.section(data).blocks, *leaderboard.compositional_section(data).blocks)
     tables = [block for block in blocks if isinstance(block, Table)]
     if not tables:
@@ -156,12 +150,12 @@ def latex_table(table: Table) -> str:
         rules = [f"\\cmidrule(lr){{{start}-{end}}}" for start, end in lined]
         lines += [f"    {' & '.join(heads)} \\\\", f"    {' '.join(rules)}"]
     lines += [f"    {' & '.join(escape_latex(c.heading) for c in table.columns)} \\\\", r"    \midrule"]
-    lines += [f"    {' & '.join(_cell(cell) for cell in row)} \\\\" for row in table.rows]
+    lines += [f"    {' & '.join(_latex_cell(cell) for cell in row)} \\\\" for row in table.rows]
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""]
     return "\n".join(lines)
 
 
-def _cell(cell: Cell) -> str:
+def _latex_cell(cell: Cell) -> str:
     text = escape_latex(cell.text)
     text = f"\\textbf{{{text}}}" if cell.mark == "best" else text
     return f"{text} {{\\scriptsize ({escape_latex(cell.note)})}}" if cell.note else text
@@ -177,11 +171,11 @@ def escape_latex(text: str) -> str:
     return "".join(_ESCAPES.get(c, c) for c in text)
 
 
-PROTOCOLS = {"T2I": ("t2i/first", "t2i/all"), "I2T": ("i2t/any5", "i2t/any")}
+V28_PROTOCOLS = {"T2I": ("t2i/first", "t2i/all"), "I2T": ("i2t/any5", "i2t/any")}
 
 
 def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """One row per encoder and retrieval corpus, in percent, best T2I R@1 first.
+    """The combined CSV of the V28 seed: a row per encoder and retrieval corpus, in percent, best T2I R@1 first.
 
     The seed's T2I used the first caption and its I2T captions 0 to 4. For a corpus without such a protocol the
     headline protocol is used; the protocol columns name the one used. In the seed's printed table, Winoground text and
@@ -194,9 +188,9 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
 
     winoground = next(iter(data.corpus_names(lambda p: p == "winoground")), "")
     rows: list[dict[str, str]] = []
-    for corpus in data.corpus_names(lambda p: p in ("t2i/first", "t2i/all")):
+    for corpus in data.corpus_names(lambda p: p in V28_PROTOCOLS["T2I"]):
         stored = data.protocols(corpus)
-        protocols = {side: next((p for p in names if p in stored), "") for side, names in PROTOCOLS.items()}
+        protocols = {side: next((p for p in names if p in stored), "") for side, names in V28_PROTOCOLS.items()}
         speeds = qps_v28(data, corpus)
         for encoder in (r["encoder"] for r in data.ranked(corpus, protocols["T2I"], "R@1")):
             spec = data.specs[encoder]
@@ -213,8 +207,8 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
     return {name: csv_bytes(rows)} if rows else {}
 
 
-_NAMES = {**{f"R@{k}": f"recall@{k}" for k in (1, 5, 10)}, NDCG: "ndcg@20", RBO: "rbo"}
-SUMMARY_COLUMNS = tuple((f"{direction}.{_NAMES[metric]}", direction, metric) for direction, metric in MEASURES)
+_COCO_SM_NAMES = {**{f"R@{k}": f"recall@{k}" for k in (1, 5, 10)}, NDCG: "ndcg@20", RBO: "rbo"}
+SUMMARY_COLUMNS = tuple((f"{direction}.{_COCO_SM_NAMES[metric]}", direction, metric) for direction, metric in MEASURES)
 COLUMNS = SUMMARY_COLUMNS[:-2]  # of the seed, which has no rank-biased overlap
 TRANSLATORS = ("google", "bing", "nllb")  # the order that the seed evaluated in
 LANGUAGES = (
@@ -226,34 +220,29 @@ Line: TypeAlias = Mapping[str, str | float | None]  # ``language``, ``meta`` (th
 
 
 def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """``<corpus>/<encoder>.csv`` and ``_reduced.csv`` in the form of the seed, and ``_summary.csv``.
+    """``<corpus>/<encoder>.csv`` and ``_reduced.csv`` in the form of the COCO-SM seed, and ``_summary.csv``.
 
     The summary has what the seed's tables lack: the means without the reference language, languages weighted by their
     speakers, rank-biased overlap, and eta squared of languages and of translators, with what noise would give.
     """
     files = {}
-    for corpus in data.corpus_names(lambda p: cross_lingual(p) is not None):
+    for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         for encoder in data.encoder_names(corpus):
-            lines = report(data, corpus, encoder)
+            parts = [(code, way) for code in languages(data, corpus) for way in translators(data, corpus, code)]
+            lines: list[Line] = [
+                {
+                    "language": code,
+                    **{name: data.value(corpus, f"{d}/{code}/{way}", metric, encoder) for name, d, metric in COLUMNS},
+                    "meta": way,
+                }
+                for code, way in in_seed_order(parts)
+            ]
             full = [{key: v if isinstance(v, str) else _fraction(v) for key, v in line.items()} for line in lines]
             files[f"{corpus}/{encoder}.csv"] = csv_bytes(full)
             files[f"{corpus}/{encoder}_reduced.csv"] = csv_bytes(reduced(lines))
-            if rows := summary(data, corpus, encoder):
+            if rows := _summary(data, corpus, encoder):
                 files[f"{corpus}/{encoder}_summary.csv"] = csv_bytes(rows)
     return files
-
-
-def report(data: ReportData, corpus: str, encoder: str) -> list[Line]:
-    """One line per language and translator, in the seed's order."""
-    parts = [(code, way) for code in languages(data, corpus) for way in translators(data, corpus, code)]
-    return [
-        {
-            "language": code,
-            **{column: data.value(corpus, f"{d}/{code}/{way}", metric, encoder) for column, d, metric in COLUMNS},
-            "meta": way,
-        }
-        for code, way in in_seed_order(parts)
-    ]
 
 
 def in_seed_order(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -279,7 +268,7 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
     """COCO-SM's reduced table: means over translators, then over languages for all and for each translator.
 
     Args:
-        lines: The lines of :func:`report`.
+        lines: One per language and translator, in the seed's order.
 
     Returns:
         Per language the mean over translators; ``all`` over those means; each translator over its own rows; the last
@@ -306,17 +295,17 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
     return rows + [{"language": label, **{c: mean_text(of[c]) for c in columns}} for label, of in groups.items()]
 
 
-def summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]:
+def _summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]:
     """The stored results over all languages, one line each: value and, where there is one, its interval."""
 
     def cell(protocol: str, metric: str) -> str:
         row = data.row(corpus, protocol, metric, encoder)
         if row is None or row["value"] is None:
             return ""
-        value, interval = show.number(row["value"], 3), show.span(row["ci_low"], row["ci_high"], 3)
         by_noise = noise(row)
-        note = interval if by_noise is None else f"noise {show.number(by_noise, 3)}"
-        return f"{value} ({note})" if note else value
+        interval = show.span(row["ci_low"], row["ci_high"], 3)
+        note = interval if by_noise is None else f"noise {_fraction(by_noise)}"
+        return f"{_fraction(row['value'])} ({note})" if note else _fraction(row["value"])
 
     rows = [
         {"over": label, **{c: cell(f"{d}/{suffix}", f"{m}{metric_suffix}") for c, d, m in SUMMARY_COLUMNS}}

@@ -1,8 +1,8 @@
-"""Selects the single queries of the gallery from the stored outcomes: the same rows give the same selection.
+"""The single queries of the gallery: selected from the stored outcomes, where the same rows give the same selection.
 
-Every corpus has its turn in each direction (:class:`Task`). The rule is fixed: the hardest queries that every encoder
-misses, those that exactly one encoder misses or finds, those that one misses and another finds, those decided by a tie,
-and near misses; one per image and protocol.
+Every corpus has its turn in each direction (:class:`GalleryTask`). The rule is fixed: the hardest queries that every
+encoder misses, those that exactly one encoder misses or finds, those that one misses and another finds, those decided
+by a tie, and near misses; one per image and protocol.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations, zip_longest
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
+from typing import Protocol as Interface
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
-from capim.reports.rows.languages import JUDGED, cross_lingual
 from capim.reports.rows.report_data import Row, grouped
 from capim.store import EmbeddingStore
 from capim.store.layout import Explanation
 from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.protocols import ALL_NEGATIVES, MAIN, Direction, Protocol, with_outcomes
 
 MOST_CASES = 200  # queries of a report
 MOST_ITEMS = 6_000  # items of all ranked lists together
@@ -32,13 +33,15 @@ MOST_PICTURES = 1_600  # different images
 LONGEST_LIST = 5  # items of each ranked list
 SHRINKING = [(n, length) for n in (200, 150, 100) for length in (LONGEST_LIST, 4, 3)] + [(100, 2), (100, 1)]
 """Queries and length of lists, in the order in which they are tried where there is too much to show."""
+MOST_MAPPED = 60  # queries that have maps: each map is a picture of the page
 COLUMNS = (
     "protocol", "query_id", "query_ord", "cluster", "rank_best", "rank_worst", "top_ords", "top_scores", "scores",
 )  # fmt: skip
+EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class GalleryTask:
     """A part of the gallery: one corpus, searched in one direction.
 
     Attributes:
@@ -52,7 +55,7 @@ class Task:
     """
 
     corpus: str
-    direction: str
+    direction: Direction
     outcomes: Mapping[str, pa.Table]
     examples: Mapping[str, Sequence[str]]
     relevant: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -60,7 +63,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class RankedList:
-    """One encoder's ranks of the relevant item, and the first items of its list (ordinal, score).
+    """One encoder's ranks of the relevant item, and the first items of its list (position, score).
 
     ``scores`` are those of a quadruple or pair, which have no list.
     """
@@ -70,6 +73,17 @@ class RankedList:
     rank_worst: int
     top: tuple[tuple[int, float], ...]
     scores: tuple[float, ...] = ()
+
+    @staticmethod
+    def of(encoder: str, outcome: Row, length: int = LONGEST_LIST) -> RankedList:
+        """The list of one row of outcomes, so many items long."""
+        return RankedList(
+            encoder=encoder,
+            rank_best=outcome["rank_best"],
+            rank_worst=outcome["rank_worst"],
+            top=tuple(zip((outcome["top_ords"] or [])[:length], (outcome["top_scores"] or [])[:length], strict=True)),
+            scores=tuple(outcome["scores"] or ()),
+        )
 
     @property
     def missed(self) -> bool:
@@ -114,7 +128,90 @@ class SelectedQuery:
         return {self.image, *self.relevant[:LONGEST_LIST], *first}
 
 
-def select_queries(tasks: Sequence[Task]) -> tuple[list[SelectedQuery], list[dict[str, Any]]]:
+def gallery_tasks(
+    source: EmbeddingStore, results: Sequence[Row], slices: Iterable[Row], corpora: Mapping[str, Corpus]
+) -> Iterator[GalleryTask]:
+    """The tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
+    by_corpus = grouped(results, itemgetter("corpus"))
+    errors = [row for row in slices if row["analysis"] == "errors" and row["feature"] in EXAMPLES and row["detail"]]
+    for corpus, contents in corpora.items():
+        by_protocol = grouped(by_corpus[corpus], itemgetter("protocol"))
+        for direction, protocols in shown_protocols(by_protocol).items():
+            by_encoder = grouped((row for name in protocols for row in by_protocol[name]), itemgetter("encoder"))
+            examples: dict[str, list[str]] = {}
+            for row in errors:
+                if row["corpus"] == corpus and row["protocol"] in protocols:
+                    examples.setdefault(row["feature"], []).extend(json.loads(row["detail"]).get("examples", []))
+            outcomes = {
+                encoder: pa.concat_tables(
+                    [_outcomes(source, key) for key in {row["protocol"]: row["evaluation"] for row in rows}.values()]
+                )
+                for encoder, rows in by_encoder.items()
+            }
+            relevant: dict[int, tuple[int, ...]] = {}
+            if Protocol.of(protocols[0]).kind == "judged":
+                relevant = relevant_documents(contents, Protocol.of(protocols[0]).name)
+            elif direction == "quadruples":
+                both = (_places(contents.quadruples[name], contents.images) for name in ("image_0", "image_1"))
+                relevant = dict(enumerate(zip(*both, strict=True)))
+            yield GalleryTask(
+                corpus=corpus, direction=direction, outcomes=outcomes, examples=examples, relevant=relevant
+            )
+
+
+def shown_protocols(evaluated: Iterable[str]) -> dict[Direction, list[str]]:
+    """Direction to the protocols that the gallery shows of a corpus, of those with results.
+
+    Quadruples and pairs are shown as such, because their images are near copies of each other. Otherwise the headline
+    of either direction, or the protocols of every language; of judged documents that of all queries.
+
+    Examples:
+        >>> shown_protocols(["t2i/all", "t2i/first", "i2t/de/human", "i2t/en/human"])
+        {'t2i': ['t2i/all'], 'i2t': ['i2t/de/human', 'i2t/en/human']}
+    """
+    of_kind = grouped(
+        sorted(with_outcomes(evaluated), key=lambda protocol: protocol.id), lambda protocol: protocol.kind
+    )
+    if whole := [protocol.id for protocol in of_kind.get("quadruples", ()) if not protocol.name]:
+        return {"quadruples": whole}
+    if pairs := of_kind.get("pairs"):
+        whole = [protocol.id for protocol in pairs if protocol.name == "micro"]
+        return {"pairs": whole or [protocol.id for protocol in pairs if protocol.name not in ("macro", ALL_NEGATIVES)]}
+    if whole := [protocol.id for protocol in of_kind.get("judged", ()) if not protocol.language]:
+        return {"t2i": whole}
+    shown: dict[Direction, list[str]] = {}
+    for headline in map(Protocol.of, MAIN):
+        same = [p for p in of_kind.get("retrieval", ()) if p.direction == headline.direction]
+        if found := [p.id for p in same if p.is_main] or [p.id for p in same if p.is_of_language]:
+            shown[headline.direction] = found
+    return shown
+
+
+def relevant_documents(corpus: Corpus, ground_truth: str) -> dict[int, tuple[int, ...]]:
+    """Row of each judged query to the rows of its relevant documents, highest grade first."""
+    rows = corpus.relevance.filter((pc.field("ground_truth") == ground_truth) & (pc.field("grade") > 0))
+    found: dict[int, list[tuple[int, int]]] = {}
+    queries, documents = _places(rows["query_id"], corpus.captions), _places(rows["item_id"], corpus.images)
+    for query, document, grade in zip(queries, documents, rows["grade"].to_numpy().tolist(), strict=True):
+        found.setdefault(query, []).append((-grade, document))
+    return {query: tuple(document for _, document in sorted(documents)) for query, documents in found.items()}
+
+
+def _places(ids: pa.ChunkedArray, items: pa.Table) -> list[int]:
+    """The rows of items with these ids."""
+    places: list[int] = pc.index_in(ids, items["id"].combine_chunks()).to_numpy().tolist()
+    return places
+
+
+def _outcomes(source: EmbeddingStore, evaluation: str) -> pa.Table:
+    """``COLUMNS`` of one evaluation, with lists no longer than the gallery shows."""
+    rows = source.rows("outcomes", evaluation=evaluation).select(COLUMNS)
+    for name in ("top_ords", "top_scores"):
+        rows = rows.set_column(rows.column_names.index(name), name, pc.list_slice(rows[name], 0, LONGEST_LIST))
+    return rows
+
+
+def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], list[dict[str, Any]]]:
     """The queries of the gallery, by task, kind and position in the corpus, and the totals of every task.
 
     At most ``MOST_CASES``, to which the tasks contribute in turn, with at most ``MOST_ITEMS`` items in their lists and
@@ -139,7 +236,7 @@ def select_queries(tasks: Sequence[Task]) -> tuple[list[SelectedQuery], list[dic
 class _Sheet:
     """The outcomes of a task side by side: rows are encoders, columns the same queries in the same order."""
 
-    task: Task
+    task: GalleryTask
     tables: Mapping[str, pa.Table]
     low: NDArray[np.int32]
     high: NDArray[np.int32]
@@ -164,7 +261,9 @@ class _Sheet:
             query=query,
             image=relevant[0],
             relevant=relevant,
-            lists=tuple(_ranked_list(name, table, row) for name, table in self.tables.items()),
+            lists=tuple(
+                RankedList.of(name, {c: table[c][row].as_py() for c in COLUMNS}) for name, table in self.tables.items()
+            ),
         )
 
     def totals(self) -> dict[str, Any]:
@@ -183,7 +282,7 @@ class _Sheet:
         }
 
 
-def _sheet(task: Task) -> _Sheet | None:
+def _sheet(task: GalleryTask) -> _Sheet | None:
     tables = {
         name: table.sort_by([("protocol", "ascending"), ("query_ord", "ascending")])
         for name, table in sorted(task.outcomes.items())
@@ -278,110 +377,7 @@ def _fits(queries: Sequence[SelectedQuery], length: int) -> bool:
     return items <= MOST_ITEMS and len(pictures) <= MOST_PICTURES
 
 
-def _ranked_list(encoder: str, table: pa.Table, row: int) -> RankedList:
-    def values(column: str) -> list[float]:
-        return table[column][row].as_py() or []
-
-    tops = zip(values("top_ords")[:LONGEST_LIST], values("top_scores")[:LONGEST_LIST], strict=True)
-    return RankedList(
-        encoder=encoder,
-        rank_best=table["rank_best"][row].as_py(),
-        rank_worst=table["rank_worst"][row].as_py(),
-        top=tuple((int(ord_), score) for ord_, score in tops),
-        scores=tuple(values("scores")),
-    )
-
-
-EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
-_LISTS = ("top_ords", "top_scores")
-
-
-def gallery_tasks(
-    source: EmbeddingStore, results: Sequence[Row], slices: Iterable[Row], corpora: Mapping[str, Corpus]
-) -> Iterator[Task]:
-    """The tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
-    by_corpus = grouped(results, itemgetter("corpus"))
-    errors = [row for row in slices if row["analysis"] == "errors" and row["feature"] in EXAMPLES and row["detail"]]
-    for corpus in corpora:
-        by_protocol = grouped(by_corpus[corpus], itemgetter("protocol"))
-        metrics = {protocol: {row["metric"] for row in rows} for protocol, rows in by_protocol.items()}
-        for direction, protocols in shown_protocols(metrics).items():
-            by_encoder = grouped((row for name in protocols for row in by_protocol[name]), itemgetter("encoder"))
-            examples: dict[str, list[str]] = {}
-            for row in errors:
-                if row["corpus"] == corpus and row["protocol"] in protocols:
-                    examples.setdefault(row["feature"], []).extend(json.loads(row["detail"]).get("examples", []))
-            outcomes = {
-                encoder: pa.concat_tables(
-                    [_outcomes(source, key) for key in {row["protocol"]: row["evaluation"] for row in rows}.values()]
-                )
-                for encoder, rows in by_encoder.items()
-            }
-            contents, relevant = corpora[corpus], {}
-            if JUDGED in protocols:
-                relevant = relevant_documents(contents)
-            elif direction == "quadruples":
-                both = (_places(contents.quadruples[name], contents.images) for name in ("image_0", "image_1"))
-                relevant = dict(enumerate(zip(*both, strict=True)))
-            yield Task(corpus=corpus, direction=direction, outcomes=outcomes, examples=examples, relevant=relevant)
-
-
-def shown_protocols(metrics: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """Direction to the protocols that the gallery shows of a corpus, of those with results (protocol to its metrics).
-
-    Quadruples and pairs are shown as such, because their images are near copies of each other. Otherwise the headline
-    of either direction, or the protocols of every language; of judged documents that of all queries.
-
-    Examples:
-        >>> shown_protocols({"t2i/all": ["R@1"], "t2i/first": ["R@1"], "i2t/de/human": ["R@1"], "i2t/en/human": []})
-        {'t2i': ['t2i/all'], 'i2t': ['i2t/de/human', 'i2t/en/human']}
-    """
-    if "winoground" in metrics:
-        return {"quadruples": ["winoground"]}
-    pairs = sorted(protocol for protocol, names in metrics.items() if "pair_accuracy" in names)
-    if pairs:
-        whole = [protocol for protocol in pairs if protocol.endswith("/micro")]
-        means = ("/macro", "/all-negatives")
-        return {"pairs": whole[:1] or [protocol for protocol in pairs if not protocol.endswith(means)]}
-    if JUDGED in metrics:
-        return {"t2i": [JUDGED]}
-    shown = {}
-    for direction, headline in (("t2i", "t2i/all"), ("i2t", "i2t/any")):
-        of_language = sorted(p for p in metrics if (parts := cross_lingual(p)) and parts.direction == direction)
-        if protocols := [headline] if headline in metrics else of_language:
-            shown[direction] = protocols
-    return shown
-
-
-def relevant_documents(corpus: Corpus) -> dict[int, tuple[int, ...]]:
-    """Row of each judged query to the rows of its relevant documents, highest grade first."""
-    rows = corpus.relevance.filter((pc.field("ground_truth") == "judged") & (pc.field("grade") > 0))
-    found: dict[int, list[tuple[int, int]]] = {}
-    queries, documents = _places(rows["query_id"], corpus.captions), _places(rows["item_id"], corpus.images)
-    for query, document, grade in zip(queries, documents, rows["grade"].to_numpy().tolist(), strict=True):
-        found.setdefault(query, []).append((-grade, document))
-    return {query: tuple(document for _, document in sorted(documents)) for query, documents in found.items()}
-
-
-def _places(ids: pa.ChunkedArray, items: pa.Table) -> list[int]:
-    """The rows of items with these ids."""
-    places: list[int] = pc.index_in(ids, items["id"].combine_chunks()).to_numpy().tolist()
-    return places
-
-
-def _outcomes(source: EmbeddingStore, evaluation: str) -> pa.Table:
-    """``COLUMNS`` of one evaluation, with lists no longer than the gallery shows."""
-    rows = source.rows("outcomes", evaluation=evaluation)
-    columns: dict[str, Any] = {
-        name: pc.list_slice(rows[name], 0, LONGEST_LIST) if name in _LISTS else rows[name] for name in COLUMNS
-    }
-    return pa.table(columns)
-
-
-MOST_CASES = 60  # that have maps: each map is a picture of the page
-
-
-class Explain(Protocol):
+class Explain(Interface):
     """Explains pairs of a caption and an image."""
 
     def __call__(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
@@ -407,24 +403,19 @@ def match_maps(
     None for encoders with one vector per item, and for images without a thumbnail or vectors without a layout.
     """
     stored = {(s.key.encoder, s.key.corpus) for s in source.sealed_sets() if s.key.modality == "image"}
-    maps: dict[str, bytes] = {}
-    cases = [query for query in queries if query.direction == "t2i"][:MOST_CASES]
+    cases = [query for query in queries if query.direction == "t2i"][:MOST_MAPPED]
+    wanted: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for encoder, spec in specs.items():
-        for corpus in dict.fromkeys(query.corpus for query in cases):
-            if spec.vectors == "single" or (encoder, corpus) not in stored:
-                continue
-            pairs = [
-                (query.query, image)
-                for query in cases
-                for ranked in query.lists
-                if query.corpus == corpus and ranked.encoder == encoder
-                for image in dict.fromkeys([query.image, *(image for image, _ in ranked.top[:1])])
-            ]
-            if not pairs:
-                continue
-            explained = explain(encoder=spec.fingerprint, corpus=corpora[corpus].fingerprint, pairs=pairs)
-            for (query, image), found in zip(pairs, explained, strict=True):
-                if found.grids and (picture := thumbnails.get(found.sha)) is not None:
-                    drawn = draw_map(opened(picture), found, patch_map(found))
-                    maps[map_key(corpus, encoder, query, image)] = encoded(drawn)
+        for query, ranked in ((case, each) for case in cases for each in case.lists):
+            if spec.vectors == "multi" and ranked.encoder == encoder and (encoder, query.corpus) in stored:
+                images = dict.fromkeys([query.image, *(image for image, _ in ranked.top[:1])])
+                wanted.setdefault((encoder, query.corpus), []).extend((query.query, image) for image in images)
+    maps: dict[str, bytes] = {}
+    for (encoder, corpus), pairs in wanted.items():
+        explained = explain(encoder=specs[encoder].fingerprint, corpus=corpora[corpus].fingerprint, pairs=pairs)
+        for (position, image), found in zip(pairs, explained, strict=True):
+            if found.grids and (picture := thumbnails.get(found.sha)) is not None:
+                maps[map_key(corpus, encoder, position, image)] = encoded(
+                    draw_map(opened(picture), found, patch_map(found))
+                )
     return maps

@@ -10,17 +10,20 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from capim.reports.rows.gallery import SelectedQuery
 from capim.store import SealedSet
 from capim.store.errors import without_credentials
 from capim.store.exchange.row_files import json_value
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.statistics.ranking import EncoderRank, PairTest, rank_encoders
 
+if TYPE_CHECKING:
+    from capim.reports.rows.gallery import SelectedQuery
+
 Row: TypeAlias = Mapping[str, Any]
 K = TypeVar("K")
+T = TypeVar("T")
 
 LEADING, WITHOUT = "R@1", "R@1 without ambiguous misses"
 SHARE = "share of misses"
@@ -58,6 +61,7 @@ class ReportData:
         left_out: Sentences about stored results that this report does not show, and why.
         metrics: What is stored of each metric in ``results``; see :meth:`metric`.
         rankings: The rows of one ranking of these encoders over some of these corpora; empty without one.
+        live: Whether the pages of `capim serve` show it, without a gallery.
     """
 
     uri: str
@@ -77,6 +81,7 @@ class ReportData:
     larger_families: tuple[str, ...] = ()
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
     rankings: tuple[Row, ...] = ()
+    live: bool = False
 
     @cached_property
     def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:
@@ -93,9 +98,17 @@ class ReportData:
                     marks.setdefault(key, {})[row["feature"]] = detail["sources"][at] if "sources" in detail else ""
         return marks
 
+    def picture(self, sha: str | None) -> str:
+        """The key of an image's picture in the page; empty where it has none.
+
+        A live page has the pictures of all images, at their own hashes; keys with a slash are those of maps.
+        """
+        if self.live:
+            return "" if not sha or "/" in sha else sha
+        return self._picture_keys.get(sha or "", "")
+
     @cached_property
-    def picture_keys(self) -> Mapping[str, str]:
-        """Image hash to a short key of its picture in the page."""
+    def _picture_keys(self) -> Mapping[str, str]:
         return {sha: f"p{number}" for number, sha in enumerate(self.thumbnails)}
 
     @cached_property
@@ -207,9 +220,9 @@ def goodness(row: Row) -> float:
     return -value if row["lower_is_better"] else value
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
+def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """The rows by a key, each group in their order."""
-    groups: dict[K, list[Row]] = {}
+    groups: dict[K, list[T]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups
@@ -271,7 +284,7 @@ def _last_part(found: re.Match[str]) -> str:
     return "…/" + (found[1] or f"{found[0].rstrip('/').rpartition('/')[2]}/")
 
 
-def shareable(row: Mapping[str, Any]) -> dict[str, Any]:
+def redact(row: Mapping[str, Any]) -> dict[str, Any]:
     """A stored row of a run or a batch without its machine (name, process) and without absolute paths."""
     kept = {name: value for name, value in row.items() if name not in OF_THE_MACHINE}
     return {name: without_paths(value) if isinstance(value, str) else value for name, value in kept.items()}

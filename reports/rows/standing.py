@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from capim.reports.format import count, listing
+from capim.reports.format import listing
 from capim.reports.rows.languages import cross_lingual, languages
-from capim.reports.rows.report_data import ReportData, Row, goodness, grouped, reversed_comparison
+from capim.reports.rows.report_data import ReportData, Row, goodness, reversed_comparison
 from capim.tasks.metrics.table import RSUM, headline_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import Decision, decide
@@ -299,69 +297,6 @@ def summary(comparisons: Sequence[Row]) -> list[str]:
     return lines
 
 
-# --- What is shown together of stored comparisons and rankings.
-#
-# P-values are adjusted over the pairs of one request, so that only these are shown beside each other; and one ranking.
-
-
-Figure = tuple[str, str, str]  # corpus, protocol, metric
-
-
-def one_family(
-    comparisons: Iterable[Row], current: Callable[[Row], bool], shown: Mapping[Figure, Set[str]]
-) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """For each figure the comparisons of one run, and a sentence about families of which only a part is shown.
-
-    Of the runs that compared encoders by a figure, the one with most pairs of the shown encoders counts; of these the
-    one with fewest others, then the newest. So a request for some encoders takes no pair out of the comparison of all.
-
-    Args:
-        comparisons: Rows of ``schema.COMPARISONS``.
-        current: Whether a row is about the states of corpora and encoders that the report shows.
-        shown: Figure to the encoders with a result by it.
-    """
-    kept: list[Row] = []
-    larger: dict[str, tuple[int, int]] = {}
-    for figure, of_figure in sorted(grouped(comparisons, itemgetter("corpus", "protocol", "metric")).items()):
-        if figure not in shown:
-            continue
-        families = grouped(of_figure, itemgetter("run"))
-        fitting = {run: list(filter(current, rows)) for run, rows in families.items()}
-        others = {run: len(_encoders(rows) - shown[figure]) for run, rows in families.items()}
-        newest = {run: max(row["created"] for row in rows) for run, rows in families.items()}
-        best = max(families, key=lambda run: (len(fitting[run]), -others[run], newest[run], run))
-        kept += sorted(fitting[best], key=lambda row: (row["encoder_a"], row["encoder_b"]))
-        if fitting[best] and others[best]:
-            larger[figure[0]] = (len(_encoders(families[best])), len(_encoders(fitting[best])))
-    return tuple(kept), tuple(
-        f"On {corpus}, p-values are adjusted over the pairs of all {count(of_all, 'encoder')} that were compared, of "
-        f"which this report shows {of_shown}."
-        for corpus, (of_all, of_shown) in larger.items()
-    )
-
-
-def _encoders(rows: Iterable[Row]) -> set[str]:
-    return {row[side] for row in rows for side in ("encoder_a", "encoder_b")}
-
-
-def shown_ranking(rows: Iterable[Row], encoders: Mapping[str, str], corpora: Mapping[str, str]) -> tuple[Row, ...]:
-    """The rows of the ranking of most encoders and corpora, then the newest, of those about what the report shows.
-
-    Args:
-        rows: Of ``schema.RANKINGS``.
-        encoders: Name of each encoder in the report to its fingerprint.
-        corpora: The same of the corpora.
-    """
-    fitting = [
-        group
-        for group in grouped(rows, itemgetter("ranking")).values()
-        if all(encoders.get(row["encoder"]) == row["encoder_fingerprint"] for row in group)
-        and all(corpora.get(c["corpus"]) == c["fingerprint"] for c in json.loads(group[0]["corpora"]))
-    ]
-    chosen = max(fitting, key=_size_and_age, default=[])
-    return tuple(sorted(chosen, key=lambda row: (row["estimand"], row["statistic"], row["encoder"])))
-
-
 def counted_once(names: list[str]) -> str:
     """That one corpus has several names, as a clause."""
     return f"{listing(names)} hold the same photographs and captions: they count once"
@@ -380,8 +315,3 @@ def same_photographs(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     ]
     if common:
         yield f"{listing(common)}: a photograph is one unit in all corpora that have it."
-
-
-def _size_and_age(group: list[Row]) -> tuple[object, ...]:
-    first = group[0]
-    return first["n_encoders"] * first["n_corpora"], len(group), first["created"], first["ranking"]

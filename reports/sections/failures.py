@@ -227,7 +227,7 @@ def _maps(data: ReportData, query: SelectedQuery, ranked: RankedList) -> tuple[H
     hits = {}
     for name, image in (("first", ranked.top[0][0] if ranked.top else None), ("expected", query.image)):
         key = "" if image is None else map_key(query.corpus, ranked.encoder, query.query, image)
-        if thumbnail := data.picture_keys.get(key):
+        if thumbnail := data.picture(key):
             label = f"where {query.query_id} matches the {name} image"
             hits[key] = Hit(
                 rank=f"map of the {name}", label=label, thumbnail=thumbnail, score="", right=name == "expected"
@@ -279,7 +279,7 @@ def _scored(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list[
 def _picture(
     data: ReportData, image: Mapping[str, Any], *, rank: str = "", score: str = "", right: bool = False
 ) -> Hit:
-    thumbnail = data.picture_keys.get(image["sha"], "")
+    thumbnail = data.picture(image["sha"])
     return Hit(rank=rank, label=image["id"], thumbnail=thumbnail, score=score, right=right)
 
 
