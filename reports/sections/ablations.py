@@ -19,28 +19,12 @@ from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
 from capim.reports.rows.report_data import LEADING, ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines, retrieval_corpora
-from capim.reports.sections.slices import TITLES as SLICES
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
 from capim.reports.sections.speed import frontier_line, pareto
+from capim.tasks.analyses.table import headings
 from capim.tasks.protocols import Protocol
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
-TITLES = {
-    "precision": "Precision of the stored vectors",
-    "normalisation": "Normalisation",
-    "truncation": "Truncated vectors (Matryoshka)",
-    "pca": "Projection onto principal components",
-    "pooling": "Pooled multi-vectors",
-    "quantisation": "Quantised multi-vectors",
-    "forward precision": "Precision of the forward pass",
-    "hardware": "Other hardware",
-    "two-stage": "Retrieve with one, re-rank with another",
-    "fusion": "Fused scores",
-    "ann": "Compressed vectors and approximate search",
-    "distractors": "More images in the gallery, relevant to nothing",
-    "temperature": "Temperature and calibration",
-    "threshold": "Answering only above a threshold",
-}
 COSTS = {
     "bytes_per_item": "bytes per item",
     "n": "items re-ranked",
@@ -64,9 +48,10 @@ LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the 
 def section(data: ReportData) -> Section:
     """A curve or a table per corpus, protocol, ablation and metric."""
     blocks: list[Block] = []
-    titles = [*TITLES, *sorted({r["analysis"] for r in data.slices} - TITLES.keys())]
+    known = headings("ablations")
+    titles = [*known, *sorted({r["analysis"] for r in data.slices} - known.keys())]  # of packages that are gone, last
     for corpus in retrieval_corpora(data):
-        shown = (r for r in _of_corpus(data, corpus) if r["analysis"] not in {*SLICES, REFERENCE})
+        shown = (r for r in _of_corpus(data, corpus) if r["analysis"] not in {*headings("slices"), REFERENCE})
         groups = grouped(shown, itemgetter("analysis", "protocol", "metric"))
         for analysis, protocol, metric in sorted(groups, key=lambda key: (titles.index(key[0]), key)):
             rows = groups[analysis, protocol, metric]
@@ -138,7 +123,7 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
     fitted = {_label(r): on for r in rows if (on := details[id(r)].get("fitted_on"))}
     notes = [f"A sample of the queries: {text}." for text in {queries(r).text: None for r in rows} if " of " in text]
     notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
-    title = TITLES.get(analysis, analysis.replace("-", " ").capitalize())
+    title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize())
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
         f"{title} · {corpus} · {Protocol.of(protocol).titled} · {label}",

@@ -45,7 +45,8 @@ from capim.reports.rows.standing import (
 )
 from capim.reports.sections.failures import case_of
 from capim.reports.sections.leaderboard import MEAN, PAIRS, R1, WINOGROUND, cost_columns
-from capim.reports.sections.slices import TITLES, part_label, slice_cell
+from capim.reports.sections.slices import part_label, slice_cell
+from capim.tasks.analyses.table import headings
 from capim.tasks.metrics.retrieval import ndcg_at
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
@@ -335,7 +336,7 @@ def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
         return absent() if best is None else replace(slice_cell(data, best), state=best["encoder"])
 
     def slice_of(key: tuple[str, ...]) -> Cell:
-        where = f"{TITLES[key[3]]}: {tasks[key[:3]].title}, {key[0]}"
+        where = f"{headings('slices')[key[3]]}: {tasks[key[:3]].title}, {key[0]}"
         return Cell(text=key[4], note=f"{where}; {show.count(parts[key][first]['n_queries'], 'query', 'queries')}")
 
     return pivot(

@@ -34,29 +34,11 @@ from capim.reports.elements.tables import (
 )
 from capim.reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines, pair_protocols
+from capim.tasks.analyses.table import headings
 from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import ALPHA
 
 CONTRAST = ("with", "without", "difference")
-TITLES = {
-    "judged": "By language, kind of query, relevant documents and page",
-    "complexity": "Features of the caption",
-    "supercategory": "Objects in the image",
-    "category": "Objects in the image, by category",
-    "category-inferred": "Objects named in the caption (inferred from words)",
-    "agreement": "Inferred and annotated categories",
-    "length": "Length of the caption",
-    "ordinal": "Position of the caption",
-    "truncated-captions": "Captions longer than the model reads",
-    "errors": "Kinds of errors",
-    "disagreement": "Correct where another encoder is wrong",
-    "tags": "By tag",
-    "baseline": "Captions alone, without the image",
-    "hubs": "Hubs",
-    "families": "Confused images",
-    "margin": "Score margin",
-    "gap": "Modality gap",
-}
 FOLDED = frozenset({"category", "agreement", "margin", "gap", "baseline"})
 OF_THE_CORPUS = frozenset({"agreement", "baseline"})  # the same for all encoders; stored under one of them
 JOINED = frozenset({"hubs", "gap", "baseline"})  # several metrics in one table
@@ -176,7 +158,9 @@ def _contrast(data: ReportData, group: SliceGroup, kept: list[Row]) -> list[Char
         alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q"),
         *charts.intervals(base, x, size=55, shape=charts.shape(names, everyone, legend=legend, sort=names)),
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
-    title = f"{TITLES.get(analysis, analysis)} · {group.where}" + (f" · {described(facts)}" if facts.is_own else "")
+    title = f"{headings('slices').get(analysis, analysis)} · {group.where}" + (
+        f" · {described(facts)}" if facts.is_own else ""
+    )
     clear = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
         picture,
@@ -223,10 +207,10 @@ def _contrast_table(
 
 
 def _parts_of(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]:
-    """The tables of one corpus that are no contrasts, in the order of ``TITLES``."""
+    """The tables of one corpus that are no contrasts, in the order of the registry of analyses."""
     tables: list[Table] = []
     first = headlines(data, corpus)[:1]
-    for analysis in TITLES:
+    for analysis in headings("slices"):
         own = (r for r in rows if r["analysis"] == analysis)
         groups = grouped(own, lambda r: (r["protocol"], "" if r["analysis"] in JOINED else r["metric"]))
         for protocol, metric in sorted(groups, key=lambda key: (Protocol.of(key[0]).direction == "i2t", key)):
@@ -272,7 +256,7 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
             shown.append(numbers("value", partial(cell, name=name), group=name))
     metric = data.metric(group.metric)
     about = f" · {described(metric)}" + ", percent" * (metric.unit == "percent") if group.metric else ""
-    return [pivot(group.id("parts"), f"{TITLES[group.analysis]} · {group.where}{about}", parts, *shown)]
+    return [pivot(group.id("parts"), f"{headings('slices')[group.analysis]} · {group.where}{about}", parts, *shown)]
 
 
 def _disagreement(data: ReportData, group: SliceGroup) -> list[Table]:
