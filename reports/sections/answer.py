@@ -44,10 +44,10 @@ from capim.reports.rows.standing import (
     values,
 )
 from capim.reports.sections.failures import case_of
-from capim.reports.sections.leaderboard import MEAN, PAIRS, R1, WINOGROUND, cost_columns
+from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
 from capim.tasks.analyses.table import headings
-from capim.tasks.metrics.retrieval import ndcg_at
+from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
 SHOWN = 3  # outcomes on different corpora in the sentence
@@ -55,7 +55,7 @@ NO_RESULT = "No headline figure was evaluated: nothing to choose by."
 WORST = 3  # slices, and failures
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
 NAMED = 12  # lines about results at chance
-CHECKED = {R1, ndcg_at(5).name, ndcg_at(10).name, PAIRS, *WINOGROUND}
+CHECKED = {SHOWN["retrieval"][0], *SHOWN["judged"][:2], *SHOWN["pairs"], *SHOWN["quadruples"]}
 
 
 def answer(data: ReportData) -> tuple[str, ...]:

@@ -30,33 +30,11 @@ from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import SUM, headline_tasks, same_photographs
 from capim.reports.sections.speed import accuracy_over_speed, rate_cell
 from capim.store.exchange.importing import ADAPTER as IMPORTED
-from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
-from capim.tasks.metrics.retrieval import (
-    AVERAGE_PRECISION,
-    MAP_AT_R,
-    MEAN_RANK,
-    MEDIAN_RANK,
-    MRR,
-    R_PRECISION,
-    RECALLS,
-    UNJUDGED,
-    ndcg_at,
-    recall_all_at,
-)
+from capim.tasks.metrics.table import FURTHER, SHOWN, headline_of
 from capim.tasks.protocols import DIRECTION_TITLES, MAIN, READING_ORDER, Protocol
 
-R1 = RECALLS[0].name
-MAIN_METRICS = [metric.name for metric in RECALLS]
-JUDGED_METRICS = [
-    metric.name
-    for metric in (
-        *(ndcg_at(5), ndcg_at(10), recall_all_at(5, judged=True), recall_all_at(10, judged=True)),
-        *(AVERAGE_PRECISION, MRR, UNJUDGED),
-    )
-]
-FURTHER_METRICS = [metric.name for metric in (MRR, MEDIAN_RANK, MEAN_RANK, MAP_AT_R, R_PRECISION, ndcg_at(10))]
-WINOGROUND = [metric.name for metric in (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP)]
-PAIRS = PAIR_ACCURACY.name
+R1, WINOGROUND, PAIRS = SHOWN["retrieval"][0], SHOWN["quadruples"], SHOWN["pairs"][0]
+UNJUDGED = SHOWN["judged"][-1]
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
 THESE, LIKE_THESE = "these corpora", "corpora like these"
 MACRO, BORDA = "macro mean", "borda"
@@ -95,10 +73,11 @@ def headlines(data: ReportData, corpus: str) -> list[str]:
 
 def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
     """The metrics of the leaderboard that a protocol has rows for."""
-    metrics = MAIN_METRICS
-    if Protocol.of(protocol).kind == "judged":
-        metrics = list(dict.fromkeys([data.corpora[corpus].main_metric or ndcg_at(10).name, *JUDGED_METRICS]))
-    return [metric for metric in metrics if data.ranked(corpus, protocol, metric)]
+    of = Protocol.of(protocol)
+    metrics = SHOWN["judged" if of.kind == "judged" else "retrieval"]
+    if of.kind == "judged":
+        metrics = (data.corpora[corpus].main_metric or headline_of([of])[0].metric, *metrics)
+    return [metric for metric in dict.fromkeys(metrics) if data.ranked(corpus, protocol, metric)]
 
 
 def retrieval_corpora(data: ReportData) -> list[str]:
@@ -136,7 +115,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
                 group=title,
                 explain=f"{metric}, percent: {title}",
                 states=_states(data, corpus, protocol, metric) if metric == first else {},
-                plain=metric == UNJUDGED.name,  # fewer is not better, it says how much is known
+                plain=metric == UNJUDGED,  # fewer is not better, it says how much is known
             )
             for metric in shown_metrics(data, corpus, protocol)
         ]
@@ -366,7 +345,7 @@ def directions_section(data: ReportData) -> Section:
             (of, metric)
             for p in data.protocols(corpus)
             if (of := Protocol.of(p)).is_retrieval and not of.language
-            for metric in FURTHER_METRICS
+            for metric in FURTHER
             if data.ranked(corpus, p, metric)
         ]
         if figures:
