@@ -252,7 +252,7 @@ def test_an_analysis_reads_and_gives_what_its_row_says(
     data = next((data for data in (shapes, winoground) if analysis.applies(data.protocol)), None)
     if data is None:
         pytest.skip("it applies to none of the corpora")
-    absent = {"vectors": None, "specs": None, "truncated": None}
+    absent: dict[str, Any] = {"vectors": None, "specs": None, "truncated": None}
     lacking = replace(data, **{each: value for each, value in absent.items() if each not in analysis.needs})
     if analysis.scope == "all encoders":
         assert {each.analysis for each in analysis.run(lacking)} <= analysis.tables.keys()
