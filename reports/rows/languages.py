@@ -127,17 +127,3 @@ def mean_text(values: Sequence[float | None]) -> str:
     present = [v for v in values if v is not None]
     text = f"{fmean(present):.3f}" if present else ""
     return f"{text} ± {stdev(present):.3f}" if len(present) > 1 else text
-
-
-def mteb_language(code: str) -> str:
-    """The ISO 639-3 code with script that MTEB uses, or the code as given if it is not a known language.
-
-    Examples:
-        >>> mteb_language("de"), mteb_language("pt-BR"), mteb_language("ko"), mteb_language("xx")
-        ('deu-Latn', 'por-Latn', 'kor-Hang', 'xx')
-    """
-    language = Language.get(code)
-    if not language.is_valid():
-        return code
-    script = language.maximize().script
-    return f"{language.to_alpha3()}-{'Hang' if script == 'Kore' else script}"  # MTEB writes Korean as Hangul

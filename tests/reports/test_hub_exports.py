@@ -17,6 +17,7 @@ from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.protocols import Protocol
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, corpus, result, spec
 
@@ -153,16 +154,17 @@ def test_a_published_corpus_of_document_pages_is_its_own_task_with_a_subset_for_
     metrics = ("nDCG@5", "recall@10", "success@1")
 
     def subset(contents: Corpus, protocol: str) -> tuple[str, str] | None:
-        found = their_task(contents, protocol, spec("ours"), metrics)
+        found = their_task(contents, Protocol.of(protocol), spec("ours"), metrics)
         return found and (found.subset, found.main)
 
     assert subset(both, "t2i/judged/fr") == subset(one, "t2i/judged") == ("french", "ndcg_at_5")
     assert subset(both, "t2i/judged") is None  # mteb itself averages over languages
     single = replace(one, name="VidoreTatdqaRetrieval")
-    assert their_task(single, "t2i/judged", spec("ours"), ("recall@10",)) is None  # its main score is not stored
+    of_all = Protocol.of("t2i/judged")
+    assert their_task(single, of_all, spec("ours"), ("recall@10",)) is None  # its main score is not stored
     with_texts = replace(both, name="Vidore3HrRetrieval.v2")  # mteb's documents are pages with their text
-    assert their_task(with_texts, "t2i/judged/fr", spec("ours"), ("nDCG@10",)) is None
-    task = their_task(single, "t2i/judged", spec("ours"), metrics)
+    assert their_task(with_texts, Protocol.of("t2i/judged/fr"), spec("ours"), ("nDCG@10",)) is None
+    task = their_task(single, of_all, spec("ours"), metrics)
     assert task is not None
     assert (task.name, task.subset, task.revision) == (
         "VidoreTatdqaRetrieval", "default", "dc7924ec102addd7f85c1ccfdd8625848179f615",
@@ -173,5 +175,5 @@ def test_a_published_corpus_of_document_pages_is_its_own_task_with_a_subset_for_
         "JinaVDRAirbnbSyntheticRetrieval-jp": ("JinaVDRAirbnbSyntheticRetrieval", "jp", "test"),
         "MIRACLVisionRetrieval-ar": ("MIRACLVisionRetrieval", "ar", "default"),
     }  # the languages that share no documents are corpora, and subsets of one task
-    found = {each: their_task(replace(one, name=each), "t2i/judged", spec("ours"), metrics) for each in own}
+    found = {each: their_task(replace(one, name=each), of_all, spec("ours"), metrics) for each in own}
     assert {each: (task.name, task.subset, task.split) for each, task in found.items() if task} == own
