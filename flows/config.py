@@ -29,7 +29,7 @@ from capim.store.errors import RequestError, unknown
 from capim.store.types import Precision, Storage
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.runtime.references import encoder_name
-from capim.tasks.statistics.resampling import Adjustment, IntervalMethod, Resampling
+from capim.tasks.statistics.draws import Adjustment, IntervalMethod, Resampling
 
 # corpora and encoders of the demo's runs: each late-interaction model on what it was trained for
 DEMO: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (

@@ -117,7 +117,7 @@ def ann(args: argparse.Namespace) -> int:
     from capim.flows.exchange import approximate_flow
     from capim.flows.execution import start
     from capim.store import EmbeddingStore
-    from capim.tasks.analyses.compression.methods import METHODS
+    from capim.tasks.analyses.compression import METHODS
 
     faults = [unknown("method", name, METHODS) for name in args.methods if name not in METHODS]
     columns = ("encoder", "corpus", "protocol", "method", "setting", "metric", *STORED, *DETAILS)

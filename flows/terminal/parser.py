@@ -15,7 +15,7 @@ from capim.flows.config import FIELDS
 from capim.flows.terminal.output import FORMATS
 from capim.store.errors import RequestError, did_you_mean, unknown
 from capim.store.types import Precision, Storage
-from capim.tasks.statistics.resampling import ADJUSTMENTS, METHODS
+from capim.tasks.statistics.draws import ADJUSTMENTS, METHODS
 
 WRONG_REQUEST = 2
 Kind = Literal["encoders", "corpora", "protocols", "metrics"]

@@ -51,7 +51,7 @@ def read_report_data(
         corpora: Only the results on these corpora; by default on all.
         encoders: Only the results of these encoders; by default of all.
         protocols: Only the results under these protocols, ids or shell patterns; by default under all.
-        describe: Gives the features of English captions (``tasks.analyses.content.queries.caption_features``)
+        describe: Gives the features of English captions (``tasks.analyses.content.caption_features``)
             for the filter of the gallery; reports import no analyses.
         explain: Gives the maps of late-interaction encoders (``tasks.runtime.stored.explain_pairs``).
         gallery: Whether to select queries for the gallery, which reads outcomes and thumbnails.

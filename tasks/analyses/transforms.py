@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from capim.store.values import Ragged, unit_vectors
-from capim.tasks.analyses.analysis_input import Matrix
+from capim.tasks.analyses.analysis import Matrix
 
 Change: TypeAlias = Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]
 """Images and captions -> the same, changed."""

@@ -134,9 +134,7 @@ def lexicon(name: str) -> Lexicon:
 
 def read_lexicon_file(name: str) -> Mapping[str, Any]:
     """The content of ``lexicons/NAME.toml``."""
-    return tomllib.loads(
-        files("capim.tasks.analyses.content").joinpath("lexicons", f"{name}.toml").read_text(encoding="utf-8")
-    )
+    return tomllib.loads(files("capim.tasks.analyses").joinpath("lexicons", f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def inflected(verb: str) -> list[str]:

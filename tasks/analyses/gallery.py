@@ -1,7 +1,8 @@
-"""Hubs: items that appear in far more result lists than others (Radovanović et al., JMLR 11, 2010).
+"""What the gallery does to figures: hubs among its items, its distance from the queries, and drawing it anew.
 
-``N_k`` of an item is the number of queries that have it among their first ``k``. Hubs skew its distribution: a few
-items are found for most queries, many for none.
+Hubs are items in far more result lists than others (Radovanović et al., JMLR 11, 2010). ``N_k`` of an item is the
+number of queries that have it among their first ``k``. Hubs skew its distribution: a few items are found for most
+queries, many for none.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
-from capim.tasks.analyses.analysis_input import AnalysisInput, SingleVectors
-from capim.tasks.analyses.slices import Slice
+from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors, Slice
+from capim.tasks.metrics.retrieval import expected_hit
+from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import count_blocks
+from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval, interval_of
 
 K = 10
 N_LISTED = 10  # hubs in the detail
+NOT_SAMPLED = "no interval: computed from all stored vectors, nothing was sampled"
+MAX_REPLICATES = 1000  # of a gallery that is drawn, as in V29
+CUTOFFS = (1, 5, 10)
 _POWERS = np.array([[1], [2], [3]])
 
 
@@ -48,7 +55,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
             ("share never found", f"N_{K} = 0", never, None),
             ("share of hubs", f"N_{K} over mean + 2 sd", share, None),
         ):
-            yield data.slice(encoder, "hubs", feature, feature, interval, level_name=level_name, detail=detail)
+            yield Slice(encoder, "hubs", feature, feature, interval, *data.counts, level_name=level_name, detail=detail)
 
 
 def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[np.int64]:
@@ -154,14 +161,11 @@ def _worst(
     return [{"id": ids[i], "wrongly_first": int(first[i]), f"n_{K}": int(counts[i])} for i in order if first[i]]
 
 
-# --- The modality gap: image and caption vectors occupy different regions (Liang et al., Mind the Gap, NeurIPS 2022).
-
-
-NOT_SAMPLED = "no interval: computed from all stored vectors, nothing was sampled"
-
-
 def modality_gap(data: AnalysisInput) -> Iterator[Slice]:
-    """Distance between the mean image and the mean caption, and mean cosines; single-vector encoders only."""
+    """Distance between the mean image and the mean caption, and mean cosines; single-vector encoders only.
+
+    Images and captions occupy different regions (Liang et al., Mind the Gap, NeurIPS 2022).
+    """
     for encoder in data.encoders:
         vectors = data.vectors(encoder)
         if not isinstance(vectors, SingleVectors):
@@ -175,7 +179,7 @@ def modality_gap(data: AnalysisInput) -> Iterator[Slice]:
         }
         for name, value in figures.items():
             interval = Interval(value=value, reason=NOT_SAMPLED)
-            yield data.slice(encoder, "gap", name, name, interval, counts=(len(captions), len(images)))
+            yield Slice(encoder, "gap", name, name, interval, len(captions), len(images))
 
 
 def centre_distance(images: NDArray[np.float32], captions: NDArray[np.float32]) -> float:
@@ -206,3 +210,81 @@ def mean_cosine(vectors: NDArray[np.float32]) -> float:
 def _centre(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     centre: NDArray[np.float64] = vectors.mean(axis=0, dtype=np.float64)
     return centre
+
+
+def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
+    """Recall with a gallery that is drawn along with the queries, as V29 computes it: biased, for comparison only.
+
+    5,000 images drawn with replacement are about 3,160 different ones, and a smaller gallery is easier: the mean over
+    the draws lies well above the metric. The headline keeps the gallery fixed (``tasks.statistics.intervals``).
+
+    Computed from stored result lists. An image that is drawn several times counts once. Every relevant item belongs to
+    the query's own image, so it is in the gallery whenever the query is, and the query's rank is one more than the
+    number of drawn items above its best relevant item. These items are the first ``rank_best - 1`` of the stored list
+    (100 items). Only where fewer than ``k`` items of a list that ends too early were drawn is the rank undecided: about
+    one in 10^27 draws for ``k = 10``. Then the value is null, with the reason; else it is exact, ties included.
+
+    The value is the mean over the draws, the interval their percentiles; the detail holds the metric with the gallery
+    fixed, the mean share of the images in a draw, and how many pairs of query and draw are undecided. For protocols
+    whose relevant items belong to the query's own image.
+    """
+    how, layout = data.resampling, layout_of(data.corpus)
+    replicates = min(MAX_REPLICATES, how.replicates)
+    clusters = Clusters.of(data.queries.clusters, layout.n_images, data.queries.weights)  # all images are drawn here
+    to_images = data.protocol.direction == "t2i"
+    image_of_item = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.caption_images
+    for encoder, outcomes, top_ords in data.with_lists():
+        width, listed = top_ords.shape[1], top_ords >= 0
+        place, images = np.arange(width), image_of_item[np.maximum(top_ords, 0)]
+        n_above, n_above_and_tied = outcomes.rank_best - 1, outcomes.rank_worst - 1 + outcomes.n_tied_relevant
+        incomplete = (n_above > width) | (outcomes.tied & (n_above_and_tied > listed.sum(axis=1)))
+        is_above = listed & (place < n_above[:, None])
+        is_tied = listed & ~is_above & (place < n_above_and_tied[:, None]) & (images != outcomes.clusters[:, None])
+        tied = np.flatnonzero(outcomes.tied & ~incomplete)
+        above = _per_image(images, is_above, clusters.n_clusters)
+        level = _per_image(images[tied], is_tied[tied], clusters.n_clusters)
+        recalls: dict[int, list[NDArray[np.float64]]] = {k: [] for k in CUTOFFS}
+        undecided = dict.fromkeys(CUTOFFS, 0)
+        n_present = 0
+        for counts in count_blocks(clusters.n_clusters, replicates=replicates, seed=how.seed):
+            present = np.ascontiguousarray(counts.T > 0, dtype=np.int16)  # shape (n_clusters, n_draws)
+            drawn, drawn_above = present[clusters.labels], above @ present  # shape (n_queries, n_draws)
+            weights, low = drawn * clusters.weights[:, None], drawn_above[tied] + 1
+            high, n_relevant = low + level @ present, np.repeat(outcomes.n_tied_relevant[tied], low.shape[1])
+            for k in CUTOFFS:
+                hits = (drawn_above < k).astype(np.float64)
+                hits[tied] = expected_hit(low.ravel(), high.ravel(), n_relevant, k=k).reshape(low.shape)
+                with np.errstate(invalid="ignore"):
+                    recalls[k].append((hits * weights).sum(axis=0) / weights.sum(axis=0))
+                undecided[k] += int(drawn[incomplete][drawn_above[incomplete] < k].sum())
+            n_present += int(present.sum())
+        for k in CUTOFFS:
+            fixed = expected_hit(outcomes.rank_best, outcomes.rank_worst, outcomes.n_tied_relevant, k=k)
+            if undecided[k]:
+                reason = f"no value: lists of {width} items leave {undecided[k]} pairs of query and draw undecided"
+                interval = Interval(value=float("nan"), reason=reason)
+            else:
+                finite = (drawn := np.concatenate(recalls[k]))[np.isfinite(drawn)]
+                interval = interval_of(float(finite.mean()), finite, level=how.level)
+            yield Slice(
+                encoder,
+                "resampled-gallery",
+                "gallery",
+                f"R@{k}",
+                interval,
+                *data.counts,
+                level_name="resampled (biased)",
+                detail={
+                    "fixed_gallery": clusters.mean(fixed),
+                    "gallery_share": n_present / clusters.n_clusters / replicates,
+                    "replicates": replicates,
+                    "undecided": undecided[k],
+                },
+            )
+
+
+def _per_image(images: NDArray[np.int32], chosen: NDArray[np.bool_], n_images: int) -> sparse.csr_matrix:
+    """How many chosen items of each query's list are of each image, shape ``(n_queries, n_images)``."""
+    query, place = np.nonzero(chosen)
+    ones = np.ones(len(query), dtype=np.int16)
+    return sparse.csr_matrix((ones, (query, images[query, place])), shape=(len(images), n_images))

@@ -1,7 +1,7 @@
-"""Other forms of the stored vectors: their accuracy and cost, computed from the store alone.
+"""What it would cost to store, compute or compare vectors differently: other forms, precisions and devices.
 
-Each form is scored like the stored vectors, by ``tasks.ranking``, and compared with them query by query: the detail
-holds the difference with its paired interval, the bytes per item, the seconds of scoring and the share of tied
+Each form of the stored vectors is scored like these, by ``tasks.ranking``, and compared with them query by query: the
+detail holds the difference with its paired interval, the bytes per item, the seconds of scoring and the share of tied
 queries; and the number of all queries, where a sample was scored. A form with parameters from vectors (means, axes,
 ranges) is fitted on one half of the images and tested with the queries of the other. Quantised forms are scored as
 float32 numbers that rank the same way, so their seconds say nothing about integer arithmetic. Torch is loaded when the
@@ -11,29 +11,48 @@ first form is scored.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import permutations
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from capim.store.schema import SLICES
+from capim.store.types import Corpus, EncoderSpec
 from capim.store.values import Ragged
-from capim.tasks.analyses.ablations import transforms
-from capim.tasks.analyses.ablations.transforms import BYTES, QUANTISED, ROUNDED, Change
-from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, LateInteractionVectors, Matrix, SingleVectors
-from capim.tasks.analyses.slice_means import paired_difference
-from capim.tasks.analyses.slices import Slice
+from capim.tasks.analyses import transforms
+from capim.tasks.analyses.analysis import (
+    METRIC,
+    AnalysisInput,
+    LateInteractionVectors,
+    Matrix,
+    SingleVectors,
+    Slice,
+    paired_difference,
+    slice_rows,
+)
+from capim.tasks.analyses.gallery import NOT_SAMPLED
+from capim.tasks.analyses.transforms import BYTES, QUANTISED, ROUNDED, Change
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.layout import drawn_clusters, layout_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.slices import part_means
 
-# --- Forms with parameters that come from vectors are fitted on one half of the images and tested on the other.
+POOLING_FACTORS = (1, 2, 3, 4, 6)
+SINGLE_QUERIES = 5000  # at most, for single vectors
+LATE_QUERIES = 400  # at most, for late interaction, whose scores cost thousands of times more than a dot product
+FEWEST_COMPONENTS = 8  # of a shortened form
+FINEST_FIRST = ("float32", "float16", "bfloat16")
+_BLOCK_BYTES = 64 << 20  # of scores in a lower precision
 
+Parameters = TypeVar("Parameters")
 
 FITTED_ON = "the half of the images, and their captions, that the query does not belong to"
 
@@ -80,15 +99,6 @@ def cross_fitted(
     return Scored(hits, tied, seconds)
 
 
-POOLING_FACTORS = (1, 2, 3, 4, 6)
-SINGLE_QUERIES = 5000  # at most, for single vectors
-LATE_QUERIES = 400  # at most, for late interaction, whose scores cost thousands of times more than a dot product
-FEWEST_COMPONENTS = 8  # of a shortened form
-_BLOCK_BYTES = 64 << 20  # of scores in a lower precision
-
-Parameters = TypeVar("Parameters")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Form:
     """One form of an encoder's vectors: the names of its slice, its size, and how it is made and scored.
@@ -131,7 +141,30 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
         for form in forms:
             scored = form.score()
             stored = stored or scored
-            yield _slice(data, encoder, form, scored, stored, clusters, metric)
+            both = np.stack([scored.hits, stored.hits])
+            means = part_means(both, np.ones((1, len(scored.hits)), dtype=bool), clusters, data.resampling)
+            change = paired_difference(both, clusters, data.resampling)
+            yield Slice(
+                encoder,
+                form.analysis,
+                form.feature,
+                metric,
+                means.interval(0, 0),
+                len(scored.hits),
+                clusters.n_occupied,
+                level_name=form.level_name,
+                detail={
+                    "bytes_per_item": form.bytes_per_item,
+                    "seconds": scored.seconds,
+                    "tie_share": float(scored.tied.mean()),
+                    "n_tied": int(scored.tied.sum()),
+                    "change": change.value,
+                    "change_low": change.low,
+                    "change_high": change.high,
+                    "n_all_queries": len(data.task.queries),
+                    **({"fitted_on": FITTED_ON} if form.fitted else {}),
+                },
+            )
 
 
 def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
@@ -169,12 +202,11 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
         return lambda: single_hits(change(images), change(queries), all_queries)
 
-    def unnormalised() -> Scored:
-        norms = vectors.caption_norms[task.queries]
-        return single_hits(images * vectors.image_norms[:, None], queries * norms[:, None], all_queries)
+    def changed(change_of: Callable[[bool], Change], half: bool, part: RetrievalTask) -> Scored:
+        return single_hits(*change_of(half)(images, captions[part.queries]), renumbered(part))
 
     def fitted(change_of: Callable[[bool], Change]) -> Callable[[], Scored]:
-        return partial(cross_fitted, task, halves.images, partial(_changed_hits, vectors, change_of))
+        return partial(cross_fitted, task, halves.images, partial(changed, change_of))
 
     from_other = partial(_fitted_on_other, vectors, halves)
     axes, reach = from_other(transforms.principal_axes), from_other(transforms.reach)
@@ -187,7 +219,8 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
 
     normalisation = partial(Form, analysis="normalisation", bytes_per_item=dim * BYTES[storage])
     yield normalisation(level_name="L2", score=partial(single_hits, images, queries, all_queries))
-    yield normalisation(level_name="none", score=unnormalised)
+    as_encoded = images * vectors.image_norms[:, None], queries * vectors.caption_norms[task.queries][:, None]
+    yield normalisation(level_name="none", score=partial(single_hits, *as_encoded, all_queries))
     for name, fit in (("centred per modality", transforms.centring), ("whitened", transforms.whitening)):
         yield normalisation(level_name=name, score=fitted(from_other(fit)), fitted=True)
     for kind, size in BYTES.items():
@@ -209,12 +242,6 @@ def _fitted_on_other(
 ) -> Callable[[bool], Parameters]:
     """What is fitted on the images and captions outside a half, for either half; computed once."""
     return cache(lambda half: fit(vectors.images[halves.images != half], vectors.captions[halves.captions != half]))
-
-
-def _changed_hits(
-    vectors: SingleVectors, change_of: Callable[[bool], Change], half: bool, part: RetrievalTask
-) -> Scored:
-    return single_hits(*change_of(half)(vectors.images, vectors.captions[part.queries]), renumbered(part))
 
 
 def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[Form]:
@@ -296,29 +323,66 @@ def _scored(score: Callable[[], dict[str, Outcomes]]) -> Scored:
     return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied, seconds)
 
 
-def _slice(
-    data: AnalysisInput, encoder: str, form: Form, scored: Scored, stored: Scored, clusters: Clusters, metric: str
-) -> Slice:
-    both = np.stack([scored.hits, stored.hits])
-    means = part_means(both, np.ones((1, len(scored.hits)), dtype=bool), clusters, data.resampling)
-    change = paired_difference(both, clusters, data.resampling)
-    return data.slice(
-        encoder,
-        form.analysis,
-        form.feature,
-        metric,
-        means.interval(0, 0),
-        level_name=form.level_name,
-        counts=(len(scored.hits), clusters.n_occupied),
-        detail={
-            "bytes_per_item": form.bytes_per_item,
-            "seconds": scored.seconds,
-            "tie_share": float(scored.tied.mean()),
-            "n_tied": int(scored.tied.sum()),
-            "change": change.value,
-            "change_low": change.low,
-            "change_high": change.high,
-            "n_all_queries": len(data.task.queries),
-            **({"fitted_on": FITTED_ON} if form.fitted else {}),
-        },
-    )
+def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
+    """``R@1`` and vectors of encoders that differ only in the precision of the forward pass, coarser minus finer.
+
+    That precision is part of an encoder's specification, so each is an encoder with its own vectors. The detail of the
+    difference tells for how many queries the first item differs.
+    """
+    values = data.values(METRIC)
+    specs = {name: spec for name, spec in data.specs.items() if name in data.outcomes}
+    for finer, coarser in differing_in_precision(specs):
+        rows = [data.encoders.index(coarser), data.encoders.index(finer)]
+        difference = paired_difference(values[rows], data.clusters, data.resampling)
+        lists = [data.outcomes[name].top_ords for name in (coarser, finer)]
+        firsts = [ords[:, 0] for ords in lists if ords is not None]
+        differs = int((firsts[0] != firsts[1]).sum()) if len(firsts) == 2 else None
+        make = partial(Slice, coarser, "forward precision")
+        yield make(f"minus {finer}", METRIC, difference, *data.counts, detail={"first_item_differs": differs})
+        one, other = data.vectors(coarser), data.vectors(finer)
+        if isinstance(one, SingleVectors) and isinstance(other, SingleVectors):
+            for modality, a, b in (("images", one.images, other.images), ("captions", one.captions, other.captions)):
+                cosines = np.einsum("nd,nd->n", a, b, dtype=np.float64)
+                mean = Interval(value=float(cosines.mean()), reason=NOT_SAMPLED)
+                counts, detail = (len(cosines),) * 2, {"lowest": float(cosines.min())}
+                yield make(f"cosine with {finer}", "mean cosine", mean, *counts, level_name=modality, detail=detail)
+
+
+def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, str]]:
+    """Pairs of encoders that differ only in the precision of the forward pass, the finer one first.
+
+    Examples:
+        >>> of = dict(adapter="a", checkpoint="c", revision="r", dim=2)
+        >>> differing_in_precision({"half": EncoderSpec(name="half", precision="bfloat16", **of),
+        ...     "full": EncoderSpec(name="full", precision="float32", **of)})
+        [('full', 'half')]
+    """
+    order = {name: FINEST_FIRST.index(spec.precision) for name, spec in specs.items()}
+    rest = {name: {**spec.identity(), "precision": ""} for name, spec in specs.items()}
+    return [(a, b) for a, b in permutations(specs, 2) if order[a] < order[b] and rest[a] == rest[b]]
+
+
+def device_rows(batches: pa.Table, *, corpus: Corpus, run: str) -> pa.Table:
+    """Items per second of the forward pass per encoder, modality and device: rows of analysis ``hardware``.
+
+    ``batches`` are rows of ``schema.BATCHES``. The value is the median over batches without warm-up, the ends are the
+    quartiles. An encoder that ran on one device only has no rows.
+    """
+    rates: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+    for row in batches.to_pylist():
+        if row["forward_seconds"] and not row["warmup"]:
+            devices = rates.setdefault((row["encoder"], row["encoder_fingerprint"], row["modality"]), {})
+            devices.setdefault(row["device"], []).append(row["n_items"] / row["forward_seconds"])
+    tables = [SLICES.empty_table()]
+    for (encoder, fingerprint, modality), devices in rates.items():
+        slices = []
+        for device, per_second in devices.items():
+            low, median, high = np.quantile(per_second, (0.25, 0.5, 0.75)).tolist()
+            quartiles = "quartiles over batches, not a confidence interval"
+            interval, n = Interval(value=median, low=low, high=high, reason=quartiles), len(per_second)
+            about = encoder, "hardware", modality, "items per second"
+            slices.append(Slice(*about, interval, n, n, level_name=device, detail={"batches": n}))
+        if len(devices) > 1:
+            protocol, fingerprints = f"encode/{modality}", {encoder: fingerprint}
+            tables.append(slice_rows(slices, corpus=corpus, protocol=protocol, fingerprints=fingerprints, run=run))
+    return pa.concat_tables(tables)

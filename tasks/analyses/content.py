@@ -1,8 +1,12 @@
-"""What a caption asks for: places, colours, counts, negation, actions; its length; its position among the captions."""
+"""What queries ask for and images show, from captions, lexicons and annotations: the figures of parts of the queries.
+
+The features of captions, what is in the image, tags, properties of judged queries, and what captions alone give away.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -13,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.content.lexicon import (
+from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, contrast_slices, mean_slices, part_slices
+from capim.tasks.analyses.lexicon import (
     any_of,
     inflected,
     lexicon,
@@ -23,17 +27,18 @@ from capim.tasks.analyses.content.lexicon import (
     tokens_of,
     words_of,
 )
-from capim.tasks.analyses.slice_means import QueryValues, contrast_slices, mean_slices, part_slices
-from capim.tasks.analyses.slices import Slice
 from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from capim.tasks.metrics.table import headline_of
-from capim.tasks.protocols import Direction
-from capim.tasks.ranking.layout import layout_of, ords_of
-from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.statistics.intervals import Interval
+from capim.tasks.ranking.layout import layout_of
+from capim.tasks.statistics.intervals import Interval, share_interval
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")
 LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15), "16+": (16, np.inf)}  # words
+
+N_RELEVANT = {"1": (1, 1), "2-3": (2, 3), "4-9": (4, 9), "10 or more": (10, np.inf)}
+PAGES = {"page 1": (0, 1), "pages 2-5": (2, 5), "pages 6-20": (6, 20), "from page 21": (21, np.inf)}
+QUADRUPLE_METRICS = tuple(metric.name for metric in (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP))
 
 
 def complexity(data: AnalysisInput) -> Iterator[Slice]:
@@ -71,120 +76,6 @@ def english_captions(corpus: Corpus) -> NDArray[np.bool_]:
     return np.asarray(pc.and_(pc.starts_with(pc.utf8_lower(language), "en"), pc.is_valid(text)))
 
 
-# --- Whether an item that is no relevant one is right all the same, by what else the corpus says of it.
-#
-# =================  ==================================================================================
-# ``cxc``, ``eccv``  an extra ground truth of the corpus names the pair; its name is the source
-# ``same words``     the image has a caption of its own with the words of this caption
-# ``same picture``   the image has the same bytes as the image that the caption belongs to
-# =================  ==================================================================================
-
-
-def first_is_right(outcomes: Outcomes, corpus: Corpus) -> dict[str, NDArray[np.bool_]]:
-    """Source -> for which queries it says that the first item is right, shape ``(n_queries,)``.
-
-    A relevant item is right by some sources too. Only sources that the corpus has; none without result lists.
-    """
-    if outcomes.top_ords is None:
-        return {}
-    direction = outcomes.protocol.direction
-    queries, items = outcomes.query_ords.astype(np.int64), outcomes.top_ords[:, 0].astype(np.int64)
-    captions, images = (queries, items) if direction == "t2i" else (items, queries)
-    n_images, sources = len(corpus.images), {}
-    pairs = captions * n_images + images
-    for truth, links in _judged(corpus, direction).items():
-        sources[truth] = np.isin(pairs, links)
-    own = layout_of(corpus).caption_images.astype(np.int64)  # -1: of no image
-    words = _codes([None if text is None else _words(text) for text in corpus.captions["text"].to_pylist()])
-    written = np.unique((words * n_images + own)[(words >= 0) & (own >= 0)])
-    if written.size > np.unique(written // n_images).size:  # some words describe two images
-        sources["same words"] = (words[captions] >= 0) & np.isin(words[captions] * n_images + images, written)
-    pictures = _codes(corpus.images["sha"].to_pylist())
-    if np.bincount(pictures[pictures >= 0]).max(initial=0) > 1:
-        described = np.where(own >= 0, pictures[own], -1)[captions]
-        sources["same picture"] = (described >= 0) & (described == pictures[images])
-    return sources
-
-
-def _judged(corpus: Corpus, direction: Direction) -> dict[str, NDArray[np.int64]]:
-    """Extra ground truth -> its pairs of this direction, as ``caption ord * n_images + image ord``."""
-    rows = corpus.relevance.filter((pc.field("direction") == direction) & (pc.field("grade") > 0))
-    caption, image = ("query_id", "item_id") if direction == "t2i" else ("item_id", "query_id")
-    truths = np.asarray(rows["ground_truth"].to_pylist(), dtype=object)
-    links = ords_of(rows[caption], corpus.captions).astype(np.int64) * len(corpus.images)
-    links += ords_of(rows[image], corpus.images)
-    return {str(truth): links[truths == truth] for truth in sorted(set(truths))}
-
-
-def _words(text: str) -> str:
-    """A text without what two people write differently: capitals, spaces, the full stop.
-
-    Examples:
-        >>> _words("A red  bus .") == _words("a red bus")
-        True
-    """
-    return " ".join(text.casefold().split()).rstrip(" .")
-
-
-def _codes(values: list[str | None]) -> NDArray[np.int64]:
-    """The number of each value, equal for equal values; -1 for None and for an empty text."""
-    number_of: dict[str, int] = {}
-    return np.array([number_of.setdefault(v, len(number_of)) if v else -1 for v in values], dtype=np.int64)
-
-
-# --- Slices of judged corpora: by language, kind of query, number of relevant documents, and where in a document.
-
-
-_COUNTS = {"1": (1, 1), "2-3": (2, 3), "4-9": (4, 9), "10 or more": (10, None)}
-_PAGES = {"page 1": (0, 1), "pages 2-5": (2, 5), "pages 6-20": (6, 20), "from page 21": (21, None)}
-
-
-def judged_queries(data: AnalysisInput) -> Iterator[Slice]:
-    """The corpus' main metric over parts of the queries; none that holds all of them.
-
-    Where in a document is the first of the pages with the highest grade, of corpora that number their pages.
-    """
-    [figure] = headline_of([data.protocol])
-    captions = data.corpus.captions.take(data.queries.query_ords)
-    parts: dict[tuple[str, str], NDArray[np.bool_]] = {}
-    languages = np.asarray(captions["language"].to_pylist(), dtype=object)
-    parts |= {("language", name): languages == name for name in sorted(set(languages.tolist()))}
-    types: list[list[str]] = [kinds or [] for kinds in captions["query_types"].to_pylist()]
-    for name in sorted({kind for kinds in types for kind in kinds}):
-        parts["kind of query", name] = np.array([name in kinds for kinds in types])
-    parts |= _ranges("relevant documents", data.queries.n_relevant.astype(np.float64), _COUNTS)
-    parts |= _ranges("where in the document", _best_page(data), _PAGES)
-    yield from part_slices(
-        data, "judged", {name: inside for name, inside in parts.items() if not inside.all()}, metric=figure.metric
-    )
-
-
-def _ranges(
-    feature: str, numbers: NDArray[np.float64], ranges: dict[str, tuple[int, int | None]]
-) -> dict[tuple[str, str], NDArray[np.bool_]]:
-    """The queries whose number is in each range, ends included; a number that is not known is in none."""
-    return {
-        (feature, name): (numbers >= low) & (numbers <= (np.inf if high is None else high))
-        for name, (low, high) in ranges.items()
-    }
-
-
-def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
-    """The lowest page number among each query's documents with the highest grade; NaN where it is not known."""
-    numbers = np.array([np.nan if page is None else page for page in data.corpus.images["page"].to_pylist()], float)
-    task, grades = data.task, data.task.grades
-    if grades is None:
-        return np.full(len(task.queries), np.nan)
-    starts = task.offsets[:-1]
-    best = grades == np.repeat(np.maximum.reduceat(grades, starts), task.n_relevant)
-    pages = np.where(best, numbers[task.relevant], np.inf)
-    first = np.fmin.reduceat(pages, starts)
-    return np.where(np.isfinite(first), first, np.nan)
-
-
-# --- Captions that are longer than a model reads: its figures where it read the whole caption, and where it did not.
-
-
 def truncated_captions(data: AnalysisInput) -> Iterator[Slice]:
     """The share of queries with a truncated caption, ``R@1`` of these, of the others, and the difference.
 
@@ -206,14 +97,12 @@ def truncated_captions(data: AnalysisInput) -> Iterator[Slice]:
         yield from contrast_slices(alone, "truncated-captions", {"truncated": of_query}, among=every)
 
 
-# --- What the image shows: COCO's 80 categories and 12 supercategories, from annotations or from the captions' words.
-#
-# Annotations are used where a corpus has them. Where it has none, categories are inferred from the captions, under an
-# analysis of another name (``category-inferred``). Where it has both, their agreement shows how good the inference is.
-
-
 def categories(data: AnalysisInput) -> Iterator[Slice]:
-    """The metric by category and supercategory of the query's image; inferred where nothing is annotated."""
+    """The metric by COCO's 80 categories and 12 supercategories of the query's image.
+
+    From annotations where a corpus has any, with how good an inference from the captions' words would be; where it has
+    none, inferred from these, under an analysis of another name (``category-inferred``).
+    """
     corpus, image_of_query = data.corpus, data.queries.clusters
     if corpus.images["objects"].null_count < len(corpus.images):
         annotated = pc.is_valid(corpus.images["objects"]).to_numpy()[image_of_query]
@@ -245,16 +134,10 @@ def agreement(data: AnalysisInput) -> Iterator[Slice]:
         hits, n_true, n_guessed = int((true & guessed).sum()), int(true.sum()), int(guessed.sum())
         if n_true:
             f1 = 2 * hits / (n_true + n_guessed)
-            yield data.slice(
-                data.encoders[0],
-                "agreement",
-                name,
-                "F1",
-                Interval(value=f1, reason="no interval: computed from the whole corpus, nothing was sampled"),
-                level_name="inferred against annotated",
-                counts=(n_true, n_true),
-                detail={"precision": hits / max(1, n_guessed), "recall": hits / n_true},
-            )
+            interval = Interval(value=f1, reason="no interval: computed from the whole corpus, nothing was sampled")
+            detail = {"precision": hits / max(1, n_guessed), "recall": hits / n_true}
+            about, level_name = (data.encoders[0], "agreement", name, "F1"), "inferred against annotated"
+            yield Slice(*about, interval, n_true, n_true, level_name=level_name, detail=detail)
 
 
 def annotated_objects(corpus: Corpus) -> list[frozenset[str]]:
@@ -315,3 +198,97 @@ def _vocabulary() -> tuple[re.Pattern[str], dict[str, str | None]]:
     }
     category_of |= dict.fromkeys(phrases(entry["other"]))
     return any_of(category_of), category_of
+
+
+def tags(data: AnalysisInput) -> Iterator[Slice]:
+    """Text, image and group score per tag, and the share of examples with a tie; or a given metric per tag.
+
+    The tags are those of the corpus: ``Object``, ``Relation``, ``Both`` of Winoground (Thrush et al. 2022) and those of
+    "Why is Winoground Hard?" (Diwan et al. 2022) where its reader adds them.
+    """
+    tags_of: list[Any] = data.corpus.quadruples["tags"].take(data.queries.query_ords).to_pylist()
+    names = sorted({tag for tags in tags_of for tag in tags})
+    parts = {(tag, ""): np.array([tag in tags for tags in tags_of]) for tag in names}
+    parts["no tag", ""] = np.array([not tags for tags in tags_of])
+    for metric in QUADRUPLE_METRICS if data.given is None else (data.metric,):
+        yield from part_slices(data, "tags", parts, metric=metric)
+    if data.given is not None:
+        return
+    scored = {name: outcomes for name, outcomes in data.outcomes.items() if outcomes.scores is not None}
+    ties = [QueryValues(name, "ties", outcomes.tied) for name, outcomes in scored.items()]
+    yield from mean_slices(data, "tags", ties, metric="share of examples with a tie")
+
+
+def judged_queries(data: AnalysisInput) -> Iterator[Slice]:
+    """The corpus' main metric over parts of the queries; none that holds all of them.
+
+    Where in a document is the first of the pages with the highest grade, of corpora that number their pages.
+    """
+    [figure] = headline_of([data.protocol])
+    captions = data.corpus.captions.take(data.queries.query_ords)
+    parts: dict[tuple[str, str], NDArray[np.bool_]] = {}
+    languages = np.asarray(captions["language"].to_pylist(), dtype=object)
+    parts |= {("language", name): languages == name for name in sorted(set(languages.tolist()))}
+    types: list[list[str]] = [kinds or [] for kinds in captions["query_types"].to_pylist()]
+    for name in sorted({kind for kinds in types for kind in kinds}):
+        parts["kind of query", name] = np.array([name in kinds for kinds in types])
+    for feature, numbers, ranges in (
+        ("relevant documents", data.queries.n_relevant, N_RELEVANT),
+        ("where in the document", _best_page(data), PAGES),  # NaN is in none
+    ):
+        parts |= {(feature, name): (numbers >= low) & (numbers <= high) for name, (low, high) in ranges.items()}
+    yield from part_slices(
+        data, "judged", {name: inside for name, inside in parts.items() if not inside.all()}, metric=figure.metric
+    )
+
+
+def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
+    """The lowest page number among each query's documents with the highest grade; NaN where it is not known."""
+    numbers = np.array([np.nan if page is None else page for page in data.corpus.images["page"].to_pylist()], float)
+    task, grades = data.task, data.task.grades
+    if grades is None:
+        return np.full(len(task.queries), np.nan)
+    starts = task.offsets[:-1]
+    best = grades == np.repeat(np.maximum.reduceat(grades, starts), task.n_relevant)
+    pages = np.where(best, numbers[task.relevant], np.inf)
+    first = np.fmin.reduceat(pages, starts)
+    return np.where(np.isfinite(first), first, np.nan)
+
+
+def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
+    """What scorers reach that never look at the image; stored under the first encoder, but independent of it.
+
+    Pairs: how often the right caption is the longer one, and how often its words are the more frequent ones in the
+    corpus. Far from one half, the negatives give themselves away (Hsieh et al., SugarCrepe, 2023, section 3). Not for
+    sets of more captions, where one half is not what such a scorer is compared with.
+    Quadruples: such a scorer gives a caption the same score with both images, so it ties or loses every example; a
+    single choice between the two captions is right with probability one half.
+    """
+    encoder = data.encoders[0]
+    if data.protocol.direction == "quadruples":
+        nothing = Interval(value=0.0, reason="by definition: one score per caption ties or loses every example")
+        for metric in QUADRUPLE_METRICS:
+            detail = {"single_choice": 0.5}
+            yield Slice(encoder, "baseline", "caption alone", metric, nothing, *data.counts, detail=detail)
+        return
+    if data.queries.n_gallery.max() > 2:
+        return
+    captions, pairs = data.corpus.captions, data.corpus.pairs.take(data.queries.query_ords)
+    named = zip(captions["id"].to_pylist(), captions["text"].to_pylist(), strict=True)
+    words = {name: words_of(text or "") for name, text in named}
+    right = [words[name] for name in pairs["caption_id"].to_pylist()]
+    wrong = [words[name] for name in pairs["negative_id"].to_pylist()]
+    frequency = Counter(word for caption in (*right, *wrong) for word in caption)
+
+    def mean_log_frequency(captions: list[list[str]]) -> NDArray[np.float64]:
+        return np.array([np.mean([np.log(frequency[w]) for w in c]) if c else -np.inf for c in captions])
+
+    scores = {
+        "longer caption": (np.array([*map(len, right)]), np.array([*map(len, wrong)])),
+        "commoner words": (mean_log_frequency(right), mean_log_frequency(wrong)),
+    }
+    for name, (of_right, of_wrong) in scores.items():
+        won = (of_right > of_wrong) + 0.5 * (of_right == of_wrong)
+        interval = share_interval(won, data.clusters, level=data.resampling.level)
+        metric, detail = PAIR_ACCURACY.name, {"ties_count": 0.5}
+        yield Slice(encoder, "baseline", name, metric, interval, *data.counts, detail=detail)
