@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from capim.reports import write_report
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from tests.reports.stand_in import SCHEMAS, StandIn
+from tests.reports.stand_in import StandIn, written
 
 
 @pytest.fixture
 def real_store(demo_store: StandIn, tmp_path: Path) -> EmbeddingStore:
     """The demo's rows in a LanceDB store, without embeddings."""
-    store = EmbeddingStore.open(tmp_path / "store", create=True)
-    for contents in demo_store.contents.values():
-        store.write_corpus(contents)
-    for model in demo_store.specs.values():
-        store.write_encoder(model)
-    for table, rows in demo_store.tables.items():
-        if rows:
-            store.write_rows(table, pa.Table.from_pylist(rows, schema=SCHEMAS[table]))
-    return store
+    return written(demo_store, tmp_path / "store")
 
 
 def test_a_report_is_made_again_to_the_same_bytes_from_a_store_opened_anew(
