@@ -28,7 +28,7 @@ from langcodes import Language
 from capim.reports.exports.tabular import csv_bytes, json_bytes
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, headline_tasks
-from capim.reports.sections.compositional import PAIRS, pair_protocols
+from capim.reports.sections.leaderboard import PAIRS, pair_protocols
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
