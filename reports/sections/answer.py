@@ -39,7 +39,7 @@ from capim.reports.rows.standing import (
     in_order,
     language_cells,
     languages,
-    leading,
+    recommending,
     unread,
     values,
 )
@@ -50,7 +50,7 @@ from capim.tasks.analyses.table import headings
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
-SHOWN = 3  # outcomes on different corpora in the sentence
+MOST_OUTCOMES = 3  # outcomes on different corpora in the sentence
 NO_RESULT = "No headline figure was evaluated: nothing to choose by."
 WORST = 3  # slices, and failures
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
@@ -67,7 +67,7 @@ def answer(data: ReportData) -> tuple[str, ...]:
 
 
 def _sentence(data: ReportData, found: list[Conclusion]) -> str:
-    main, undecided = leading(found), ""
+    main, undecided = recommending(found), ""
     chosen = {c.names[0] for c in main} if all(c.outcome == "one" for c in main) else set[str]()
     if len(main) == 1:
         text, undecided = _of_one(data, main[0])
@@ -78,8 +78,8 @@ def _sentence(data: ReportData, found: list[Conclusion]) -> str:
         groups: dict[str, list[str]] = {}
         for conclusion in main:
             groups.setdefault(_brief(conclusion), []).append(conclusion.corpus)
-        parts = [f"{brief} on {show.some(corpora)}" for brief, corpora in [*groups.items()][:SHOWN]]
-        parts += [f"{show.count(len(groups) - SHOWN, 'other outcome')}, below"] * (len(groups) > SHOWN)
+        parts = [f"{brief} on {show.some(corpora)}" for brief, corpora in [*groups.items()][:MOST_OUTCOMES]]
+        parts += [f"{show.count(len(groups) - MOST_OUTCOMES, 'other outcome')}, below"] * (len(groups) > MOST_OUTCOMES)
         text = f"No encoder is best on every corpus: {'; '.join(parts)}"
     if len(chosen) == 1:
         text += _elsewhere_worse(data, found[len(main) :], *chosen)

@@ -18,13 +18,12 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.protocols import Protocol
-from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, corpus, result, spec
 
 
-@pytest.fixture(scope="module")
-def large_store() -> StandIn:
-    return coco(n_images=40)
+def by_figure(store: StandIn) -> dict[tuple[str, ...], Row]:
+    """The results by encoder, corpus, protocol and metric."""
+    return {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in store.tables["results"]}
 
 
 @pytest.mark.peers
@@ -34,9 +33,8 @@ def test_mteb_reads_its_results_with_its_own_loader(large_store: StandIn, tmp_pa
     written = export_results(large_store, tmp_path / "mteb", kind="mteb")
     files = [p for p in written if p.name != "model_meta.json"]
     results = {p.stem: mteb.TaskResult.from_disk(p) for p in files if "siglip2" in str(p)}
-    headline = ("siglip2-so400m", "coco-karpathy", "t2i/all", "R@1")
-    rows = {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in large_store.tables["results"]}
-    assert results["capim-coco-karpathy-t2i-all"].get_score() == rows[headline]["value"]
+    headline = by_figure(large_store)["siglip2-so400m", "coco-karpathy", "t2i/all", "R@1"]
+    assert results["capim-coco-karpathy-t2i-all"].get_score() == headline["value"]
     languages = results["capim-coco-sm-t2i"]
     assert len(languages.scores["test"]) == 18 * 3
     assert {"eng", "deu"} <= set(languages.languages)
@@ -132,12 +130,7 @@ def test_a_model_card_has_the_headlines_of_one_encoder_and_huggingface_hub_reads
     found = {(r.dataset_name, r.metric_config, r.metric_type): r for r in card.data.eval_results}
     assert {key[:2] for key in found} >= {("coco-karpathy", "t2i/all"), ("winoground", "winoground")}
     r_at_1 = found["coco-karpathy", "t2i/all", "R@1"]
-    row = next(
-        r
-        for r in large_store.tables["results"]
-        if (r["encoder"], r["corpus"], r["protocol"], r["metric"])
-        == ("siglip2-so400m", *("coco-karpathy", "t2i/all", "R@1"))
-    )
+    row = by_figure(large_store)["siglip2-so400m", "coco-karpathy", "t2i/all", "R@1"]
     assert r_at_1.metric_value == row["value"]
     assert r_at_1.metric_args["low"] == row["ci_low"]
     assert r_at_1.metric_args["model_revision"] == large_store.specs["siglip2-so400m"].revision
