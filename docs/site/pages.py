@@ -38,7 +38,7 @@ PYTHON = """# Python
     options:
       members: [Statistics, Comparison, Encoding, Embedding, Evaluation, Run]
 
-::: capim.flows.frames.Frame
+::: capim.flows.workspace.Frame
 
 ::: capim.store.EmbeddingStore
 """

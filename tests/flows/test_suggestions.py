@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from capim.flows.cli import main
-from capim.flows.terminal.parser import PLURALS, names
+from capim.flows.config import split
+from capim.flows.parser import PLURALS
 from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES = "shapes-sample12"
@@ -109,7 +110,7 @@ def test_singular_and_plural_are_one_option_in_every_command(command: str, dest:
     twins = {f"--{one}": f"--{several}" for one, several in PLURALS.items()}
     other = {**twins, **{several: one for one, several in twins.items()}}[option]
     assert known[other] is known[option]
-    if known[option].type is names and not parser._get_positional_actions():
+    if known[option].type is split and not parser._get_positional_actions():
         required = [
             word for a in parser._actions if a.required and a.dest != dest for word in (a.option_strings[0], "x")
         ]

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from capim.flows.commands.searching import find
+from capim.flows.searching import find
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
