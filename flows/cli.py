@@ -175,7 +175,7 @@ def _known(kind: str) -> list[str]:
 
         return list(CORPORA)
     if kind == "protocols":
-        from capim.tasks.scoring.protocols.table import PROTOCOLS
+        from capim.tasks.ranking.protocols import PROTOCOLS
 
         return list(PROTOCOLS)
     from capim.tasks.metrics import METRICS

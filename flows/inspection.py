@@ -72,7 +72,7 @@ def _corpora() -> Iterator[dict[str, Any]]:
 
 
 def _protocols() -> Iterator[dict[str, Any]]:
-    from capim.tasks.scoring.protocols.table import PROTOCOLS
+    from capim.tasks.ranking.protocols import PROTOCOLS
 
     for rule in PROTOCOLS.values():
         yield {"id": rule.protocol.id, "direction": rule.protocol.direction, "title": rule.protocol.title}
@@ -198,8 +198,8 @@ def ids_of_corpus(
     Example: capim corpora ids shapes --modality caption --format csv
     """
     from capim.tasks.corpora import open_corpus
-    from capim.tasks.corpora.images.image_index import index_images
     from capim.tasks.corpora.naming import corpus_items
+    from capim.tasks.corpora.subset import index_images
 
     corpus = None
     with suppress(RequestError):  # there is no such corpus, or no store

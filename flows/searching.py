@@ -173,7 +173,7 @@ MODELS = 3  # in memory; of more, the one that was used longest ago is dropped
 
 
 class StoreServices:
-    """The services over one store (``reports.app.services.Services``).
+    """The services over one store (``reports.app.state.Services``).
 
     Args:
         store: Read only.

@@ -216,7 +216,7 @@ def evaluate(
     if metric is not None and judgements:
         raise RequestError("--metric and --judgements are two metrics; give one at a time")
     if judgements:
-        from capim.tasks.metrics.own_judgements import with_judgements
+        from capim.tasks.metrics.custom import with_judgements
 
         metric = with_judgements(judgements)
     if metric is not None:

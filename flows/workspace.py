@@ -33,7 +33,7 @@ from capim.flows.config import (
 )
 from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
 from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
-from capim.reports.app import inline
+from capim.reports.app import application
 from capim.reports.rows.pairs import PAIR_COLUMNS, pair_rows
 from capim.reports.rows.snapshot import answer_lines
 from capim.store import EmbeddingStore, Modality, Vectors
@@ -233,13 +233,13 @@ class Workspace:
         """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
         return _framed(stored.query(statement, workspace=self.workspace))
 
-    def show(self, page: str = "/", /, **parameters: Texts | int) -> inline.Shown:
+    def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:
         """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
 
         An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.
         """
         store = self.store
-        return inline.show(store, StoreServices(store), page, **parameters)
+        return application.show(store, StoreServices(store), page, **parameters)
 
 
 def open(workspace: str | Path | None = None, *, quiet: bool = False) -> Workspace:  # noqa: A001 - as in gzip.open

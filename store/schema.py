@@ -241,7 +241,7 @@ BATCHES = _columns(
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
-CANARIES = _columns(
+PROBES = _columns(
     *required(pa.string(), "encoder_fingerprint", "item"),  # an endpoint, and the caption or image that it encoded
     *required(pa.list_(pa.float32()), "vector"),  # unit norm
     *required(pa.string(), "run"),  # the first that used the endpoint

@@ -22,23 +22,16 @@ from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.scoring import missing_sets, open_sets
-from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
-from capim.tasks.runtime.task import shell
-from capim.tasks.scoring.dense import dense_score_rows
-from capim.tasks.scoring.distractors import Side, by_gallery_size
-from capim.tasks.scoring.late_interaction.multivectors import Blocks, gather
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
-from capim.tasks.scoring.ranks.accumulator import ScoreRows
-from capim.tasks.scoring.resources import Resources
-from capim.tasks.scoring.threads import n_threads
-from capim.tasks.scoring.two_stage import (
+from capim.tasks.ranking.cosine import dense_score_rows
+from capim.tasks.ranking.evaluate import Side, by_gallery_size
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.maxsim_products import Blocks, gather
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from capim.tasks.ranking.ranker import ScoreRows
+from capim.tasks.ranking.resources import Resources, n_threads
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.ranking.two_stage import (
     SecondScores,
     dense_pairs,
     maxsim_pairs,
@@ -47,6 +40,12 @@ from capim.tasks.scoring.two_stage import (
     two_stage,
     weighted_sum,
 )
+from capim.tasks.results.summary import Evaluated, result_rows
+from capim.tasks.runtime.progress import track
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.scoring import missing_sets, open_sets
+from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
+from capim.tasks.runtime.task import shell
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.resampling import Resampling
@@ -269,21 +268,16 @@ class TextToImage:
 
     def results(self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, keep: bool) -> pa.Table:
         """Result rows of a combined encoder; with ``keep`` they and the outcomes are stored like any encoder's."""
-        provenance = Provenance(
-            evaluation=digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
-            encoder=spec.name,
-            encoder_fingerprint=spec.fingerprint,
-            corpus=self.corpus.name,
-            corpus_fingerprint=self.corpus.fingerprint,
-            run=self.run,
-        )
-        ordered = in_order("outcomes", outcomes.to_arrow(**provenance.identity))
-        evaluated = Evaluated(
-            outcomes=Outcomes.from_arrow(ordered, self.protocol),
-            metrics=metrics_of(outcomes),
-            provenance=provenance,
-            drawn=drawn_clusters(self.corpus, self.protocol),
-        )
+        identity = {
+            "evaluation": digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
+            "encoder": spec.name,
+            "encoder_fingerprint": spec.fingerprint,
+            "corpus": self.corpus.name,
+            "corpus_fingerprint": self.corpus.fingerprint,
+        }
+        ordered = in_order("outcomes", outcomes.to_arrow(**identity))
+        stored = Outcomes.from_arrow(ordered, self.protocol)
+        evaluated = Evaluated.of(stored, self.corpus, {**identity, "run": self.run}, metrics_of(outcomes))
         rows = result_rows([evaluated], resampling)
         if keep:
             self.store.write_encoder(spec)

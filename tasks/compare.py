@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,11 +11,14 @@ from capim.reports.rows.pairs import counted_once
 from capim.store import EmbeddingStore
 from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import texts
-from capim.store.types import Corpus, digest16
-from capim.tasks.metrics.table import Figure, headline_of, planned_figures
+from capim.store.types import digest16
+from capim.tasks.metrics.table import headline_of, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import Values, combined_figures, language_values, part_of, rsum_values
-from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key, figure_rows
+from capim.tasks.results.comparison import SIDES, compared_metrics, comparison_rows, encoder_key, figure_rows
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,
@@ -30,9 +33,6 @@ from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import shell
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
-from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA
 from capim.tasks.statistics.resampling import Resampling
@@ -83,69 +83,35 @@ def compare_corpus(
 def compare_combined(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> CompareRef:
-    """Store comparisons by RSUM and by means over languages, where these protocols were evaluated."""
+    """Store comparisons by RSUM and by means over languages, of the encoders with all protocols of such a figure."""
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    rows = combined_rows(store, corpus, evaluations, resampling=resampling, run=run)
-    return family_of(sets.corpus, sets.corpus_fingerprint, [rows], write_family(store, rows))
+    protocols = protocols_of(corpus)
+    directions = [protocol for protocol in protocols if protocol.id in MAIN]
+    languages = [protocol for protocol in protocols if protocol.is_of_language]
 
+    def outcomes(evaluation: EvaluationRef, wanted: Sequence[Protocol]) -> Iterator[Outcomes]:
+        """Of all these protocols, one after the other; nothing unless all were evaluated."""
+        if all(protocol.id in evaluation.evaluations for protocol in wanted):
+            yield from (read_outcomes(store, evaluation.evaluations[protocol.id], protocol) for protocol in wanted)
 
-@shell("rank")
-def rank_suite(
-    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
-) -> RankingRef:
-    """Store the ranking of these encoders over their corpora, by macro mean and Borda count of the headlines.
-
-    The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`.
-    """
-    store = EmbeddingStore.open(store_uri)
-    rows = suite_rows(store, evaluations, resampling=resampling, run=run)
-    if isinstance(rows, str):
-        return RankingRef(reason=rows)
-    store.write_rows("rankings", rows, replace="ranking")
-    return RankingRef(ranking=rows["ranking"][0].as_py())
-
-
-def combined_rows(
-    store: EmbeddingStore, corpus: Corpus, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
-) -> pa.Table:
-    """Rows of ``schema.COMPARISONS``; an encoder is compared by a figure if all its protocols were evaluated."""
-    values = {
-        encoder_key(each.sets.encoder, each.sets.encoder_fingerprint): _combined_values(store, corpus, each)
-        for each in evaluations
-    }
-    return figure_rows(
+    values: dict[str, Values] = {}
+    for each in evaluations:
+        parts = [part_of(one, drawn=drawn_clusters(corpus, one.protocol)) for one in outcomes(each, languages)]
+        values[encoder_key(each.sets.encoder, each.sets.encoder_fingerprint)] = {
+            **rsum_values(outcomes(each, directions), drawn=drawn_images(corpus)),
+            **language_values(parts, reference=corpus.languages_reference),
+        }
+    rows = figure_rows(
         combined_figures(values),
         corpus=corpus.name,
         corpus_fingerprint=corpus.fingerprint,
         run=run,
         resampling=resampling,
-        headline=planned_figures(protocols_of(corpus)),
+        headline=planned_figures(protocols),
     )
-
-
-def _combined_values(store: EmbeddingStore, corpus: Corpus, evaluation: EvaluationRef) -> Values:
-    protocols = protocols_of(corpus)
-
-    def outcomes(wanted: Sequence[Protocol]) -> Iterator[Outcomes]:
-        """Of all these protocols, one after the other; nothing unless all were evaluated."""
-        if all(protocol.id in evaluation.evaluations for protocol in wanted):
-            yield from (read_outcomes(store, evaluation.evaluations[protocol.id], protocol) for protocol in wanted)
-
-    directions = [protocol for protocol in protocols if protocol.id in MAIN]
-    languages = [protocol for protocol in protocols if protocol.is_of_language]
-    parts = [part_of(each, drawn=drawn_clusters(corpus, each.protocol)) for each in outcomes(languages)]
-    return {
-        **rsum_values(outcomes(directions), drawn=drawn_images(corpus)),
-        **language_values(parts, reference=corpus.languages_reference),
-    }
-
-
-# --- Stores comparisons as families: the pairs of one request, over which p-values are adjusted, replace no other pair.
-
-
-SIDES = ("fingerprint_a", "fingerprint_b")
+    return family_of(sets.corpus, sets.corpus_fingerprint, [rows], write_family(store, rows))
 
 
 def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:
@@ -199,17 +165,19 @@ def compared_rows(store: EmbeddingStore, references: Iterable[CompareRef]) -> li
     ]
 
 
-# --- The ranking of a suite from stored outcomes: reads the headline of every corpus by every encoder.
+@shell("rank")
+def rank_suite(
+    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
+) -> RankingRef:
+    """Store the ranking of these encoders over their corpora, by macro mean and Borda count of the headlines.
 
-
-def suite_rows(
-    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
-) -> pa.Table | str:
-    """Rows of ``schema.RANKINGS``, or why there are none; empty for a single corpus, of which nobody expects them."""
-    groups = by_corpus(evaluations)
+    The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`. A single
+    corpus has no ranking, and no reason for it: nobody expects one.
+    """
+    store, groups = EmbeddingStore.open(store_uri), by_corpus(evaluations)
     if len(groups) < LEAST_CORPORA:
         few = f"a ranking over corpora needs {LEAST_CORPORA} of them, got {len(groups)}"
-        return few if len(groups) > 1 else ""
+        return RankingRef(reason=few if len(groups) > 1 else "")
     corpora = []
     with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
         for group in groups:
@@ -217,51 +185,41 @@ def suite_rows(
             advance(1)
     once = named_once(corpora)
     rows = ranking_rows(once, run=run, resampling=resampling)
-    if rows.num_rows:
-        return rows
-    copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
-    return "; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies])
+    if not rows.num_rows:
+        copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
+        none = f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common"
+        return RankingRef(reason="; ".join([none, *copies]))
+    store.write_rows("rankings", rows, replace="ranking")
+    return RankingRef(ranking=rows["ranking"][0].as_py())
 
 
 def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:
+    """The headline of one corpus by every encoder, or why an encoder has none."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
     protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
     figures = headline_of(protocols.values())
-    clustered = protocols[figures[0].protocol] if figures else None
+
+    def values(evaluation: EvaluationRef) -> list[ClusteredValues] | str:
+        found = []
+        for figure in figures:
+            if figure.protocol not in evaluation.evaluations:
+                return f"not evaluated under {figure.protocol}"
+            protocol = protocols[figure.protocol]
+            outcomes = read_outcomes(store, evaluation.evaluations[protocol.id], protocol)
+            of_figure = figure_values(outcomes, figure, drawn_clusters(corpus, protocol))
+            if isinstance(of_figure, str):
+                return of_figure
+            found.append(of_figure)
+        return found
+
     photographs = photographs_of(corpus)
     return CorpusHeadline(
         corpus=sets.corpus,
         fingerprint=sets.corpus_fingerprint,
         figures=figures,
-        values={
-            EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): _headline_values(
-                store, e, figures, corpus, protocols
-            )
-            for e in evaluations
-        },
+        values={EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): values(e) for e in evaluations},
         contents=contents_of(corpus, photographs),
-        photographs=cluster_photographs(corpus, photographs, clustered) if clustered else (),
+        photographs=cluster_photographs(corpus, photographs, protocols[figures[0].protocol]) if figures else (),
     )
-
-
-def _headline_values(
-    store: EmbeddingStore,
-    evaluation: EvaluationRef,
-    figures: Sequence[Figure],
-    corpus: Corpus,
-    protocols: Mapping[str, Protocol],
-) -> list[ClusteredValues] | str:
-    """The values of one encoder for every figure, or why one has none."""
-    found = []
-    for figure in figures:
-        if figure.protocol not in evaluation.evaluations:
-            return f"not evaluated under {figure.protocol}"
-        protocol = protocols[figure.protocol]
-        outcomes = read_outcomes(store, evaluation.evaluations[protocol.id], protocol)
-        values = figure_values(outcomes, figure, drawn_clusters(corpus, protocol))
-        if isinstance(values, str):
-            return values
-        found.append(values)
-    return found

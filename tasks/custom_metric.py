@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -17,24 +18,23 @@ from capim.tasks.analyses.analysis_input import AnalysisInput
 from capim.tasks.analyses.slices import slice_rows
 from capim.tasks.analyses.table import BY_PART, diagnose
 from capim.tasks.encoders.device import choose_device
-from capim.tasks.metrics import Metric, is_known
+from capim.tasks.metrics import is_known
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.metrics.metric import RETRIEVAL
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.evaluate import ScoreBlock, score_blocks
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.resources import Resources
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.report import is_diagnosed
-from capim.tasks.results.comparison import comparison_rows, encoder_key
-from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
+from capim.tasks.results.comparison import SIDES, comparison_rows, encoder_key
+from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
 from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of
 from capim.tasks.runtime.task import shell
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
-from capim.tasks.scoring.resources import Resources
-from capim.tasks.scoring.score_blocks import ScoreBlock, score_blocks
 from capim.tasks.statistics.resampling import Resampling
 
 
@@ -60,7 +60,7 @@ def custom_metric(
         RequestError: The metric cannot be loaded or fails, or none of the protocols was evaluated.
     """
     store, sets = EmbeddingStore.open(store_uri), evaluations[0].sets
-    own = OwnMetric(
+    own = _OwnMetric(
         store=store,
         custom=load_metric(metric),
         corpus=store.corpus(sets.corpus, sets.corpus_fingerprint),
@@ -76,29 +76,51 @@ def custom_metric(
             f"there are no outcomes of {', '.join(protocols)} on {sets.corpus!r}; run `capim evaluate --corpora "
             f"{sets.corpus} --protocols {','.join(protocols)}` first"
         )
-    parts = []
+    parts: dict[str, list[pa.Table]] = defaultdict(list)
     with track(f"{own.custom.name} · {sets.corpus}", total=len(chosen), unit="protocols") as advance:
         for protocol in chosen:
-            sliced = (analyses or BY_PART) if is_diagnosed(protocol) else ()
-            parts.append(own.rows(protocol, sliced, results=results, keep_replicates=keep_replicates))
+            of_protocol = own.evaluated(protocol)
+            if of_protocol:
+                parts["comparisons"].append(own.comparisons(of_protocol))
+                parts["slices"].append(own.slices(of_protocol, analyses or BY_PART))
+                parts["results"] += [result_rows(of_protocol, resampling)] if results else []
+                parts["replicates"] += [
+                    replicate_rows(each, resampling) for each in of_protocol if results and keep_replicates
+                ]
             advance(1)
-    rows = own.write(parts, chosen, results=results, all_slices=not analyses)
-    return MetricRef(
-        results=tuple(texts(rows["results"]["result"])) if "results" in rows else (),
-        comparisons=tuple(texts(rows["comparisons"]["comparison"])) if "comparisons" in rows else (),
-        left_out=tuple(own.left_out),
-    )
-
-
-Tables = dict[str, pa.Table]
+    if parts:
+        record_metrics(store, [own.custom.metric()], run=run)
+    keys = {"comparisons": "comparison", "slices": "slice"}
+    keys |= {"results": "result", "replicates": "result"} if results else {}
+    encoders = [each.sets.encoder_fingerprint for each in evaluations]
+    kept: dict[str, tuple[str, ...]] = {}
+    for table, key in keys.items():
+        rows = pa.concat_tables(parts[table]) if parts[table] else None
+        kept[table] = () if rows is None else tuple(texts(rows[key]))
+        if rows is not None:
+            store.write_rows(table, rows, replace=key)
+        if table == "slices" and analyses:
+            continue
+        sides = SIDES if table == "comparisons" else ("encoder_fingerprint",)
+        drop_stale(  # rows of an earlier state of the metric: it may apply to fewer queries now
+            store,
+            table,
+            key,
+            kept=kept[table],
+            metric=own.custom.name,
+            corpus_fingerprint=own.corpus.fingerprint,
+            protocol=[protocol.id for protocol in chosen],
+            **dict.fromkeys(sides, tuple(encoders)),
+        )
+    return MetricRef(results=kept.get("results", ()), comparisons=kept["comparisons"], left_out=tuple(own.left_out))
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnMetric:
+class _OwnMetric:
     """A user's metric on the stored evaluations of one corpus.
 
     Attributes:
-        left_out: Encoders without a figure under a protocol, with the reason; filled in by :meth:`rows`.
+        left_out: Encoders without a figure under a protocol, with the reason; filled in by :meth:`evaluated`.
     """
 
     store: EmbeddingStore
@@ -110,102 +132,45 @@ class OwnMetric:
     run: str
     left_out: list[str] = field(default_factory=list)
 
-    def rows(self, protocol: Protocol, analyses: Sequence[str], *, results: bool, keep_replicates: bool) -> Tables:
-        """Table -> rows under one protocol: comparisons, slices (of ``analyses``), and results where wanted.
+    def evaluated(self, protocol: Protocol) -> list[Evaluated]:
+        """The outcomes under one protocol to which the metric applies.
 
         Raises:
             RequestError: The user's code fails, or returns something else than numbers of queries.
         """
-        if "block" in self.custom.takes and protocol.direction not in RETRIEVAL:
+        if (blocks := "block" in self.custom.takes) and protocol.direction not in RETRIEVAL:
             self.left_out.append(f"{self.corpus.name}, {protocol.id}: only retrieval protocols have score blocks")
-            return {}
+            return []
         owners: dict[Outcomes, SetsRef] = {}
         metric = self.custom.metric(lambda outcomes: self._blocks(owners[outcomes], outcomes), self.corpus)
-        evaluated = [
-            Evaluated(
-                outcomes=outcomes,
-                metrics=[metric],
-                provenance=self._provenance(evaluation.evaluations[protocol.id]),
-                drawn=drawn_clusters(self.corpus, protocol),
-            )
-            for evaluation, outcomes in self._outcomes(metric, protocol, owners)
-        ]
-        evaluated = [each for each in evaluated if each.samples]
-        if not evaluated:
-            return {}
-        tables = {
-            "comparisons": self._comparisons(metric, evaluated),
-            "slices": self._slices(metric, evaluated, analyses),
-        }
-        if results:
-            tables["results"] = result_rows(evaluated, self.resampling)
-        if results and keep_replicates:
-            tables["replicates"] = pa.concat_tables([replicate_rows(each, self.resampling) for each in evaluated])
-        return tables
-
-    def write(
-        self, parts: Sequence[Tables], protocols: Sequence[Protocol], *, results: bool, all_slices: bool
-    ) -> Tables:
-        """Write the rows of these protocols, table by table, and return them.
-
-        Rows of an earlier state of the metric, of the same encoders under these protocols, are dropped: it may apply
-        to fewer queries now. With ``all_slices`` also slices.
-        """
-        names = dict.fromkeys(name for tables in parts for name in tables)
-        joined = {name: pa.concat_tables([tables[name] for tables in parts if name in tables]) for name in names}
-        if joined:
-            record_metrics(self.store, [self.custom.metric()], run=self.run)
-        encoders = [evaluation.sets.encoder_fingerprint for evaluation in self.evaluations]
-        keys = {"comparisons": "comparison", "slices": "slice", "results": "result", "replicates": "result"}
-        for name, key in keys.items() if results else list(keys.items())[:2]:
-            if name in joined:
-                self.store.write_rows(name, joined[name], replace=key)
-            if name == "slices" and not all_slices:
+        found = []
+        for each in self.evaluations:
+            sets, evaluation = each.sets, each.evaluations.get(protocol.id)
+            name = f"{sets.encoder} on {self.corpus.name}, {protocol.id}"
+            if evaluation is None:
                 continue
-            sides = ("fingerprint_a", "fingerprint_b") if name == "comparisons" else ("encoder_fingerprint",)
-            drop_stale(
-                self.store,
-                name,
-                key,
-                kept=texts(joined[name][key]) if name in joined else (),
-                metric=self.custom.name,
-                corpus_fingerprint=self.corpus.fingerprint,
-                protocol=[protocol.id for protocol in protocols],
-                **dict.fromkeys(sides, encoders),
-            )
-        return joined
-
-    def _outcomes(
-        self, metric: Metric, protocol: Protocol, owners: dict[Outcomes, SetsRef]
-    ) -> Iterator[tuple[EvaluationRef, Outcomes]]:
-        """The encoders that have what the metric takes; ``owners`` gets whose outcomes they are."""
-        for evaluation in self.evaluations:
-            name = f"{evaluation.sets.encoder} on {self.corpus.name}, {protocol.id}"
-            if protocol.id not in evaluation.evaluations:
-                continue
-            if "block" in self.custom.takes and not has_vectors(
-                self.store, evaluation.sets.encoder_fingerprint, evaluation.sets.corpus_fingerprint
-            ):
+            if blocks and not has_vectors(self.store, sets.encoder_fingerprint, sets.corpus_fingerprint):
                 self.left_out.append(f"{name}: no score blocks, the store has no embeddings of this encoder")
                 continue
-            outcomes = read_outcomes(self.store, evaluation.evaluations[protocol.id], protocol)
-            owners[outcomes] = evaluation.sets
-            if is_known(metric, outcomes):
-                yield evaluation, outcomes
-            else:
+            outcomes = read_outcomes(self.store, evaluation, protocol)
+            owners[outcomes] = sets
+            if not is_known(metric, outcomes):
                 self.left_out.append(f"{name}: its ranks are known as ranges, which do not determine the metric")
+                continue
+            row = self.store.rows("results", evaluation=evaluation).slice(0, 1).to_pylist()[0]
+            tags = {tag: row[tag] for tag in ("image_tag", "caption_tag")}
+            source = {**asdict(sets), **tags, "evaluation": evaluation, "run": self.run}
+            found.append(Evaluated.of(outcomes, self.corpus, source, [metric]))
+        return [each for each in found if each.samples]
 
-    def _provenance(self, evaluation: str) -> Provenance:
-        stored = self.store.rows("results", evaluation=evaluation).slice(0, 1).to_pylist()[0]
-        return Provenance(**{**{name: stored[name] for name in Provenance.__dataclass_fields__}, "run": self.run})
-
-    def _comparisons(self, metric: Metric, evaluated: Sequence[Evaluated]) -> pa.Table:
+    def comparisons(self, evaluated: Sequence[Evaluated]) -> pa.Table:
+        """The comparisons of every pair under one protocol."""
         return comparison_rows(
             {
-                encoder_key(each.provenance.encoder, each.provenance.encoder_fingerprint): each.outcomes
+                encoder_key(each.source["encoder"], each.source["encoder_fingerprint"]): each.outcomes
                 for each in evaluated
             },
-            [metric],
+            evaluated[0].metrics,
             corpus=self.corpus.name,
             corpus_fingerprint=self.corpus.fingerprint,
             run=self.run,
@@ -213,11 +178,11 @@ class OwnMetric:
             resampling=self.resampling,
         )
 
-    def _slices(self, metric: Metric, evaluated: Sequence[Evaluated], analyses: Sequence[str]) -> pa.Table:
-        """Means over parts of the queries; an aggregate has none."""
-        outcomes = {each.provenance.encoder: each.outcomes for each in evaluated}
-        protocol = evaluated[0].outcomes.protocol
-        wanted = [name for name in BY_PART if name in analyses] if metric.reduce == "mean" else []
+    def slices(self, evaluated: Sequence[Evaluated], analyses: Sequence[str]) -> pa.Table:
+        """Means over parts of the queries of one protocol; an aggregate has none."""
+        outcomes = {each.source["encoder"]: each.outcomes for each in evaluated}
+        [metric], protocol = evaluated[0].metrics, evaluated[0].outcomes.protocol
+        wanted = [name for name in BY_PART if name in analyses and metric.reduce == "mean" and is_diagnosed(protocol)]
         data = AnalysisInput(
             corpus=self.corpus,
             protocol=protocol,
@@ -230,7 +195,7 @@ class OwnMetric:
             diagnose(data, wanted) if wanted else (),
             corpus=self.corpus,
             protocol=protocol.id,
-            fingerprints={each.provenance.encoder: each.provenance.encoder_fingerprint for each in evaluated},
+            fingerprints={each.source["encoder"]: each.source["encoder_fingerprint"] for each in evaluated},
             run=self.run,
         )
 

@@ -10,10 +10,10 @@ from capim.store.errors import RequestError, unknown
 from capim.store.keys import set_key
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.store.values import Rounding
-from capim.tasks.corpora.change import describe_change
-from capim.tasks.corpora.check import encodable, encoding_fault, import_advice
+from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
 from capim.tasks.corpora.naming import Row, reading_of
 from capim.tasks.encoders import identity_gap, resolve
+from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime.encoding import (
     Encoded,
     EncodedSet,
@@ -26,7 +26,6 @@ from capim.tasks.runtime.encoding import (
 from capim.tasks.runtime.open_corpora import OpenCorpora, register_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from capim.tasks.runtime.task import may_pass, shell
-from capim.tasks.scoring.protocols.table import select_protocols
 
 
 @shell("embed", encodes=True, run_name="embed-{work.spec.name}")

@@ -13,6 +13,8 @@ from capim.store.schema import texts
 from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.ranking.resources import Resources
 from capim.tasks.results.combined import Part
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef, encoder_name
@@ -27,8 +29,6 @@ from capim.tasks.runtime.scoring import (
 )
 from capim.tasks.runtime.stored import outcome_encoders
 from capim.tasks.runtime.task import shell
-from capim.tasks.scoring.protocols.table import select_protocols
-from capim.tasks.scoring.resources import Resources
 from capim.tasks.statistics.resampling import Resampling
 
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from capim.store import EmbeddingStore
@@ -14,8 +13,14 @@ from capim.store.maintenance.removal import drop_evaluations
 from capim.store.schema import texts
 from capim.store.types import Corpus, Storage
 from capim.tasks.encoders import catalog
-from capim.tasks.results.imported.rows import Imported, encoder_of_outcomes
-from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
+from capim.tasks.protocols import Protocol
+from capim.tasks.results.imported.sources import (
+    Imported,
+    Source,
+    described_corpus,
+    encoder_of_outcomes,
+    outcomes_of_source,
+)
 from capim.tasks.runtime.open_corpora import corpus_for_import
 from capim.tasks.runtime.task import shell
 from capim.tasks.statistics.resampling import Resampling
@@ -30,8 +35,58 @@ def import_embedding_files(
     Everything is checked before the first row is written, and all faults are reported together.
     """
     store = EmbeddingStore.open(store_uri, create=True)
-    imported = import_sets(store, named_imports(store, rows), storage=storage, replace=replace)
-    return [*map(done_line, imported), *next_steps(store, imported)]
+    corpora: dict[str, Corpus] = {}
+    faults = catalog_faults(row.encoder for row in rows)
+    for what in dict.fromkeys(row.corpus for row in rows):
+        try:
+            corpora[what] = corpus_for_import(store, what)
+        except RequestError as fault:
+            faults += fault.faults
+    if faults:
+        raise RequestError(faults)
+    imported = import_sets(store, [(row, corpora[row.corpus]) for row in rows], storage=storage, replace=replace)
+    return [*map(_done_line, imported), *_next_steps(store, imported)]
+
+
+def catalog_faults(names: Iterable[str]) -> list[str]:
+    """One line for each name that an import cannot have, because it is that of a model of the catalog."""
+    return [
+        f"encoder name {name!r} belongs to a model of the catalog (capim list encoders), which capim encodes with "
+        f"itself; give the import another name, such as {name}-imported"
+        for name in dict.fromkeys(names)
+        if name in catalog()
+    ]
+
+
+def _done_line(done: ImportedSet) -> str:
+    """What happened to one set."""
+    sealed = done.sealed
+    about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
+    about += [f"{name}: {value}" for name, value in done.spec.options.items()]
+    encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
+    label = f"{encoder}: {sealed.n_rows:,} {sealed.key.modality}s of {sealed.key.corpus}"
+    if done.state == "unchanged":
+        return f"{label} are stored already with the same contents; nothing was written ({sealed.tag})"
+    verb = "replaced" if done.state == "replaced" else "imported"
+    rounding = done.rounding.text(sealed.storage) or f"stored as {sealed.storage}"
+    removed = "; results of the replaced embeddings were removed" if done.state == "replaced" else ""
+    return f"{label} {verb} ({sealed.tag}), {rounding}{removed}"
+
+
+def _next_steps(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> Iterator[str]:
+    """The command to run next for every encoder."""
+    stored = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
+    complete: dict[str, list[str]] = {}
+    for key in {(d.sealed.key.encoder_fingerprint, d.sealed.key.corpus): d.sealed.key for d in imported}.values():
+        pair = (key.encoder_fingerprint, key.corpus_fingerprint)
+        missing = [f"{side}s" for side in ("image", "caption") if (*pair, side) not in stored]
+        if missing:
+            options = f"--corpus {key.corpus} --encoder {key.encoder} --{missing[0]} FILE"
+            yield f"{missing[0]} of {key.corpus} by {key.encoder} are missing: run `capim import {options}`"
+        else:
+            complete.setdefault(key.encoder, []).append(key.corpus)
+    for encoder, corpora in complete.items():
+        yield f"run `capim evaluate --corpora {','.join(corpora)} --encoders {encoder}`"
 
 
 @shell("import-outcomes", run_name="import-outcomes-{source.path}")
@@ -58,96 +113,46 @@ def import_outcomes(
     found = outcomes_of_source(source, subject)
     if faults := catalog_faults(found):
         raise RequestError(faults)
-    plans = []
+    plans, faults = [], []
     for name, each in found.items():
         encoder = encoder_of_outcomes(name, revision=revision, note=note, namesakes=namesakes(store, name))
         imported = Imported.of(each.outcomes, encoder, subject)
-        plans.append(plan_import(store, imported, resampling=resampling, replace=replace))
-    told = [f"{name}: {line}" for name, each in found.items() for line in (*each.how, *each.left_out)]
-    return told + write_import(store, plans, run=run, resampling=resampling)
-
-
-def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[tuple[ImportRow, Corpus]]:
-    """The imports with their corpora, which are read but not stored yet.
-
-    Raises:
-        RequestError: A corpus is unknown or faulty, or an encoder has the name of a model of the catalog; all faults
-            together.
-    """
-    corpora: dict[str, Corpus] = {}
-    faults = catalog_faults(row.encoder for row in rows)
-    for what in dict.fromkeys(row.corpus for row in rows):
-        try:
-            corpora[what] = corpus_for_import(store, what)
-        except RequestError as fault:
-            faults += fault.faults
+        new, replaced, fault = _planned(store, imported, resampling)
+        plans.append((imported, new, replaced))
+        faults += [fault] if replaced and not replace else []
     if faults:
         raise RequestError(faults)
-    return [(row, corpora[row.corpus]) for row in rows]
+    lines = [f"{name}: {line}" for name, each in found.items() for line in (*each.how, *each.left_out)]
+    for imported, new, replaced in plans:
+        encoder = imported.encoder
+        store.write_corpus(subject)
+        store.write_encoder(encoder)
+        for key, outcomes in imported.outcomes.items():
+            what = f"{encoder.name}: {outcomes.protocol.id} of {subject.name}, {len(outcomes):,} queries"
+            if key not in new:
+                lines.append(f"{what}: stored already, nothing to do")
+                continue
+            rows, results = imported.rows(key, run=run, resampling=resampling)
+            store.write_rows("outcomes", rows, replace="evaluation")
+            store.write_rows("results", results, replace="evaluation")
+            lines.append(f"{what}: {', '.join(texts(results['metric'])) or 'no metric is determined'}")
+        if new and (rsum := imported.rsum(run=run, resampling=resampling)) is not None:
+            store.write_rows("results", rsum, replace="evaluation")
+        if new:
+            lines.append(f"run `capim compare --corpora {subject.name}` to compare it with other models")
+        if replaced:
+            encoders, state = [encoder.fingerprint], subject.fingerprint
+            drop_evaluations(store, replaced, encoder_fingerprints=encoders, corpus_fingerprint=state)
+    return lines
 
 
-def catalog_faults(names: Iterable[str]) -> list[str]:
-    """One line for each name that an import cannot have, because it is that of a model of the catalog."""
-    return [
-        f"encoder name {name!r} belongs to a model of the catalog (capim list encoders), which capim encodes with "
-        f"itself; give the import another name, such as {name}-imported"
-        for name in dict.fromkeys(names)
-        if name in catalog()
-    ]
+def _planned(store: EmbeddingStore, imported: Imported, resampling: Resampling) -> tuple[list[str], list[str], str]:
+    """What an import would change, which the store is only asked for.
 
-
-def done_line(done: ImportedSet) -> str:
-    """What happened to one set."""
-    sealed = done.sealed
-    about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
-    about += [f"{name}: {value}" for name, value in done.spec.options.items()]
-    encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
-    label = f"{encoder}: {sealed.n_rows:,} {sealed.key.modality}s of {sealed.key.corpus}"
-    if done.state == "unchanged":
-        return f"{label} are stored already with the same contents; nothing was written ({sealed.tag})"
-    verb = "replaced" if done.state == "replaced" else "imported"
-    rounding = done.rounding.text(sealed.storage) or f"stored as {sealed.storage}"
-    removed = "; results of the replaced embeddings were removed" if done.state == "replaced" else ""
-    return f"{label} {verb} ({sealed.tag}), {rounding}{removed}"
-
-
-def next_steps(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> Iterator[str]:
-    """The command to run next for every encoder."""
-    stored = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
-    complete: dict[str, list[str]] = {}
-    for key in {(d.sealed.key.encoder_fingerprint, d.sealed.key.corpus): d.sealed.key for d in imported}.values():
-        pair = (key.encoder_fingerprint, key.corpus_fingerprint)
-        missing = [f"{side}s" for side in ("image", "caption") if (*pair, side) not in stored]
-        if missing:
-            options = f"--corpus {key.corpus} --encoder {key.encoder} --{missing[0]} FILE"
-            yield f"{missing[0]} of {key.corpus} by {key.encoder} are missing: run `capim import {options}`"
-        else:
-            complete.setdefault(key.encoder, []).append(key.corpus)
-    for encoder, corpora in complete.items():
-        yield f"run `capim evaluate --corpora {','.join(corpora)} --encoders {encoder}`"
-
-
-# --- Writes imported outcomes and their figures, once: the same again changes nothing, others replace them on request.
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportPlan:
-    """What one import would change for one model.
-
-    Attributes:
-        new: Evaluation ids that are not stored with these settings.
-        replaced: Evaluation ids of other outcomes of the same model, corpus and protocol.
-        faults: Why these may not be replaced, in one line; empty if they may.
+    Returns:
+        The evaluations that are not stored with these settings; those of other outcomes of the same model, corpus and
+        protocol, with sums of them; and why these may not be replaced, unless the user says so.
     """
-
-    imported: Imported
-    new: tuple[str, ...]
-    replaced: tuple[str, ...]
-    faults: tuple[str, ...]
-
-
-def plan_import(store: EmbeddingStore, imported: Imported, *, resampling: Resampling, replace: bool) -> ImportPlan:
-    """Compare outcomes with those in the store, which stays as it is."""
     encoder, corpus = imported.encoder, imported.corpus
     subject = {"encoder_fingerprint": encoder.fingerprint, "corpus_fingerprint": corpus.fingerprint}
     rows = store.rows("results", **subject).to_pylist()
@@ -155,55 +160,14 @@ def plan_import(store: EmbeddingStore, imported: Imported, *, resampling: Resamp
     same = {r["evaluation"] for r in rows if (r["replicates"], r["seed"], r["level"]) == settings}
     counts = store.counts("outcomes", "evaluation", evaluation=list(imported.outcomes))
     new = [key for key, each in imported.outcomes.items() if key not in same or counts.get(key) != len(each)]
-    replaced, others = [], []
-    for key, outcomes in imported.outcomes.items():
-        protocol = outcomes.protocol.id
-        for other in sorted({r["evaluation"] for r in rows if r["protocol"] == protocol} - {key}):
-            replaced.append(other)
-            others.append(f"{protocol} (stored {other}, given {key})")
+    others = [
+        (other, f"{protocol} (stored {other}, given {key})")
+        for key, protocol in ((key, each.protocol.id) for key, each in imported.outcomes.items())
+        for other in sorted({r["evaluation"] for r in rows if r["protocol"] == protocol} - {key})
+    ]
+    sums = sorted({r["evaluation"] for r in rows if Protocol.of(r["protocol"]).kind == "sum"}) if others else []
     fault = (
-        f"{encoder.name!r} has other outcomes on {corpus.name!r}: {', '.join(others)}; give --replace to replace them, "
-        "or another --revision or --encoder to keep both"
+        f"{encoder.name!r} has other outcomes on {corpus.name!r}: {', '.join(text for _, text in others)}; give "
+        "--replace to replace them, or another --revision or --encoder to keep both"
     )
-    if replaced:  # sums over several protocols
-        replaced += sorted({r["evaluation"] for r in rows if "+" in r["protocol"]})
-    faults = (fault,) if others and not replace else ()
-    return ImportPlan(imported=imported, new=tuple(new), replaced=tuple(replaced), faults=faults)
-
-
-def write_import(store: EmbeddingStore, plans: Sequence[ImportPlan], *, run: str, resampling: Resampling) -> list[str]:
-    """Carry out plans; returns one line per protocol.
-
-    Raises:
-        RequestError: The faults of all plans; nothing was written.
-    """
-    if faults := [fault for plan in plans for fault in plan.faults]:
-        raise RequestError(faults)
-    lines = []
-    for plan in plans:
-        imported = plan.imported
-        store.write_corpus(imported.corpus)
-        store.write_encoder(imported.encoder)
-        for key, outcomes in imported.outcomes.items():
-            what = (
-                f"{imported.encoder.name}: {outcomes.protocol.id} of {imported.corpus.name}, {len(outcomes):,} queries"
-            )
-            if key not in plan.new:
-                lines.append(f"{what}: stored already, nothing to do")
-                continue
-            rows, results = imported.rows(key, run=run, resampling=resampling)
-            store.write_rows("outcomes", rows, replace="evaluation")
-            store.write_rows("results", results, replace="evaluation")
-            lines.append(f"{what}: {', '.join(texts(results['metric'])) or 'no metric is determined'}")
-        if plan.new and (rsum := imported.rsum(run=run, resampling=resampling)) is not None:
-            store.write_rows("results", rsum, replace="evaluation")
-        if plan.new:
-            lines.append(f"run `capim compare --corpora {imported.corpus.name}` to compare it with other models")
-        if plan.replaced:
-            drop_evaluations(
-                store,
-                plan.replaced,
-                encoder_fingerprints=[imported.encoder.fingerprint],
-                corpus_fingerprint=imported.corpus.fingerprint,
-            )
-    return lines
+    return new, [*(other for other, _ in others), *sums], fault

@@ -203,12 +203,12 @@ def _parsed(id_: str) -> Protocol:
     first, _, rest = id_.partition("/")
     if "+" in id_:
         return Protocol(id_, "both", "sum", description="The sum of the figures of both directions")
+    if id_ not in _RETRIEVAL and id_ in PACKAGES:
+        return PACKAGES[id_].protocol
     if first == "t2i":
         return _of_direction(id_, "t2i", *rest.split("@"))
     if first == "i2t":
         return _of_direction(id_, "i2t", *rest.split("@"))
-    if id_ in PACKAGES:
-        return PACKAGES[id_].protocol
     if first == "winoground":
         about = f"Two images, two captions: {rest}" if rest else "Two images and the caption of each"
         return Protocol(id_, "quadruples", "quadruples", rest, description=about)

@@ -19,12 +19,12 @@ from capim.tasks.analyses.slices import slice_rows
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.metrics.table import RSUM, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import gate_rows, judge_results, published
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, in_a_run, shell, show_table, show_text
-from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 # --- Task `diagnose`: analyses of the outcomes and vectors of a corpus, and checks of its results, as slices.

@@ -224,7 +224,7 @@ def test_a_comparison_says_what_it_compared(workspace: capim.Workspace, capsys: 
 
 
 def test_the_progress_of_scoring_moves_within_a_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capim.tasks.scoring.late_interaction.products._PATCHES_AT_ONCE", 30)
+    monkeypatch.setattr("capim.tasks.ranking.maxsim_products._PATCHES_AT_ONCE", 30)
     for spec in SPECS:
         random_store(tmp_path / spec.name / "store", read_shapes(n_scenes=N_SCENES), (spec,))
         seen: list[Progress] = []

@@ -79,7 +79,7 @@ def _tokens(corpus: str, paid: list[Spent]) -> Table:
         measures("per item", lambda s: s.n_tokens / s.n_items, show.significant),
         measures("cost", lambda s: s.cost, show.significant),
         measures("1M items, projected", million, show.significant),
-        note="Tokens as the service counts them, request by request, without canaries and without requests that were "
+        note="Tokens as the service counts them, request by request, without probes and without requests that were "
         "lost with a process that died. Cost at the price of the encoder's table, in its currency.",
         sortable=True,
     )

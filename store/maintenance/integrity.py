@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
-HISTORY = ("runs", "batches", "watched", "canaries")
+HISTORY = ("runs", "batches", "watched", "probes")
 """Tables whose rows say what happened: no run makes them again."""
 
 

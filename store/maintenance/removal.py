@@ -101,7 +101,7 @@ def drop(
             delete(connection, "corpora", "fingerprint", [corpus_fingerprint])
         named = store.counts("results", "encoder_fingerprint")  # reports and comparisons need to know the encoder
         if encoder_fingerprint is not None and corpus is None and modality is None:
-            delete(connection, "canaries", "encoder_fingerprint", [encoder_fingerprint])  # of vectors that are gone
+            delete(connection, "probes", "encoder_fingerprint", [encoder_fingerprint])  # of vectors that are gone
             if encoder_fingerprint not in named:
                 delete(connection, "encoders", "fingerprint", [encoder_fingerprint])
         for name in tables:

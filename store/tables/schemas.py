@@ -10,11 +10,11 @@ import pyarrow as pa
 from capim.store.keys import spec_to_json
 from capim.store.schema import (
     BATCHES,
-    CANARIES,
     COMPARISONS,
     FORMAT,
     METRICS,
     OUTCOMES,
+    PROBES,
     RANKINGS,
     REPLICATES,
     RESULTS,
@@ -103,7 +103,7 @@ ANALYSES = {
     "rankings": with_primary_key(RANKINGS, "ranking", "encoder_fingerprint", "estimand", "statistic"),
     "slices": with_primary_key(SLICES, "slice"),
     "batches": with_key(BATCHES, "batch_id"),
-    "canaries": with_primary_key(CANARIES, "encoder_fingerprint", "item"),
+    "probes": with_primary_key(PROBES, "encoder_fingerprint", "item"),
     "metrics": with_primary_key(METRICS, "metric"),
     "runs": with_key(RUNS, "run"),
     "watched": with_key(WATCHED, "run", "encoder", "corpus", "protocol"),

@@ -16,10 +16,10 @@ from capim.store.values import Ragged
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import build_task
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.resampling import Resampling

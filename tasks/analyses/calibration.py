@@ -21,9 +21,9 @@ from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, Matrix, S
 from capim.tasks.analyses.slice_means import QueryValues, mean_slices, part_slices
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics import METRICS
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.score_blocks import score_blocks
+from capim.tasks.ranking.evaluate import score_blocks
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.intervals import Interval
 
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from capim.tasks.analyses.analysis_input import AnalysisInput, SingleVectors
 from capim.tasks.analyses.slices import Slice
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
 
 K = 10

@@ -28,8 +28,8 @@ from capim.tasks.analyses.content.queries import first_is_right
 from capim.tasks.analyses.hubs import K, is_hub, k_occurrence
 from capim.tasks.analyses.slice_means import QueryValues, mean_slices
 from capim.tasks.analyses.slices import Slice
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import layout_of
+from capim.tasks.ranking.layout import layout_of
+from capim.tasks.ranking.outcomes import Outcomes
 
 ANALYSIS = "ambiguous"
 WITHOUT = "R@1 without ambiguous misses"

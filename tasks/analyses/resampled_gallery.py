@@ -21,7 +21,7 @@ from scipy import sparse
 from capim.tasks.analyses.analysis_input import AnalysisInput
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics.retrieval import expected_hit
-from capim.tasks.scoring.protocols.layout import layout_of
+from capim.tasks.ranking.layout import layout_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import count_blocks
 from capim.tasks.statistics.intervals import Interval, interval_of

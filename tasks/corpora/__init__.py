@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from capim.store.plugins import Plugin, Table
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, JudgedTask
@@ -20,7 +20,8 @@ class CorpusEntry:
     """One row of the table of corpora, ``corpora.toml``, or of a package (entry point ``capim.corpora``).
 
     The reader of corpus ``a-b`` is the function ``read_a_b`` in ``readers/a_b.py``; it takes keyword options and
-    returns a checked :class:`~store.types.Corpus`. Its module is imported only when the corpus is read.
+    returns a checked :class:`~store.types.Corpus`. Its module is imported only when the corpus is read. A corpus with a
+    table needs no reader.
 
     Attributes:
         title: One line that describes the corpus.
@@ -32,6 +33,8 @@ class CorpusEntry:
         hub: Id of the data set on the Hugging Face hub; empty if it cannot be read from there.
         module: Name of the reader's module in ``readers/`` where it is not that of the corpus; of a package's corpus
             the full name, by default the module that the entry point names.
+        table: Where the rows of the corpus are and what their columns mean, for one whose files are tables: the fields
+            of :class:`tasks.corpora.readers.published.PublishedTable`.
     """
 
     title: str
@@ -42,6 +45,7 @@ class CorpusEntry:
     needs: str = "nothing"
     hub: str = ""
     module: str = ""
+    table: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _entry(name: str, task: JudgedTask) -> CorpusEntry:
@@ -58,7 +62,7 @@ def _entry(name: str, task: JudgedTask) -> CorpusEntry:
         licence="the data set's",
         needs="the hub; or root (the data set as a folder)",
         hub=task.dataset,
-        module="judged_tasks",
+        module="judged",
     )
 
 

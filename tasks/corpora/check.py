@@ -1,13 +1,13 @@
-"""The check of a corpus before a run: ``capim corpora check``."""
+"""The check of a corpus: its facts, its faults, what of it can be encoded, and what changed since it was stored."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,10 +17,13 @@ from capim.store.schema import JUDGED
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.tasks.corpora.description import reader_call
 from capim.tasks.corpora.images.image_files import is_image_name
-from capim.tasks.corpora.images.image_index import index_images
 from capim.tasks.corpora.layouts import Recognised, toml_lines
+from capim.tasks.corpora.subset import index_images
 
-# --- Counts that describe a corpus: items, languages, duplicates, annotations.
+_SHOWN = 20  # images that are left out
+_SHOWN_CHANGES = 3
+_Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
+_LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +133,6 @@ def judged_facts(corpus: Corpus) -> dict[str, int]:
 
 def _counts(values: Iterable[Any]) -> dict[Any, int]:
     return dict(sorted(Counter(values).items()))
-
-
-_SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,16 +264,11 @@ def _warnings(complete: Corpus, usable: Corpus, facts: CorpusFacts) -> list[str]
     return lines
 
 
-# --- Which modalities of a corpus can be encoded, and what to do about the other one.
-#
-# A corpus may have ids in place of image files, or of caption texts, for embeddings that were made elsewhere.
-
-
-_LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
-
-
 def encodable(corpus: Corpus) -> tuple[Modality, ...]:
-    """The modalities that can be encoded: images if all have files, captions if all have texts."""
+    """The modalities that can be encoded: images if all have files, captions if all have texts.
+
+    A corpus may have ids in place of image files, or of caption texts, for embeddings that were made elsewhere.
+    """
     without = {"image": corpus.images["sha"].null_count, "caption": corpus.captions["text"].null_count}
     return tuple(modality for modality in MODALITIES if not without[modality])
 
@@ -306,3 +301,63 @@ def encoding_fault(corpus: Corpus, modalities: Sequence[Modality], *, given: obj
         f"corpus {corpus.name!r}: {lacks}, so they cannot be encoded; import embeddings made elsewhere: `capim import "
         f"--corpus {source} --encoder NAME {files}`, with the ids that `capim corpora ids {source}` lists"
     )
+
+
+def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
+    """One line for each kind of change from ``stored`` to ``opened``; empty if the fingerprints are equal.
+
+    Args:
+        stored: The corpus in the store.
+        opened: The corpus as it has just been read; images that the store lists as skipped do not count as new.
+
+    Examples:
+        >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+        >>> def corpus(text): return build_corpus("c", [ImageRow("a")], [CaptionRow("a#0", "a", text)], source=None)
+        >>> describe_change(corpus("red"), corpus("blue"))
+        ["captions with another text: 'a#0'"]
+    """
+    if stored.fingerprint == opened.fingerprint:
+        return []
+    skipped_before, skipped_now = (set(each.skipped["item_id"].to_pylist()) for each in (stored, opened))
+    left_out = skipped_before | skipped_now
+    before, after = _by_id(stored.images), _by_id(opened.images)
+    lost = {*left_out, *(before.keys() ^ after.keys())}  # captions change with these images
+    old, new = (
+        {key: row for key, row in _by_id(each.captions).items() if row["image_id"] not in lost}
+        for each in (stored, opened)
+    )
+    lines = [
+        *_line("new images", [image for image in after if image not in before and image not in left_out]),
+        *_line("removed images", [image for image in before if image not in after and image not in left_out]),
+        *_line("images with other contents", _changed(before, after, "sha")),
+        *_line("images with other objects", _changed(before, after, "objects")),
+        *_line("new captions", [caption for caption in new if caption not in old]),
+        *_line("removed captions", [caption for caption in old if caption not in new]),
+        *_line("captions with another text", _changed(old, new, "text")),
+        *_line("captions of another image", _changed(old, new, "image_id")),
+    ]
+    for what, one, other in (
+        ("pairs", _by_id(stored.pairs), _by_id(opened.pairs)),
+        ("quadruples", _by_id(stored.quadruples), _by_id(opened.quadruples)),
+    ):
+        ids = sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
+        lines += _line(f"new, removed or changed {what}", ids)
+    if not stored.relevance.equals(opened.relevance):
+        counts = f"{stored.relevance.num_rows:,} positives before, {opened.relevance.num_rows:,} now"
+        lines.append(f"other extra ground truths: {counts}")
+    if not lines and skipped_before != skipped_now:
+        lines.append(f"other images are left out: {len(skipped_before)} before, {len(skipped_now)} now")
+    return lines or ["another order of the items, or other ordinals, languages or sizes"]
+
+
+def _by_id(table: pa.Table) -> _Rows:
+    return {row["id"]: row for row in table.to_pylist()}
+
+
+def _changed(before: _Rows, after: _Rows, column: str) -> list[str]:
+    return [key for key in after if key in before and before[key][column] != after[key][column]]
+
+
+def _line(what: str, items: Collection[str]) -> list[str]:
+    more = f" and {len(items) - _SHOWN_CHANGES} more" if len(items) > _SHOWN_CHANGES else ""
+    return [f"{what}: {', '.join(map(repr, [*items][:_SHOWN_CHANGES]))}{more}"] if items else []

@@ -26,7 +26,7 @@ Options that several readers share:
 * ``licence`` of images and captions; ``language`` (BCP-47) of captions whose row has none; ``reference_language`` that
   cross-lingual metrics compare with;
 * ``form`` and ``columns`` of a table (role -> column, for roles whose column has none of the usual names):
-  :mod:`tasks.corpora.readers.columns`; ``ids_only``: read ids and texts without images, for embeddings made elsewhere
+  :mod:`tasks.corpora.readers.forms`; ``ids_only``: read ids and texts without images, for embeddings made elsewhere
   (``docs/embeddings.md``).
 """
 
@@ -50,6 +50,7 @@ from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
+from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.corpora.readers.table import SUFFIXES
 from capim.tasks.corpora.subset import sample_corpus, sample_suffix
 
@@ -139,6 +140,8 @@ def load_reader(name: str) -> Callable[..., Corpus]:
     Raises:
         RequestError: The corpus is one of a package, whose reader cannot be imported.
     """
+    if CORPORA[name].table:
+        return table_reader(name)
     module, function = CORPORA[name].module or name.replace("-", "_"), f"read_{name.replace('-', '_')}"
     package = CORPORA.package(name)
     try:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from capim.store.errors import RequestError
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.images.image_files import files_below, is_image_name, without_image_suffix
-from capim.tasks.corpora.readers.columns import columns_of_roles
+from capim.tasks.corpora.readers.forms import columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
 from capim.tasks.corpora.readers.judged_files import is_judged_folder

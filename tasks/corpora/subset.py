@@ -1,9 +1,15 @@
-"""Subsets of the images of a corpus, with all rows that refer to the removed images removed too."""
+"""Subsets of the images of a corpus, with all rows that refer to the removed images removed too.
+
+Samples, and corpora without the images that cannot be decoded (:func:`index_images`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -12,10 +18,13 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, WorkError
 from capim.store.schema import SKIPPED
-from capim.store.types import Corpus
+from capim.store.types import Corpus, ImageSource, IndexedImage
 from capim.tasks.corpora.build import SkippedRow
+from capim.tasks.corpora.images.decode import UndecodableImage, decode_image, image_sha, thumbnail
+
+_BATCH = 64  # images that are decoded before their thumbnails are stored
 
 
 def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
@@ -60,6 +69,65 @@ def sample_suffix(n_images: int | None, seed: int) -> str:
         ('-sample500', '-sample500-seed7', '')
     """
     return "" if n_images is None else f"-sample{n_images}" + (f"-seed{seed}" if seed else "")
+
+
+def index_images(
+    corpus: Corpus,
+    *,
+    known: Mapping[str, str | None],
+    sink: Callable[[list[IndexedImage]], None],
+    progress: Callable[[int, int], None] | None = None,
+) -> Corpus:
+    """The corpus without its undecodable images, after decoding every image that the index does not yet hold.
+
+    Args:
+        corpus: As a reader returns it. A corpus without a source (ids or texts only) is returned unchanged.
+        known: The index so far: image hash -> None if the image decoded, else the reason why not. These images are
+            not read again.
+        sink: Called with each batch of newly decoded images and their thumbnails, to store them.
+        progress: Called after every batch with the number of images done and the total.
+
+    Returns:
+        The images that decode; the others are listed in ``skipped`` with the reason, and their captions are removed.
+        The result depends on the bytes of the images only, never on ``known``.
+
+    Raises:
+        RequestError: Not one image can be decoded.
+        WorkError: An image was removed or changed after the corpus was opened.
+    """
+    if corpus.source is None:
+        return corpus
+    images = corpus.images.select(["id", "key", "sha"]).to_pylist()
+    key_of = {row["sha"]: row["key"] for row in images if row["sha"] is not None and row["sha"] not in known}
+    pending = list(key_of.items())
+    reasons: dict[str, str | None] = dict(known)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="image_index") as pool:
+        for start in range(0, len(pending), _BATCH):
+            indexed = list(pool.map(partial(_index, corpus.source), pending[start : start + _BATCH]))
+            sink(indexed)
+            reasons.update({image.sha: image.reason for image in indexed})
+            if progress is not None:
+                progress(start + len(indexed), len(pending))
+    skipped = [SkippedRow(row["id"], reason) for row in images if (reason := reasons.get(row["sha"])) is not None]
+    return without_images(corpus, skipped)
+
+
+def _index(source: ImageSource, item: tuple[str, str]) -> IndexedImage:
+    sha, key = item
+    try:
+        data = source.read(key)
+    except OSError as error:
+        raise WorkError(
+            f"image {key!r} was there when the corpus was opened and cannot be read now: {error}; restore it, or run "
+            "again without it"
+        ) from error
+    if image_sha(data) != sha:
+        raise WorkError(f"image {key!r} was changed after the corpus was opened; run again to use its new contents")
+    try:
+        image = decode_image(data)
+    except UndecodableImage as error:
+        return IndexedImage(sha, None, None, None, str(error))
+    return IndexedImage(sha, image.width, image.height, thumbnail(image), None)
 
 
 def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:

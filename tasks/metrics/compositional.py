@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.metrics.metric import Metric, Ties
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 Score: TypeAlias = Literal["text", "image", "group"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 Figures: TypeAlias = Mapping[tuple[str, str], float]  # (language, translator) -> one metric's value
 

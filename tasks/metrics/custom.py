@@ -4,7 +4,7 @@ Its arguments are matched by name, any combination of
 
 - ``outcomes``: ranks, ties and best lists of the queries by column, their texts, languages and the ids of the searched
   items (:class:`tasks.metrics.custom.QueryOutcomes`);
-- ``block``: raw scores of some queries with their relevance (:class:`tasks.scoring.score_blocks.ScoreBlock`), for
+- ``block``: raw scores of some queries with their relevance (:class:`tasks.ranking.evaluate.ScoreBlock`), for
   retrieval by encoders with embeddings; ``outcomes`` are then those of the block's queries;
 - ``corpus``: the corpus (:class:`store.types.Corpus`).
 
@@ -41,13 +41,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.exchange.row_files import read_judgements
 from capim.store.own_code import loaded_module, shown_path, what_failed
+from capim.store.schema import texts
 from capim.store.types import Corpus, digest16
 from capim.store.values import positions_within
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
 from capim.tasks.protocols import Direction, Protocol
-from capim.tasks.scoring.outcomes import Outcomes, stored_attributes
+from capim.tasks.ranking.outcomes import Outcomes, stored_attributes
 
 # --- Finds a user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``.
 
@@ -220,7 +222,7 @@ class QueryOutcomes:
     that the protocol does not have are None.
 
     Examples:
-        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> outcomes = QueryOutcomes(outcomes_of([[1], [3]]))
         >>> (outcomes.rank_worst <= 2).tolist(), outcomes["rank_worst"].to_numpy().tolist()
         ([True, False], [1, 3])
@@ -509,3 +511,38 @@ def _attribute(target: Any, name: str) -> Any:
     """An attribute of a callable; of a partial function, also that of the function."""
     inner = getattr(target, "func", None) if isinstance(target, functools.partial) else None
     return getattr(target, name, getattr(inner, name, None))
+
+
+def with_judgements(file: str | Path) -> CustomMetric:
+    """The share of queries whose first item is relevant, or is right by a line of the file; called ``FILE:R@1``.
+
+    A judgement holds in both directions: a caption that is right for an image makes the image right for the caption.
+    Corpora without a line in the file are left out.
+
+    Raises:
+        RequestError: The file cannot be read, or when computed: an id is not in the corpus.
+    """
+    path = Path(file)
+    judgements = read_judgements(path)
+
+    def found_first(outcomes: QueryOutcomes, corpus: Corpus) -> NDArray[np.float64]:
+        pairs = {
+            (each.query_id, each.item_id) if each.direction == "t2i" else (each.item_id, each.query_id)
+            for each in judgements
+            if each.corpus == corpus.name
+        }
+        if not pairs or outcomes.protocol.direction not in ("t2i", "i2t") or outcomes.top_ords is None:
+            return np.full(len(outcomes), np.nan)
+        captions, images = set(texts(corpus.captions["id"])), set(texts(corpus.images["id"]))
+        for known, ids in ((captions, {caption for caption, _ in pairs}), (images, {image for _, image in pairs})):
+            if strange := sorted(ids - known):
+                hint = did_you_mean(strange[0], known)
+                raise RequestError(f"{path}: {strange[0]!r} is not in corpus {corpus.name!r}. {hint}".rstrip())
+        first = outcomes.items[outcomes.top_ords[:, 0]].to_pylist()
+        queries = outcomes.query_id.to_pylist()
+        sides = (queries, first) if outcomes.protocol.direction == "t2i" else (first, queries)
+        judged = np.array([pair in pairs for pair in zip(*sides, strict=True)], dtype=bool)
+        return np.asarray((outcomes.rank_worst == 1) | judged, dtype=np.float64)
+
+    title = f"R@1 with the judgements of {path.name}"
+    return CustomMetric(name=f"{path.stem}:R@1", function=found_first, title=title, file=str(path))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from capim.store.types import MetricFacts
 from capim.store.values import positions_within
 from capim.tasks.protocols import Direction
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 Ties: TypeAlias = Literal["lost", "expected", "won"]
 Reduce: TypeAlias = Literal["mean", "median"] | Callable[[NDArray[np.float64]], float]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from capim.store.values import positions_within
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 
 def expected_hit(
@@ -214,7 +214,7 @@ def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.fl
     Examples:
         Relevant items at ranks 1 and 3, R = 2: only the first is within the top 2, precision 1; 1 / 2.
 
-        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> average_precision(outcomes_of([[1, 3]]), np.array([2])).tolist()
         [0.5]
     """
@@ -240,7 +240,7 @@ def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
     Examples:
         One relevant item at rank 3: 1 / log2(4), ideal 1.
 
-        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> ndcg(outcomes_of([[3]]), 10).tolist()
         [0.5]
     """
@@ -280,7 +280,7 @@ def _over_places(
     return np.bincount(groups.query[group], weights=term(group, place), minlength=n_queries).astype(np.float64)
 
 
-def _several(
+def _of_all_relevant(
     name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]], *, judged: bool | None
 ) -> Metric:
     """A metric of all relevant items; its bounds are its values with all ties lost and with all ties won."""
@@ -299,7 +299,7 @@ def recall_all_at(k: int, *, judged: bool = False) -> Metric:
 
     Elsewhere it is ``recall_all@k``, because the literature of image-text retrieval calls a hit recall.
     """
-    return _several(
+    return _of_all_relevant(
         f"recall@{k}" if judged else f"recall_all@{k}",
         f"Share of all relevant items in the top {k}",
         lambda o: found_in_top(o, np.full(len(o), k)) / o.n_relevant,
@@ -310,7 +310,7 @@ def recall_all_at(k: int, *, judged: bool = False) -> Metric:
 def ndcg_at(k: int, *, judged: bool | None = None) -> Metric:
     """``nDCG@k``: the gain is the grade of a judged document, else 1."""
     title = f"Normalised discounted cumulative gain at {k}"
-    metric = _several(f"nDCG@{k}", title, lambda o: ndcg(o, k), judged=judged)
+    metric = _of_all_relevant(f"nDCG@{k}", title, lambda o: ndcg(o, k), judged=judged)
     return replace(metric, headline="judged") if k == 10 else metric
 
 
@@ -320,19 +320,19 @@ def _unjudged(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
     return outcomes.unjudged
 
 
-MAP_AT_R = _several(
+MAP_AT_R = _of_all_relevant(
     "mAP@R",
     "Mean average precision at R, the number of relevant items",
     lambda o: average_precision(o, o.n_relevant.astype(np.int64)),
     judged=False,
 )
-R_PRECISION = _several(
+R_PRECISION = _of_all_relevant(
     "R-Precision",
     "Precision at R, the number of relevant items",
     lambda o: found_in_top(o, o.n_relevant.astype(np.int64)) / o.n_relevant,
     judged=False,
 )
-AVERAGE_PRECISION = _several(
+AVERAGE_PRECISION = _of_all_relevant(
     "AP",
     "Average precision over the whole list (trec_eval's map)",
     lambda o: average_precision(o, o.n_gallery.astype(np.int64)),

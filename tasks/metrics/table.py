@@ -34,7 +34,7 @@ from capim.tasks.metrics.retrieval import (
     recall_all_at,
 )
 from capim.tasks.protocols import ALL_NEGATIVES, MAIN, Kind, Protocol
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 _OWN = {
     metric.name: metric

@@ -22,6 +22,10 @@ from capim.tasks.statistics.resampling import Resampling
 FigureKey: TypeAlias = tuple[str, str, str, str]
 """Corpus, protocol, metric and encoder."""
 
+Falls: TypeAlias = "tuple[Sequence[FigureChange], NDArray[np.float64]]"
+"""Figures whose queries have the same clusters, and how far each cluster fell, shape ``(n_clusters, n_figures)``:
+earlier minus later value, summed over a cluster's queries."""
+
 Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "another version", "none"]
 
 
@@ -87,7 +91,28 @@ def figure_changes(
         for r in comparisons
         if r["p_sign_flip"] is not None
     }
-    return adjust([_change(key, old[key], new[key], tests) for key in sorted(old.keys() & new)])
+    changes = []
+    for key in sorted(old.keys() & new):
+        before, after = old[key], new[key]
+        difference, p = None, None
+        basis: Basis = "none"
+        if before["value"] is not None and after["value"] is not None:
+            difference = after["value"] - before["value"]
+            pair = (*key[:3], *sorted((before["encoder_fingerprint"], after["encoder_fingerprint"])))
+            if before["metric_version"] != after["metric_version"]:
+                basis = "another version"
+            elif before["evaluation"] == after["evaluation"]:
+                basis = "same rows"
+            elif before["corpus_fingerprint"] == after["corpus_fingerprint"] and pair in tests:
+                basis, p = "paired test", tests[pair]
+            else:
+                p = unpaired_bound(difference, before["standard_error"], after["standard_error"])
+                basis = "none" if p is None else "unpaired bound"
+        lower = after["lower_is_better"]
+        changes.append(
+            FigureChange(key=key, old=before, new=after, difference=difference, p=p, basis=basis, lower_is_better=lower)
+        )
+    return adjust(changes)
 
 
 def adjust(changes: Sequence[FigureChange]) -> list[FigureChange]:
@@ -128,101 +153,6 @@ def unpaired_bound(difference: float, old_error: float | None, new_error: float 
     if old_error is None or new_error is None or not (old_error or new_error):
         return None
     return math.erfc(abs(difference) / math.hypot(old_error, new_error) / math.sqrt(2))
-
-
-def _change(
-    key: FigureKey,
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    tests: Mapping[tuple[str, ...], float],
-) -> FigureChange:
-    difference, p = None, None
-    basis: Basis = "none"
-    if old["value"] is not None and new["value"] is not None:
-        difference = new["value"] - old["value"]
-        pair = (*key[:3], *sorted((old["encoder_fingerprint"], new["encoder_fingerprint"])))
-        if old["metric_version"] != new["metric_version"]:
-            basis = "another version"
-        elif old["evaluation"] == new["evaluation"]:
-            basis = "same rows"
-        elif old["corpus_fingerprint"] == new["corpus_fingerprint"] and pair in tests:
-            basis, p = "paired test", tests[pair]
-        else:
-            p = unpaired_bound(difference, old["standard_error"], new["standard_error"])
-            basis = "none" if p is None else "unpaired bound"
-    return FigureChange(
-        key=key, old=old, new=new, difference=difference, p=p, basis=basis, lower_is_better=new["lower_is_better"]
-    )
-
-
-# --- Sign-flip tests of declines: one family of many figures, over several corpora, in one direction.
-#
-# A figure is the mean of one encoder's values over the queries of one corpus, at two times. If nothing changed, the two
-# outcomes of a cluster are exchangeable, so that its fall (earlier minus later) might as well have the other sign, for
-# all figures of that cluster together. Step-down max-T over these flips (``tests_of_flips``) adjusts the
-# p-values for all figures of all corpora: its floor is 1 / (flips + 1), and figures that move together cost little.
-
-
-FEW_FLIPS = 199  # examined first; they settle whatever is far from significant
-_PER_LEVEL = 10  # flips that are expected beyond a result exactly at the level
-
-
-def decline_tests(
-    falls: Sequence[NDArray[np.float64]], *, level: float, permutations: int, seed: int
-) -> list[list[FlipTest]]:
-    """One-sided tests that figures fell, with p-values adjusted for all of them.
-
-    Args:
-        falls: One array for each group of figures that share clusters, shape ``(n_clusters, n_figures)``: the sum over
-            a cluster's queries of earlier minus later value. Groups are flipped independently of each other.
-        level: The p-values will be compared with this level. Flips are as many as it needs, unless ``FEW_FLIPS`` show
-            that no figure is significant at 5 %; this second look only ever prevents a rejection.
-        permutations: Fewest flips of a result that may be significant.
-        seed: Of the random flips, which are drawn where there are more than ``permutation.ALL_FLIPS``.
-
-    Returns:
-        The tests of each group's figures. ``p`` is None for a figure that no cluster changed.
-
-    Examples:
-        Four images were found before and are not now, by the first of two encoders: of 16 flips one is as bad.
-
-        >>> fall = np.array([[1.0, 0.0]] * 4)
-        >>> [[first, second]] = decline_tests([fall], level=0.05, permutations=100, seed=0)
-        >>> first.p_adjusted, second.p
-        (0.0625, None)
-    """
-    most = max(permutations, math.ceil(_PER_LEVEL / level))
-    for n_flips in (FEW_FLIPS, most):
-        tests = _tests(falls, Resampling(permutations=n_flips, seed=seed))
-        adjusted = [test.p_adjusted for group in tests for test in group if test.p_adjusted is not None]
-        if min(adjusted, default=1.0) > ALPHA or all(test.exact for group in tests for test in group):
-            break
-    return tests
-
-
-def _tests(falls: Sequence[NDArray[np.float64]], resampling: Resampling) -> list[list[FlipTest]]:
-    """Tests with one number of flips."""
-    starts = np.cumsum([0, *(len(fall) for fall in falls)])
-    grids = [on_grid(fall, weight=2 * len(fall)) for fall in falls]
-    rows = [np.flatnonzero(grid.any(axis=1)) for grid in grids]
-    tables = [narrowed(grid[differs], weight=2 * len(grid)) for grid, differs in zip(grids, rows, strict=True)]
-    total = np.concatenate([grid.sum(axis=0) for grid in grids])
-    scale = np.concatenate([np.sqrt(np.square(grid).sum(axis=0)) for grid in grids])
-    ends = np.cumsum([len(differs) for differs in rows])[:-1]
-
-    def flipped_totals(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
-        parts = np.split(flipped, ends, axis=1)
-        moved = [weighted_sums(part, table) for part, table in zip(parts, tables, strict=True)]
-        return total - 2 * np.concatenate(moved, axis=1)
-
-    differs = np.concatenate([start + group for start, group in zip(starts, rows, strict=False)])
-    flips = shared_flips(differs, int(starts[-1]), resampling)
-    found = tests_of_flips(flips, flipped_totals, observed=total, scale=scale, enumerated={})
-    changed = [
-        test if moved else replace(test, p=None, p_adjusted=None) for test, moved in zip(found, scale, strict=True)
-    ]
-    bounds = np.cumsum([0, *(fall.shape[1] for fall in falls)])
-    return [changed[first:last] for first, last in pairwise(bounds)]
 
 
 DAYS_PER_YEAR = 365.0
@@ -289,18 +219,6 @@ class WatchRule:
         return self.alpha * min(max(days, 1.0), MOST_DAYS) / DAYS_PER_YEAR
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FigureFalls:
-    """Figures whose queries have the same clusters, and how far each cluster fell.
-
-    Attributes:
-        falls: float64, shape ``(n_clusters, n_figures)``: earlier minus later value, summed over a cluster's queries.
-    """
-
-    changes: tuple[FigureChange, ...]
-    falls: NDArray[np.float64]
-
-
 def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
     """The lowest cosine among the vectors of each item, shape ``(n_items,)``; 0 where the number of vectors changed.
 
@@ -335,20 +253,6 @@ def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRu
     if lowest < rule.warn_cosine:
         return [WatchFinding("warn", subject, f"{message}, below {rule.warn_cosine}")]
     return []
-
-
-def tested_changes(groups: Sequence[FigureFalls], *, level: float, resampling: Resampling) -> list[FigureChange]:
-    """The changes of all groups with the p-values that they fell, adjusted as one family."""
-    if not groups:
-        return []
-    tests = decline_tests(
-        [group.falls for group in groups], level=level, permutations=resampling.permutations, seed=resampling.seed
-    )
-    return [
-        replace(change, p=test.p, p_adjusted=test.p_adjusted)
-        for group, of_group in zip(groups, tests, strict=True)
-        for change, test in zip(group.changes, of_group, strict=True)
-    ]
 
 
 def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict | None:
@@ -421,3 +325,85 @@ def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
         )
         for subject, setting, old, new in changes
     ]
+
+
+# A figure is the mean of one encoder's values over the queries of one corpus, at two times. If nothing changed, the two
+# outcomes of a cluster are exchangeable, so that its fall (earlier minus later) might as well have the other sign, for
+# all figures of that cluster together. Step-down max-T over these flips (``tests_of_flips``) adjusts the p-values for
+# all figures of all corpora: its floor is 1 / (flips + 1), and figures that move together cost little.
+
+
+def tested_changes(groups: Sequence[Falls], *, level: float, resampling: Resampling) -> list[FigureChange]:
+    """The changes of all groups with the p-values that they fell, adjusted as one family."""
+    if not groups:
+        return []
+    tests = decline_tests(
+        [falls for _, falls in groups], level=level, permutations=resampling.permutations, seed=resampling.seed
+    )
+    return [
+        replace(change, p=test.p, p_adjusted=test.p_adjusted)
+        for (changes, _), of_group in zip(groups, tests, strict=True)
+        for change, test in zip(changes, of_group, strict=True)
+    ]
+
+
+FEW_FLIPS = 199  # examined first; they settle whatever is far from significant
+_PER_LEVEL = 10  # flips that are expected beyond a result exactly at the level
+
+
+def decline_tests(
+    falls: Sequence[NDArray[np.float64]], *, level: float, permutations: int, seed: int
+) -> list[list[FlipTest]]:
+    """One-sided tests that figures fell, with p-values adjusted for all of them.
+
+    Args:
+        falls: One array for each group of figures that share clusters, shape ``(n_clusters, n_figures)``: the sum over
+            a cluster's queries of earlier minus later value. Groups are flipped independently of each other.
+        level: The p-values will be compared with this level. Flips are as many as it needs, unless ``FEW_FLIPS`` show
+            that no figure is significant at 5 %; this second look only ever prevents a rejection.
+        permutations: Fewest flips of a result that may be significant.
+        seed: Of the random flips, which are drawn where there are more than ``permutation.ALL_FLIPS``.
+
+    Returns:
+        The tests of each group's figures. ``p`` is None for a figure that no cluster changed.
+
+    Examples:
+        Four images were found before and are not now, by the first of two encoders: of 16 flips one is as bad.
+
+        >>> fall = np.array([[1.0, 0.0]] * 4)
+        >>> [[first, second]] = decline_tests([fall], level=0.05, permutations=100, seed=0)
+        >>> first.p_adjusted, second.p
+        (0.0625, None)
+    """
+    most = max(permutations, math.ceil(_PER_LEVEL / level))
+    for n_flips in (FEW_FLIPS, most):
+        tests = _tests(falls, Resampling(permutations=n_flips, seed=seed))
+        adjusted = [test.p_adjusted for group in tests for test in group if test.p_adjusted is not None]
+        if min(adjusted, default=1.0) > ALPHA or all(test.exact for group in tests for test in group):
+            break
+    return tests
+
+
+def _tests(falls: Sequence[NDArray[np.float64]], resampling: Resampling) -> list[list[FlipTest]]:
+    """Tests with one number of flips."""
+    starts = np.cumsum([0, *(len(fall) for fall in falls)])
+    grids = [on_grid(fall, weight=2 * len(fall)) for fall in falls]
+    rows = [np.flatnonzero(grid.any(axis=1)) for grid in grids]
+    tables = [narrowed(grid[differs], weight=2 * len(grid)) for grid, differs in zip(grids, rows, strict=True)]
+    total = np.concatenate([grid.sum(axis=0) for grid in grids])
+    scale = np.concatenate([np.sqrt(np.square(grid).sum(axis=0)) for grid in grids])
+    ends = np.cumsum([len(differs) for differs in rows])[:-1]
+
+    def flipped_totals(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+        parts = np.split(flipped, ends, axis=1)
+        moved = [weighted_sums(part, table) for part, table in zip(parts, tables, strict=True)]
+        return total - 2 * np.concatenate(moved, axis=1)
+
+    differs = np.concatenate([start + group for start, group in zip(starts, rows, strict=False)])
+    flips = shared_flips(differs, int(starts[-1]), resampling)
+    found = tests_of_flips(flips, flipped_totals, observed=total, scale=scale, enumerated={})
+    changed = [
+        test if moved else replace(test, p=None, p_adjusted=None) for test, moved in zip(found, scale, strict=True)
+    ]
+    bounds = np.cumsum([0, *(fall.shape[1] for fall in falls)])
+    return [changed[first:last] for first, last in pairwise(bounds)]

@@ -32,9 +32,9 @@ from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure
 from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
-from capim.tasks.results.summary import Evaluated, Provenance, result_row, results_table, tie_share
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.results.summary import Evaluated, Source, result_row, results_table, tie_share
 from capim.tasks.statistics.clusters import Clusters, Drawn
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
 from capim.tasks.statistics.pairs import Scale
@@ -93,7 +93,7 @@ def part_of(outcomes: Outcomes, *, drawn: Drawn) -> Part:
 
 def language_rows(
     parts: Sequence[Part],
-    provenance: Provenance,
+    source: Source,
     *,
     reference: str,
     resampling: Resampling,
@@ -102,9 +102,9 @@ def language_rows(
 
     All parts see the same draws of images, so an interval is that of the mean, not of a typical language. A direction
     with fewer than two languages has no rows; an undefined figure is null with a ``reason``. The parts are all of one
-    encoder on one corpus; ``provenance.evaluation`` must identify them together.
+    encoder on one corpus; the ``evaluation`` of ``source`` must identify them together.
     """
-    row_of = partial(result_row, provenance, resampling)
+    row_of = partial(result_row, source, resampling)
     rows: list[dict[str, Any]] = []
     for direction in sorted({part.direction for part in parts}):
         of_direction = [part for part in parts if part.direction == direction]
@@ -290,21 +290,21 @@ def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]
 # --- RSUM: the sum of R@1, R@5 and R@10 of both directions, with the interval of the sum (``docs/protocols.md`` §5).
 
 
-def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Drawn, resampling: Resampling) -> pa.Table:
+def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: Drawn, resampling: Resampling) -> pa.Table:
     """The row of ``schema.RESULTS`` of two protocols together, in points, 0..600; its protocol is ``<t2i>+<i2t>``.
 
     Both directions share the draws, so the interval is that of the sum: narrower than the sum of six intervals. They
-    must be of the same encoder and corpus, and ``provenance.evaluation`` must identify the two together.
+    must be of the same encoder and corpus, and the ``evaluation`` of ``source`` must identify the two together.
 
     Raises:
         RequestError: ``t2i`` or ``i2t`` is of another direction.
 
     Examples:
-        >>> from capim.tasks.metrics.examples import outcomes_of
+        >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> t2i = outcomes_of([[1], [2], [3], [20]], direction="t2i", protocol="t2i/all")
         >>> i2t = outcomes_of([[1], [1], [7], [1]])
         >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")
-        >>> source = Provenance(**dict.fromkeys(names, ""))
+        >>> source = dict.fromkeys(names, "")
         >>> row = rsum_row(t2i, i2t, source, drawn=4, resampling=Resampling(replicates=100))
         >>> row["protocol"][0].as_py(), row["value"][0].as_py()  # 25 + 75 + 75 and 75 + 75 + 100
         ('t2i/all+i2t/any', 425.0)
@@ -314,9 +314,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Dra
             f"RSUM adds one t2i and one i2t protocol, got {t2i.protocol.id!r} ({t2i.protocol.direction}) "
             f"and {i2t.protocol.id!r} ({i2t.protocol.direction})"
         )
-    both = [
-        Evaluated(outcomes=outcomes, metrics=RECALLS, provenance=provenance, drawn=drawn) for outcomes in (t2i, i2t)
-    ]
+    both = [Evaluated(outcomes=outcomes, metrics=RECALLS, source=source, drawn=drawn) for outcomes in (t2i, i2t)]
     means = stacked_statistic([sample for each in both for _, sample in each.samples])
 
     def total(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -332,7 +330,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Dra
     chances = [chance for each in both for m in RECALLS if (chance := m.chance(each.outcomes)) is not None]
     row = {
         **result_row(
-            provenance,
+            source,
             resampling,
             interval,
             protocol=f"{t2i.protocol.id}+{i2t.protocol.id}",

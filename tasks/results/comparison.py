@@ -16,11 +16,13 @@ from capim.store.schema import COMPARISONS
 from capim.store.types import digest16
 from capim.tasks.metrics import METRICS, Metric, metrics_of
 from capim.tasks.metrics.table import Figure
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
 from capim.tasks.statistics.pairs import Scale, compare_encoders
 from capim.tasks.statistics.resampling import Resampling
+
+SIDES = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
 
 
 def encoder_key(name: str, fingerprint: str) -> str:

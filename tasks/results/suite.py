@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from capim.store.schema import RANKINGS, texts
 from capim.store.types import Corpus, digest16
-from capim.tasks.corpora.images.crops import photograph_key
+from capim.tasks.corpora.images.source import photograph_key
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.protocols import Protocol
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries, linked
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA, rank_over_corpora

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from capim.store.schema import REPLICATES, RESULTS
-from capim.store.types import digest16
-from capim.tasks.metrics import Metric, version_of
+from capim.store.types import Corpus, digest16
+from capim.tasks.metrics import Metric, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.metrics.metric import Ties
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
 from capim.tasks.statistics.decision import against_chance
@@ -38,28 +37,13 @@ ANY_SCORES = "no interval: any scores have this value, because the gallery is so
 NOT_DEFINED = "no value: the aggregate of these queries is not a number"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provenance:
-    """Where the rows of one evaluation come from; the columns of the same names.
+Source: TypeAlias = Mapping[str, str]
+"""The columns of results that say where they come from.
 
-    ``evaluation`` is a digest of the embedding sets, the protocol and the scorer version. ``image_tag`` and
-    ``caption_tag`` name the sealed embedding sets; they are empty for outcomes from elsewhere.
-    """
-
-    evaluation: str
-    encoder: str
-    encoder_fingerprint: str
-    corpus: str
-    corpus_fingerprint: str
-    run: str
-    image_tag: str = ""
-    caption_tag: str = ""
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """The columns that the rows of outcomes have too."""
-        names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
-        return {name: getattr(self, name) for name in names}
+``evaluation`` (a digest of the embedding sets, the protocol and the version of the scorer), ``encoder``,
+``encoder_fingerprint``, ``corpus``, ``corpus_fingerprint`` and ``run``; of figures of embeddings also ``image_tag`` and
+``caption_tag``, which name the sealed sets.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,8 +56,21 @@ class Evaluated:
 
     outcomes: Outcomes
     metrics: Sequence[Metric]
-    provenance: Provenance
+    source: Source
     drawn: Drawn
+
+    @classmethod
+    def of(
+        cls, outcomes: Outcomes, corpus: Corpus, source: Source, metrics: Sequence[Metric] | None = None
+    ) -> Evaluated:
+        """The outcomes on a stored corpus with these metrics, by default with those that they determine."""
+        drawn = drawn_clusters(corpus, outcomes.protocol)
+        return cls(
+            outcomes=outcomes,
+            metrics=metrics_of(outcomes) if metrics is None else metrics,
+            source=source,
+            drawn=drawn,
+        )
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -100,10 +97,28 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
     pass over the draws, much faster than one evaluation after the other. An interval that cannot be computed is null
     with a ``reason``; where all queries of a share hit (or all miss), Wilson over the clusters replaces the bootstrap.
     """
-    intervals = _intervals(evaluated, resampling)
-    return results_table(
-        row for i, of_protocol in enumerate(evaluated) for row in _metric_rows(of_protocol, intervals[i], resampling)
-    )
+    figures = [(each, metric, sample) for each in evaluated for metric, sample in each.samples]
+    rows = []
+    for (each, metric, (values, clusters)), interval in zip(figures, _intervals(figures, resampling), strict=True):
+        lost, value, won = (metric.value(each.outcomes, ties) for ties in ("lost", "expected", "won"))
+        row = result_row(
+            each.source,
+            resampling,
+            interval if np.isfinite(value) else replace(interval, reason=NOT_DEFINED),
+            protocol=each.outcomes.protocol.id,
+            metric=metric.name,
+            value=value,
+            n_queries=clusters.n_queries,
+            n_clusters=clusters.n_occupied,
+            chance=metric.chance(each.outcomes),
+            lower_is_better=not metric.higher_is_better,
+        )
+        row |= {"metric_version": str(metric.version), "tie_share": tie_share(each.outcomes)}
+        row |= {"value_ties_lost": _defined(lost), "value_ties_won": _defined(won)}
+        if metric.reduce == "mean" and clusters.n_occupied > 1:
+            row["robust_error"] = cluster_robust_error(values, clusters)
+        rows.append(row)
+    return results_table(rows)
 
 
 def results_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -113,7 +128,7 @@ def results_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def result_row(
-    provenance: Provenance,
+    source: Source,
     resampling: Resampling,
     interval: Interval,
     *,
@@ -127,14 +142,16 @@ def result_row(
 ) -> dict[str, Any]:
     """The columns of ``schema.RESULTS`` that every figure has."""
     return {
-        **asdict(provenance),
-        "result": result_key(provenance, protocol, metric),
+        "image_tag": "",
+        "caption_tag": "",
+        **source,
+        "result": result_key(source, protocol, metric),
         "protocol": protocol,
         "metric": metric,
         "metric_version": version_of(metric),
         "lower_is_better": lower_is_better,
         "statistics_version": VERSION,
-        "value": value,
+        "value": _defined(value),
         "ci_low": interval.low,
         "ci_high": interval.high,
         "standard_error": interval.standard_error,
@@ -150,9 +167,9 @@ def result_row(
     }
 
 
-def result_key(provenance: Provenance, protocol: str, metric: str) -> str:
+def result_key(source: Source, protocol: str, metric: str) -> str:
     """The id of a row of ``schema.RESULTS``: a digest of evaluation, encoder, protocol and metric."""
-    return digest16([provenance.evaluation, provenance.encoder_fingerprint, protocol, metric])
+    return digest16([source["evaluation"], source["encoder_fingerprint"], protocol, metric])
 
 
 def tie_share(*outcomes: Outcomes) -> float | None:
@@ -162,59 +179,26 @@ def tie_share(*outcomes: Outcomes) -> float | None:
     return float(np.concatenate([each.tied for each in outcomes]).mean())
 
 
-def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling: Resampling) -> list[dict[str, Any]]:
-    outcomes = evaluated.outcomes
-    rows = []
-    for (metric, (values, clusters)), interval in zip(evaluated.samples, intervals, strict=True):
-        value = _figure(metric, outcomes, "expected")
-        row = result_row(
-            evaluated.provenance,
-            resampling,
-            interval if value is not None else replace(interval, reason=NOT_DEFINED),
-            protocol=outcomes.protocol.id,
-            metric=metric.name,
-            value=value,
-            n_queries=clusters.n_queries,
-            n_clusters=clusters.n_occupied,
-            chance=metric.chance(outcomes),
-            lower_is_better=not metric.higher_is_better,
-        )
-        row["metric_version"] = str(metric.version)
-        if metric.reduce == "mean" and clusters.n_occupied > 1:
-            row["robust_error"] = cluster_robust_error(values, clusters)
-        row["value_ties_lost"] = _figure(metric, outcomes, "lost")
-        row["value_ties_won"] = _figure(metric, outcomes, "won")
-        row["tie_share"] = tie_share(outcomes)
-        rows.append(row)
-    return rows
+def _defined(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
 
 
-def _figure(metric: Metric, outcomes: Outcomes, ties: Ties) -> float | None:
-    value = metric.value(outcomes, ties)
-    return value if np.isfinite(value) else None
-
-
-def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[list[Interval]]:
-    """For each evaluation the interval of every metric; all with the same draws and the same reduction together."""
-    together: dict[tuple[int, Reduce], list[tuple[int, int]]] = {}
-    intervals: dict[tuple[int, int], Interval] = {}
-    for i, each in enumerate(evaluated):
-        for row, (metric, (values, clusters)) in enumerate(each.samples):
-            if metric.share and resampling.method == "wilson":
-                intervals[i, row] = share_interval(values, clusters, level=resampling.level)
-            else:
-                together.setdefault((each.clusters.n_clusters, metric.reduce), []).append((i, row))
-    for (_, reduce), members in together.items():
-        samples = [evaluated[i].samples[row][1] for i, row in members]
-        drawn = bootstrap_samples(samples, resampling, reduce)
-        intervals |= {member: interval for member, [interval] in zip(members, drawn, strict=True)}
-    return [
-        [
-            _at_the_edge(intervals[i, row], each.outcomes, metric, sample, resampling.level)
-            for row, (metric, sample) in enumerate(each.samples)
-        ]
-        for i, each in enumerate(evaluated)
-    ]
+def _intervals(
+    figures: Sequence[tuple[Evaluated, Metric, ClusteredValues]], resampling: Resampling
+) -> Iterator[Interval]:
+    """The interval of every figure; those with the same draws and the same reduction are computed together."""
+    together: dict[tuple[int, Reduce], list[int]] = {}
+    intervals: dict[int, Interval] = {}
+    for place, (each, metric, sample) in enumerate(figures):
+        if metric.share and resampling.method == "wilson":
+            intervals[place] = share_interval(*sample, level=resampling.level)
+        else:
+            together.setdefault((each.clusters.n_clusters, metric.reduce), []).append(place)
+    for (_, reduce), places in together.items():
+        drawn = bootstrap_samples([figures[place][2] for place in places], resampling, reduce)
+        intervals |= {place: interval for place, [interval] in zip(places, drawn, strict=True)}
+    for place, (each, metric, sample) in enumerate(figures):
+        yield _at_the_edge(intervals[place], each.outcomes, metric, sample, resampling.level)
 
 
 def _at_the_edge(
@@ -224,7 +208,8 @@ def _at_the_edge(
 
     Ranks are no shares, and the reference language agrees with itself by definition.
     """
-    share = _common(np.asarray(sample.values)[0])
+    values = np.asarray(sample.values)[0]
+    share = float(values[0]) if np.ptp(values) == 0 else np.nan
     if share not in (0.0, 1.0) or metric.reduce != "mean" or not metric.higher_is_better:
         return interval
     if share == metric.chance(outcomes):
@@ -234,22 +219,15 @@ def _at_the_edge(
     return interval_at_the_edge(interval, share, sample.clusters.n_occupied, level=level)
 
 
-def _common(values: NDArray[np.float64]) -> float:
-    """The value that all queries have; NaN if they differ."""
-    return float(values[0]) if np.ptp(values) == 0 else np.nan
-
-
-# --- Stored bootstrap replicates: rows of ``schema.REPLICATES``, which ``capim run --keep-replicates`` writes.
-#
-# Two rows with the same ``corpus_fingerprint``, ``n_clusters``, ``seed`` and number of replicates come from the same
-# draws, whenever and wherever they were made: their difference is the paired bootstrap of the difference.
-
-
 def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
-    """One row of ``schema.REPLICATES`` per metric: its value in every draw; ``result`` is the id of its results row."""
+    """One row of ``schema.REPLICATES`` per metric: its value in every draw; ``result`` is the id of its results row.
+
+    Two rows with the same ``corpus_fingerprint``, ``n_clusters``, ``seed`` and number of replicates come from the same
+    draws, whenever and wherever they were made: their difference is the paired bootstrap of the difference.
+    """
     created = datetime.now(UTC)
-    provenance, protocol = evaluated.provenance, evaluated.outcomes.protocol.id
-    identity = {name: value for name, value in asdict(provenance).items() if name in REPLICATES.names}
+    source, protocol = evaluated.source, evaluated.outcomes.protocol.id
+    identity = {name: value for name, value in source.items() if name in REPLICATES.names}
     rows = []
     for metric, sample in evaluated.samples:
         statistic = statistic_of(*sample, metric.reduce)
@@ -257,7 +235,7 @@ def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
         rows.append(
             {
                 **identity,
-                "result": result_key(provenance, protocol, metric.name),
+                "result": result_key(source, protocol, metric.name),
                 "protocol": protocol,
                 "metric": metric.name,
                 "value": metric.value(evaluated.outcomes),

@@ -32,7 +32,7 @@ from capim.store import Block, EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.keys import set_key, table_of
 from capim.store.maintenance.inventory import check_disk_space
-from capim.store.schema import BATCHES, CANARIES, texts
+from capim.store.schema import BATCHES, PROBES, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.values import Rounding, rounding_of
 from capim.tasks.corpora.check import encoding_fault
@@ -40,7 +40,7 @@ from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import Encoder, adapter_named, load_encoder
 from capim.tasks.encoders.device import choose_device, device_identity, device_name
 from capim.tasks.encoders.encoder import service_of
-from capim.tasks.encoders.endpoints.canaries import LOWEST_COSINE, canary_vectors
+from capim.tasks.encoders.endpoints.probes import LOWEST_COSINE, probe_vectors
 from capim.tasks.reference.changes import cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.progress import track
@@ -211,7 +211,7 @@ class SetEncoder:
                 batch_size = min(batch_size, batch.batch_size)
                 advance(len(batch.ords))
         self._write_batches(batches)
-        check_canaries(self._store, encoder, run=self._run)  # before a seal: an endpoint may have changed meanwhile
+        check_probes(self._store, encoder, run=self._run)  # before a seal: an endpoint may have changed meanwhile
         return EncodedSet(
             n_items=len(table),
             n_encoded=len(missing),
@@ -232,7 +232,7 @@ class SetEncoder:
                 trust_remote_code=self._settings.trust_remote_code,
                 compiled=self._settings.compiled,
             )
-            check_canaries(self._store, loaded, run=self._run)
+            check_probes(self._store, loaded, run=self._run)
             self._loaded = loaded
         return self._loaded
 
@@ -408,42 +408,42 @@ def encode_in_processes(works: Sequence[EncodeWork]) -> list[Encoded]:
             ) from error
 
 
-def canary_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:
-    """Canary -> the cosine of its vector now with the stored one, of those that are stored; stores the others.
+def probe_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:
+    """Probe -> the cosine of its vector now with the stored one, of those that are stored; stores the others.
 
     None for a model that runs here. Their tokens do not count for the batch that comes next.
     """
     service = service_of(encoder)
     if service is None:
         return {}
-    vectors = canary_vectors(encoder, image=service.takes_images)
+    vectors = probe_vectors(encoder, image=service.takes_images)
     service.tokens_spent()
     fingerprint = encoder.spec.fingerprint
-    kept = {row["item"]: row["vector"] for row in store.rows("canaries", encoder_fingerprint=fingerprint).to_pylist()}
+    kept = {row["item"]: row["vector"] for row in store.rows("probes", encoder_fingerprint=fingerprint).to_pylist()}
     created = datetime.now(UTC)
     new = [
         {"encoder_fingerprint": fingerprint, "item": item, "vector": vector.tolist(), "run": run, "created": created}
         for item, vector in vectors.items()
         if item not in kept
     ]
-    store.write_rows("canaries", pa.Table.from_pylist(new, schema=CANARIES))
+    store.write_rows("probes", pa.Table.from_pylist(new, schema=PROBES))
     again = [item for item in vectors if item in kept]
     then = [np.asarray([kept[item]], dtype=np.float32) for item in again]
     same = cosines(then, [vectors[item][None] for item in again])
     return dict(zip(again, same.tolist(), strict=True))
 
 
-def check_canaries(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
+def check_probes(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
     """Raise unless an endpoint is still the model that encoded what is stored; the first call keeps its vectors.
 
     Raises:
-        WorkError: The vector of a canary has changed.
+        WorkError: The vector of a probe has changed.
     """
-    found = canary_cosines(store, encoder, run=run)
+    found = probe_cosines(store, encoder, run=run)
     lowest = min(found, key=found.__getitem__, default=None)
     if lowest is None or found[lowest] >= LOWEST_COSINE:
         return
-    kept = store.rows("canaries", encoder_fingerprint=encoder.spec.fingerprint).to_pylist()
+    kept = store.rows("probes", encoder_fingerprint=encoder.spec.fingerprint).to_pylist()
     since, today = min(row["created"] for row in kept), datetime.now(UTC)
     spec, address = encoder.spec, encoder.spec.options.get("url", "its address")
     raise WorkError(

@@ -23,12 +23,12 @@ from capim.store.types import Corpus, Modality
 from capim.store.values import Method, positions_within
 from capim.tasks.metrics.table import METRICS, is_known
 from capim.tasks.protocols import Protocol
-from capim.tasks.results.imported.runs import trec_id
+from capim.tasks.ranking.cosine import nearest_neighbours
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.results.imported.scores import trec_id
 from capim.tasks.results.maps import project
 from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
-from capim.tasks.scoring.neighbours import nearest_neighbours
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
 
 # --- A Parquet file for Embedding Atlas (github.com/apple/embedding-atlas): the items of one encoder as points of a
 # plane.

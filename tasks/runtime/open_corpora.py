@@ -11,8 +11,8 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.images.image_index import index_images
 from capim.tasks.corpora.naming import Reading, Row, named_apart, reading_of
+from capim.tasks.corpora.subset import index_images
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CorpusRef
 

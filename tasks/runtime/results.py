@@ -16,13 +16,13 @@ from capim.store.schema import RESULTS, texts
 from capim.store.types import Corpus, MetricFacts
 from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import protocols_of
 from capim.tasks.results.combined import Part, language_rows, part_of, rsum_row
-from capim.tasks.results.summary import Evaluated, Provenance, replicate_rows, result_rows
+from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
 from capim.tasks.runtime.scoring import ScoredSets
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import drawn_clusters, drawn_images
-from capim.tasks.scoring.protocols.table import protocols_of
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.resampling import Resampling
 
@@ -134,11 +134,11 @@ class ResultWriter:
         With ``keep_replicates`` also every bootstrap draw. Returns the number of figures.
         """
         evaluated = [
-            Evaluated(
-                outcomes=outcomes,
-                metrics=[m for m in metrics_of(outcomes) if m.name not in _names(present, outcomes.protocol.id)],
-                provenance=self._provenance(self.scored.evaluations[outcomes.protocol.id]),
-                drawn=drawn_clusters(self.scored.corpus, outcomes.protocol),
+            Evaluated.of(
+                outcomes,
+                self.scored.corpus,
+                self._source(self.scored.evaluations[outcomes.protocol.id]),
+                [m for m in metrics_of(outcomes) if m.name not in _names(present, outcomes.protocol.id)],
             )
             for outcomes in protocols
         ]
@@ -152,7 +152,7 @@ class ResultWriter:
     def write_rsum(self, protocols: Sequence[Protocol]) -> None:
         """The sum of six recalls, from the stored outcomes of a text-to-image and an image-to-text protocol."""
         t2i, i2t = (self.scored.read(protocol) for protocol in protocols)
-        source, drawn = self._joint_provenance(protocols), drawn_images(self.scored.corpus)
+        source, drawn = self._source(self.scored.joint_evaluation(protocols)), drawn_images(self.scored.corpus)
         self._write("results", rsum_row(t2i, i2t, source, drawn=drawn, resampling=self.resampling))
 
     def language(self, outcomes: Outcomes) -> Part:
@@ -162,20 +162,14 @@ class ResultWriter:
     def write_languages(self, protocols: Sequence[Protocol], languages: Mapping[str, Part]) -> None:
         """Means over languages; those missing from ``languages`` are made from stored outcomes."""
         parts = [languages.get(protocol.id) or self.language(self.scored.read(protocol)) for protocol in protocols]
-        source, reference = self._joint_provenance(protocols), self.scored.corpus.languages_reference
+        source, reference = (
+            self._source(self.scored.joint_evaluation(protocols)),
+            self.scored.corpus.languages_reference,
+        )
         self._write("results", language_rows(parts, source, reference=reference, resampling=self.resampling))
 
-    def _joint_provenance(self, protocols: Sequence[Protocol]) -> Provenance:
-        return self._provenance(self.scored.joint_evaluation(protocols))
-
-    def _provenance(self, evaluation: str) -> Provenance:
-        return Provenance(
-            **asdict(self.scored.sets),
-            evaluation=evaluation,
-            run=self.run,
-            image_tag=self.scored.image_tag,
-            caption_tag=self.scored.caption_tag,
-        )
+    def _source(self, evaluation: str) -> dict[str, str]:
+        return {**asdict(self.scored.sets), **self.scored.tags, "evaluation": evaluation, "run": self.run}
 
     def _write(self, table: str, rows: pa.Table) -> None:
         self.scored.store.write_rows(table, rows, replace="result")

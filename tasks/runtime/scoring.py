@@ -14,19 +14,18 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.score_parts import drop_parts, read_parts, stored_parts, write_part
 from capim.store.tables.rows import in_order
-from capim.store.types import MODALITIES, Corpus, Modality, SetKey, digest16
+from capim.store.types import MODALITIES, Corpus, SetKey, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
+from capim.tasks.ranking.languages import CaptionParts
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.ranker import PartOutcomes
+from capim.tasks.ranking.resources import Advance, Resources, ignore
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import read_outcomes, vectors_of
-from capim.tasks.scoring.consistency import CaptionParts
-from capim.tasks.scoring.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
-from capim.tasks.scoring.ranks.accumulator import PartOutcomes
-from capim.tasks.scoring.resources import Resources
-from capim.tasks.scoring.threads import Advance, ignore
 
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 
@@ -38,8 +37,7 @@ class ScoredSets:
     Attributes:
         protocols: In the order of the corpus.
         evaluations: Protocol id -> evaluation id, a digest of the sets, the protocol and the version of the scorer.
-        image_tag: Sealed version of the image embeddings.
-        caption_tag: Sealed version of the caption embeddings.
+        tags: ``image_tag`` and ``caption_tag``, the sealed versions of the embeddings; empty for imported outcomes.
     """
 
     store: EmbeddingStore
@@ -47,8 +45,7 @@ class ScoredSets:
     corpus: Corpus
     protocols: tuple[Protocol, ...]
     evaluations: Mapping[str, str]
-    image_tag: str
-    caption_tag: str
+    tags: Mapping[str, str]
 
     def joint_evaluation(self, protocols: Sequence[Protocol]) -> str:
         """The evaluation id of a figure that is computed from several protocols."""
@@ -106,8 +103,7 @@ def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protoco
         corpus=corpus,
         protocols=protocols,
         evaluations=evaluations,
-        image_tag=row["image_tag"],
-        caption_tag=row["caption_tag"],
+        tags={name: row[name] for name in ("image_tag", "caption_tag")},
     )
 
 
@@ -120,14 +116,13 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     vectors = store.encoder(sets.encoder_fingerprint).vectors
     protocols = select_protocols(corpus, protocol_ids, vectors=vectors)
-    modalities: tuple[Modality, ...] = ("image", "caption")
-    tags, digests = [], []
-    for modality in modalities:
+    tags, digests = {}, []
+    for modality in MODALITIES:
         key = store.key(encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint, modality=modality)
         sealed = store.sealed(key)
         if sealed is None:
             raise RequestError(missing_sets(store, key, [modality]))
-        tags.append(sealed.tag)
+        tags[f"{modality}_tag"] = sealed.tag
         digests.append(sealed.digest)
     source = [sets.encoder_fingerprint, sets.corpus_fingerprint, *digests]
     return ScoredSets(
@@ -136,8 +131,7 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
         corpus=corpus,
         protocols=protocols,
         evaluations={protocol.id: digest16([*source, protocol.id, SCORER_VERSION]) for protocol in protocols},
-        image_tag=tags[0],
-        caption_tag=tags[1],
+        tags=tags,
     )
 
 

@@ -19,11 +19,10 @@ from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.values import Ragged
 from capim.tasks.analyses.analysis_input import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.cosine import VectorRows
+from capim.tasks.ranking.maxsim_products import Blocks, token_similarities
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.runtime.references import SetsRef
-from capim.tasks.scoring.dense import VectorRows
-from capim.tasks.scoring.late_interaction.multivectors import Blocks
-from capim.tasks.scoring.late_interaction.products import token_similarities
-from capim.tasks.scoring.outcomes import Outcomes
 
 
 def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) -> Outcomes:

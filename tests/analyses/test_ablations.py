@@ -15,8 +15,8 @@ from capim.tasks.analyses.analysis_input import AnalysisInput, Matrix, SingleVec
 from capim.tasks.analyses.calibration import SCALES, temperatures, thresholds
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.protocols.table import select_protocols
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 N, K, DIM = 40, 2, 12

@@ -15,10 +15,9 @@ from capim.tasks.analyses.misses import SHARE, WITHOUT, ambiguous
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.corpora.shapes.world import Scene, parse_scene, wordings
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.corpora.readers.shapes import Scene, parse_scene, read_shapes, wordings
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 from tests.analyses.test_outcome_analyses import N, corpus, one_wrong, perfect, subject
 

@@ -21,8 +21,8 @@ from capim.tasks.analyses.ablations.transforms import BYTES, pooled, token_trees
 from capim.tasks.analyses.compression.frontier import depths_of, frontier, measured
 from capim.tasks.analyses.compression.methods import METHODS, FixedEncoding, Method, methods_of
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.resampling import Resampling
 

@@ -7,8 +7,8 @@ import numpy as np
 from capim.tasks.analyses.analysis_input import AnalysisInput
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.scoring.choices import score_given
-from capim.tasks.scoring.protocols.table import build_task, protocols_of
+from capim.tasks.ranking.given import score_given
+from capim.tasks.ranking.protocols import build_task, protocols_of
 
 
 def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:

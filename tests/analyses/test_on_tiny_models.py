@@ -27,11 +27,11 @@ from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_winogrou
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder, resolve, spec_of
 from capim.tasks.encoders.encoder import Encoder, Prepared
 from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.reference.published import Published, judge_results
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.resampling import Resampling
 
 pytestmark = pytest.mark.slow
@@ -322,16 +322,16 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
         evaluated = Evaluated(
             outcomes=outcomes,
             metrics=[METRICS["R@1"]],
-            provenance=Provenance(
-                evaluation="e",
-                encoder="tiny-clip",
-                encoder_fingerprint=specs["tiny-clip"].fingerprint,
-                corpus="shapes",
-                corpus_fingerprint=shapes.corpus.fingerprint,
-                image_tag="",
-                caption_tag="",
-                run="r",
-            ),
+            source={
+                "evaluation": "e",
+                "encoder": "tiny-clip",
+                "encoder_fingerprint": specs["tiny-clip"].fingerprint,
+                "corpus": "shapes",
+                "corpus_fingerprint": shapes.corpus.fingerprint,
+                "image_tag": "",
+                "caption_tag": "",
+                "run": "r",
+            },
             drawn=SCENES,
         )
         rows = result_rows([evaluated], Resampling(replicates=100))

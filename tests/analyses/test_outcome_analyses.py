@@ -24,9 +24,9 @@ from capim.tasks.analyses.misses import (
 from capim.tasks.analyses.slices import Slice, slice_rows
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 
 N = 12

@@ -14,9 +14,9 @@ from capim.tasks.analyses.analysis_input import AnalysisInput
 from capim.tasks.analyses.resampled_gallery import resampled_gallery
 from capim.tasks.analyses.slices import Slice, slice_rows
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.statistics.draws import count_blocks
 from capim.tasks.statistics.resampling import Resampling
 

@@ -26,9 +26,9 @@ from capim.tasks.analyses.calibration import calibration_error
 from capim.tasks.analyses.hubs import centre_distance, mean_cosine
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 
 
 def unit(rng: np.random.Generator, n: int, dim: int) -> np.ndarray:

@@ -22,8 +22,8 @@ SHARED = """
 import random, sys
 import numpy as np, pyarrow as pa
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.corpora.readers.coco_categories import SUPERCATEGORY_OF
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.corpora.readers.coco_captions import SUPERCATEGORY_OF
+from capim.tasks.ranking.protocols import build_task, select_protocols
 folder, n_images, n_encoders = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = random.Random(0)
 words = "a the man woman riding holding red blue two several next to behind without street table dog horse on".split()
@@ -37,7 +37,7 @@ corpus = build_corpus("synthetic", images, captions, source=None)
 protocols = select_protocols(corpus, ["t2i/all", "i2t/any"])
 """
 MAKE = """
-from capim.tasks.scoring.dense import score_dense
+from capim.tasks.ranking.cosine import score_dense
 generator = np.random.default_rng(0)
 truth = generator.normal(size=(n_images, 32))
 unit = lambda m: (m / np.linalg.norm(m, axis=1, keepdims=True)).astype(np.float32)
@@ -57,7 +57,7 @@ from capim.tasks.analyses.analysis_input import AnalysisInput
 from capim.tasks.analyses.slices import slice_rows
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.statistics.resampling import Resampling
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 start = time.perf_counter()
 n_rows = 0
 for protocol in protocols:

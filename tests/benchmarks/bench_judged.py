@@ -22,20 +22,20 @@ from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.scoring.dense import dense_score_rows
-from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import build_tasks, protocols_of
+from capim.tasks.ranking.cosine import dense_score_rows
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.judged_by_mteb import ndcg_by_mteb
 from tests.benchmarks.judged_pages import N_JUDGEMENTS, N_PAGES, N_QUERIES, write_judged_pages
 from tests.benchmarks.rows import Row
 
 Found = TypeVar("Found")
-_WHERE = Provenance(**dict.fromkeys(Provenance.__dataclass_fields__, ""))
+_WHERE = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run"), "")
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -96,7 +96,7 @@ def _ours(corpus: Corpus, images: NDArray[np.float32], captions: NDArray[np.floa
     evaluated = Evaluated(
         outcomes=outcomes,
         metrics=metrics_of(outcomes),
-        provenance=_WHERE,
+        source=_WHERE,
         drawn=drawn_clusters(corpus, protocol),
     )
     rows: pa.Table = result_rows([evaluated], Resampling())

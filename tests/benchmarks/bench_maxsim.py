@@ -26,14 +26,13 @@ from capim.store.values import Ragged
 from capim.tasks.analyses.compression.frontier import measured
 from capim.tasks.analyses.compression.methods import METHODS, methods_of
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.scoring.late_interaction import maxsim, products
-from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
-from capim.tasks.scoring.late_interaction.multivectors import gather
-from capim.tasks.scoring.late_interaction.products import maxsim_scores
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
-from capim.tasks.scoring.threads import n_threads
+from capim.tasks.ranking import maxsim, maxsim_products
+from capim.tasks.ranking.maxsim import score_maxsim
+from capim.tasks.ranking.maxsim_products import gather, maxsim_scores
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.resources import n_threads
+from capim.tasks.ranking.tasks import RetrievalTask
 from tests.benchmarks.rows import Row, fastest
 
 DIM = 128
@@ -112,13 +111,13 @@ def full_rows(quick: bool) -> list[Row]:
         return found, (time.perf_counter() - started) / 60
 
     computed: list[int] = []
-    compute = products._compute
+    compute = maxsim_products._compute
 
-    def counted(rough: products.RoughScores, chosen: NDArray[np.bool_], *rest: Any) -> None:
+    def counted(rough: maxsim_products.RoughScores, chosen: NDArray[np.bool_], *rest: Any) -> None:
         computed.append(int(chosen.sum()))
         compute(rough, chosen, *rest)
 
-    with patch.object(products, "_compute", counted):
+    with patch.object(maxsim_products, "_compute", counted):
         found, minutes = scored()
     with patch.object(maxsim, "pays", lambda *_: False):
         in_float32 = scored()[1]

@@ -25,10 +25,10 @@ from capim.store import Corpus, EmbeddingStore
 from capim.store.schema import CAPTIONS
 from capim.store.types import Modality, SetKey
 from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.evaluate import Side, by_gallery_size
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.runtime.references import SetsRef
-from capim.tasks.scoring.distractors import Side, by_gallery_size
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.bench_scoring import synthetic
 from tests.benchmarks.planted import karpathy

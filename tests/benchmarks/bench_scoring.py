@@ -21,13 +21,13 @@ from clip_benchmark.metrics.zeroshot_retrieval import batchify, recall_at_k
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.corpora.readers.coco_sm import LANGUAGES
 from capim.tasks.metrics import METRICS
-from capim.tasks.scoring.consistency import CaptionParts
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.protocols.table import build_tasks, protocols_of, select_protocols
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.languages import CaptionParts
+from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
 from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row, fastest
 
@@ -94,7 +94,8 @@ def run(quick: bool = False) -> list[Row]:
 def languages(quick: bool) -> list[Row]:
     """COCO-SM: 21 languages by 3 translators, both ways, with consistency; a translator at a time, as `capim` does."""
     n_images, dim = (500, 512) if quick else (4993, 512)
-    codes, translators = (LANGUAGES[:3], ("google",)) if quick else (LANGUAGES, ("google", "bing", "nllb"))
+    languages = CORPORA["coco-sm"].languages
+    codes, translators = (languages[:3], ("google",)) if quick else (languages, ("google", "bing", "nllb"))
     images = [ImageRow(id=f"{i}") for i in range(n_images)]
     rows = [
         CaptionRow(id=f"{language}-{way}-{i.id}-{k}", image_id=i.id, text="x", language=language, translator=way)

@@ -13,8 +13,8 @@ from scipy import stats
 
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
-from capim.tasks.results.summary import Evaluated, Provenance, result_rows
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.intervals import bootstrap_samples
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
@@ -68,12 +68,13 @@ def all_intervals(replicates: int) -> float:
 def _per_encoder(work: Callable[[list[Evaluated]], object]) -> float:
     seconds = 0.0
     for encoder in range(N_ENCODERS):
-        provenance = Provenance(
-            evaluation=str(encoder), encoder=str(encoder), encoder_fingerprint="", corpus="coco", corpus_fingerprint="",
-            image_tag="", caption_tag="", run="",
-        )  # fmt: skip
+        source = {
+            "evaluation": str(encoder), "encoder": str(encoder), "encoder_fingerprint": "",
+            "corpus": "coco", "corpus_fingerprint": "",
+            "image_tag": "", "caption_tag": "", "run": "",
+        }  # fmt: skip
         evaluated = [
-            Evaluated(outcomes=outcomes_of(encoder, protocol), metrics=RECALLS, provenance=provenance, drawn=N_IMAGES)
+            Evaluated(outcomes=outcomes_of(encoder, protocol), metrics=RECALLS, source=source, drawn=N_IMAGES)
             for protocol in range(N_PROTOCOLS)
         ]
         start = perf_counter()

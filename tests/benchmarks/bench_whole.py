@@ -21,8 +21,8 @@ from capim.store import EmbeddingStore
 from capim.store.schema import TOP
 from capim.store.types import EncoderSpec, Modality
 from capim.store.values import Ragged
-from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
+from capim.tasks.ranking.maxsim import score_maxsim
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from tests.benchmarks.commands import Stepwise, capim, planted_store
 from tests.benchmarks.planted import MULTI, Hidden, karpathy
 from tests.benchmarks.rows import Row

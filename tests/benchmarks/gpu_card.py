@@ -8,7 +8,7 @@ import torch
 
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
+from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.encoders.device import full_float32
 from tests.benchmarks.rows import fastest
 from tests.shared_data import SHARED_DATA

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
-from capim.tasks.scoring.resources import Resources
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.resources import Resources
+from capim.tasks.ranking.tasks import RetrievalTask
 from tests.benchmarks.gpu_card import ROUNDING, Card, coco, peak_gib, reset_peak
 from tests.benchmarks.rows import Row, fastest
 

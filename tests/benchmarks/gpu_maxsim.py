@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from capim.store.values import Ragged
 from capim.tasks.encoders.device import full_float32
-from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
-from capim.tasks.scoring.late_interaction.multivectors import gather
-from capim.tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, pair_scores
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
-from capim.tasks.scoring.resources import Resources
+from capim.tasks.ranking.maxsim import score_maxsim
+from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores, pair_scores
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.resources import Resources
 from tests.benchmarks.gpu_card import ROUNDING, Card, paired, peak_gib, reset_peak
 from tests.benchmarks.rows import Row, fastest
 

@@ -24,7 +24,7 @@ from capim.store import Block, Embeddings, EmbeddingStore, EncoderSpec, SetKey
 from capim.store.schema import BATCHES
 from capim.store.types import Corpus, IndexedImage, Modality, digest16
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
+from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.corpora.subset import sample_corpus
 from tests.reports.large import MODELS, noisy_jpeg
 from tests.reports.stand_in import StandIn, batches, spec

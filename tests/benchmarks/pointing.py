@@ -19,10 +19,9 @@ from capim.store import EmbeddingStore
 from capim.store.layout import grids_of, tokens_of
 from capim.store.schema import texts
 from capim.store.types import Modality
-from capim.tasks.corpora.pages.world import parse_page, questions_to, topic_word
-from capim.tasks.corpora.readers.pages import query_id
-from capim.tasks.corpora.shapes.world import SIDE, parse_scene
-from capim.tasks.scoring.late_interaction.products import token_similarities
+from capim.tasks.corpora.readers.pages import parse_page, query_id, questions_to, topic_word
+from capim.tasks.corpora.readers.shapes import SIDE, parse_scene
+from capim.tasks.ranking.maxsim_products import token_similarities
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import Interval, paired_intervals
 from capim.tasks.statistics.resampling import Resampling

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from capim.tasks.reference.changes import FigureChange, FigureFalls, WatchRule, judge_change, tested_changes
+from capim.tasks.reference.changes import FigureChange, WatchRule, judge_change, tested_changes
 from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
 
@@ -91,7 +91,7 @@ def watched_year(year: Year, rule: WatchRule, *, seed: int) -> Alarms:
             )
             for figure in range(year.n_protocols)
         )  # fmt: skip
-        group = FigureFalls(changes=changes, falls=baseline.astype(np.float64) - hits)
+        group = changes, baseline.astype(np.float64) - hits
         tested = tested_changes([group], level=level, resampling=Resampling())
         verdicts = [judge_change(change, rule, level) for change in tested]
         if significant is None and any(change.is_significant(level) and change.worse for change in tested):

@@ -8,11 +8,13 @@ import inspect
 import io
 import json
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from PIL import Image
+
+from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora.description import load_reader
 
 COLOURS = ("red", "green", "blue", "navy", "olive")
 
@@ -138,9 +140,7 @@ def mmvp_vlm(root: Path) -> Copy:
 
 def sugarcrepe(root: Path) -> Copy:
     root.mkdir()
-    from capim.tasks.corpora.readers.sugarcrepe import CATEGORIES
-
-    for category in CATEGORIES:
+    for category in CORPORA["sugarcrepe"].table["categories"]:
         items = {
             str(n): {"filename": f"{n + 7:012d}.jpg", "caption": f"{category} {n}", "negative_caption": f"not {n}"}
             for n in range(2)
@@ -152,10 +152,8 @@ def sugarcrepe(root: Path) -> Copy:
 
 
 def sugarcrepe_pp(root: Path) -> Copy:
-    from capim.tasks.corpora.readers.sugarcrepe_pp import CATEGORIES
-
     root.mkdir()
-    for category in CATEGORIES:
+    for category in CORPORA["sugarcrepe-pp"].table["categories"]:
         texts = {"caption": f"{category} {{}}", "caption2": f"{{}} {category}", "negative_caption": "not {}"}
         items = [
             {"id": n, "filename": f"{n + 7:012d}.jpg", **{name: text.format(n) for name, text in texts.items()}}
@@ -232,8 +230,6 @@ def coco_sm(root: Path) -> Copy:
     (root / "meta").mkdir(parents=True)
     names = [Path(name).name for name in COCO_2014[:2]]
     for system in ("google", "bing", "nllb"):
-        from capim.tasks.corpora.readers.coco_sm import LANGUAGES
-
         meta = {
             language: [
                 {
@@ -242,7 +238,7 @@ def coco_sm(root: Path) -> Copy:
                 }
                 for name in names
             ]
-            for language in LANGUAGES
+            for language in CORPORA["coco-sm"].languages
         }
         (root / "meta" / f"{system}.json").write_text(json.dumps(meta))
     (root / "meta" / "excluded.txt").write_text(Path(COCO_2014[2]).name + "\n")
@@ -260,10 +256,9 @@ def coco_sm(root: Path) -> Copy:
 
 def xflickrco(root: Path) -> Copy:
     root.mkdir()
-    from capim.tasks.corpora.readers.xflickrco import LANGUAGES
 
     files = [("1007129816", "1007129816.jpg"), (391895, "COCO_val2014_000000391895.jpg")]
-    for language in LANGUAGES:
+    for language in CORPORA["xflickrco"].languages:
         lines = [{"sentences": [f"{language} {i}"], "id": i, "img_path": name} for i, name in files]
         (root / f"{language}.jsonl").write_text("\n".join(map(json.dumps, lines)))
     write_images(root / "flickr", ["1007129816.jpg"])
@@ -295,10 +290,15 @@ def xtd10(root: Path) -> Copy:
 
 
 def crossmodal3600(root: Path) -> Copy:
-    from capim.tasks.corpora.readers.crossmodal3600 import LANGUAGES
 
     entries = [
-        {"image/key": key, **{lang: {"caption": [f"{lang} {key} {c}" for c in range(2)]} for lang in LANGUAGES}}
+        {
+            "image/key": key,
+            **{
+                lang: {"caption": [f"{lang} {key} {c}" for c in range(2)]}
+                for lang in CORPORA["crossmodal3600"].languages
+            },
+        }
         for key in ("00a1", "00b2")
     ]
     write_images(root / "images", ["00a1.jpg", "00b2.jpg"])
@@ -420,12 +420,10 @@ def hub(root: Path) -> Copy:
 
 
 def shapes(_root: Path) -> Copy:
-    from capim.tasks.corpora import open_corpus
-
-    return _as_made({"reader": "shapes", "n_scenes": 12}, open_corpus)
+    return _as_made({"reader": "shapes", "n_scenes": 12})
 
 
-def _as_made(description: dict[str, Any], open_corpus: Callable[..., Any]) -> Copy:
+def _as_made(description: dict[str, Any]) -> Copy:
     """A generated corpus has no published rows to pin: tests/corpora/readers/test_shapes.py does that."""
     corpus = open_corpus(description)
     rows = corpus.captions.to_pylist()
@@ -454,11 +452,8 @@ def copy_of(name: str, root: Path) -> Copy | None:
 
     None if it needs files and no function here writes them.
     """
-    from capim.tasks.corpora import CORPORA, open_corpus
-    from capim.tasks.corpora.description import load_reader
-
     if write := globals().get(name.replace("-", "_")):
         copy: Copy = write(root)
         return copy
     files = any(p.default is p.empty for p in inspect.signature(load_reader(name)).parameters.values())
-    return None if files or CORPORA[name].hub else _as_made({"reader": name}, open_corpus)
+    return None if files or CORPORA[name].hub else _as_made({"reader": name})

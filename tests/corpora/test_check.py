@@ -19,9 +19,8 @@ from capim.tasks.corpora.build import (
     SkippedRow,
     build_corpus,
 )
-from capim.tasks.corpora.change import describe_change
-from capim.tasks.corpora.check import check_corpus, corpus_facts
-from capim.tasks.corpora.images.image_index import index_images
+from capim.tasks.corpora.check import check_corpus, corpus_facts, describe_change
+from capim.tasks.corpora.subset import index_images
 
 
 def test_facts_count_by_hand() -> None:

@@ -15,8 +15,8 @@ from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.check import corpus_facts
 from capim.tasks.corpora.description import description_model, load_reader
 from capim.tasks.corpora.images.decode import decode_image, image_sha
-from capim.tasks.corpora.images.image_index import index_images
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
+from capim.tasks.corpora.subset import index_images
 
 _spec = importlib.util.spec_from_file_location("corpora_local_copies", Path(__file__).with_name("local_copies.py"))
 assert _spec is not None

@@ -50,7 +50,7 @@ class Stub:
 
     @property
     def inputs(self) -> list[str]:
-        """All captions and images that were answered or refused, canaries included."""
+        """All captions and images that were answered or refused, probes included."""
         return [name_of(one) for body in self.bodies for one in items_of(body)]
 
     def vector(self, item: object) -> list[float]:

@@ -17,8 +17,8 @@ from capim.reports.rows.match_maps import map_key, match_maps
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.values import Ragged
+from capim.tasks.ranking.maxsim_products import pair_scores, token_similarities
 from capim.tasks.runtime.stored import explain_pair, explain_pairs
-from capim.tasks.scoring.late_interaction.products import pair_scores, token_similarities
 from tests.benchmarks.pointing import pointing_game
 
 CORPUS = "shapes-sample12"

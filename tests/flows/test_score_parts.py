@@ -18,9 +18,9 @@ from capim.store.errors import RequestError
 from capim.store.score_parts import PREFIX
 from capim.tasks.embed import check_corpora
 from capim.tasks.evaluate import find_sets, score_part
+from capim.tasks.ranking.evaluate import evaluate_part
+from capim.tasks.ranking.ranker import PartOutcomes
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.scoring.evaluate import evaluate_part
-from capim.tasks.scoring.ranks.accumulator import PartOutcomes
 
 CORPORA = ["shapes-sample12", "shapes-winoground-sample12"]
 TINY = {"corpora": CORPORA, "encoders": ["tiny-clip", "tiny-colpali"], "replicates": 100, "device": "cpu"}

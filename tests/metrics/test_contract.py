@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.protocols import Direction
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 
 pytestmark = [pytest.mark.parametrize("name", METRICS)]
 RANKS = [[1, 4], [2, 9], [7, 8], [30, 31], [1, 2], [400, 990]]

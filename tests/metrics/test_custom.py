@@ -16,12 +16,12 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.metrics import custom
 from capim.tasks.metrics.custom import CustomMetric, QueryOutcomes, load_metric
-from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.scoring.choices import choice_outcomes
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.protocols.builders import ChoiceTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
-from tests.scoring.conftest import small_corpus, unit
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.given import choice_outcomes
+from capim.tasks.ranking.outcomes import outcomes_of
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import ChoiceTask
+from tests.ranking.conftest import small_corpus, unit
 
 MODULE = '''
 import numpy as np

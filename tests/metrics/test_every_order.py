@@ -18,10 +18,10 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.retrieval import average_precision, expected_hit, found_in_top, ndcg
 from capim.tasks.protocols import Protocol
-from capim.tasks.scoring.dense import score_dense
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 
 Measure = Callable[[Sequence[int]], float]
 KS = (1, 2, 3, 5)

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 
 
 def tied(above: int, irrelevant: int, relevant: int, below_relevant: int = 0) -> Outcomes:

@@ -7,7 +7,7 @@ import pytest
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import RSUM, headline_of
 from capim.tasks.protocols import MAIN, Protocol
-from capim.tasks.scoring.protocols.table import PROTOCOLS
+from capim.tasks.ranking.protocols import PROTOCOLS
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,13 @@ from capim.tasks.corpora.subset import keep_images
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.table import Figure, headline_of, planned_figures
-from capim.tasks.scoring.choices import score_given
-from capim.tasks.scoring.evaluate import evaluate
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters
-from capim.tasks.scoring.protocols.table import build_task, build_tasks, protocols_of, select_protocols
-from capim.tasks.scoring.two_stage import SecondScores, two_stage
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.given import score_given
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, build_tasks, protocols_of, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.ranking.two_stage import SecondScores, two_stage
 
 TREC = {
     "nDCG@5": "ndcg_cut_5",

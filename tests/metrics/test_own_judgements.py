@@ -10,8 +10,8 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.metrics.own_judgements import with_judgements
+from capim.tasks.metrics.custom import with_judgements
+from capim.tasks.ranking.outcomes import outcomes_of
 
 
 def test_a_first_item_that_the_user_judged_right_counts_in_both_directions(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A package beside capim adds an encoder, a corpus, a metric and a section; a broken package breaks nothing else."""
+"""A package beside capim adds an encoder, corpus, protocol, metric and section; a broken one breaks nothing else."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from capim.reports.write import SECTIONS
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.plugins import Table
+from capim.tasks import protocols
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.encoders import ADAPTERS, catalog, resolve, spec_of
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.ranking.outcomes import outcomes_of
 
 ROOT = Path(__file__).parents[2]
-TABLES: tuple[Table, ...] = (ADAPTERS, CORPORA, METRICS, SECTIONS)
+TABLES: tuple[Table, ...] = (ADAPTERS, CORPORA, METRICS, SECTIONS, protocols.PACKAGES)
 CONTRACTS = (
     "encoders/test_families.py", "corpora/test_contract.py", "metrics/test_contract.py", "reports/test_sections.py",
 )  # fmt: skip
@@ -45,6 +46,7 @@ def forget() -> None:
         vars(table).pop("plugins", None)
         table._added.clear()
     catalog.cache_clear()
+    protocols._parsed.cache_clear()
     importlib.invalidate_caches()
 
 
@@ -147,9 +149,11 @@ def test_a_run_with_a_package_evaluates_its_metric_and_reports_its_section(insta
     store = EmbeddingStore.open(str(tmp_path / "w" / "store"))
     rows = store.results(metric="left_behind").to_pylist()
     assert {(row["encoder"], row["protocol"]): row["value"] for row in rows} == {
-        ("swatch", "t2i/all"): 1.0, ("swatch", "i2t/any"): 1.0,
+        ("swatch", "t2i/all"): 1.0, ("swatch", "i2t/any"): 1.0, ("swatch", "t2i/warm"): 1.0,
     }  # fmt: skip
+    assert {row["n_queries"] for row in rows if row["protocol"] == "t2i/warm"} == {2}
     page = Path(capsys.readouterr().out.split()[-1]).read_text()
+    assert "text to image, warm" in page
     assert "Items left behind" in page
     assert "swatch on swatches, t2i/all: 1.00" in page
 

@@ -13,8 +13,8 @@ import pytest
 from capim.reports import write_report
 from capim.store import EmbeddingStore
 from capim.tasks.analyses.content.queries import caption_features
-from capim.tasks.corpora.images.image_index import index_images
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
+from capim.tasks.corpora.subset import index_images
 from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.runtime.references import SetsRef

@@ -16,7 +16,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.readers.sugarcrepe import read_sugarcrepe
+from capim.tasks.corpora.readers.published import table_reader
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, corpus, result, spec
 
@@ -78,7 +78,7 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
     store = StandIn(specs={"ours": spec("ours"), "late": spec("late", vectors="multi")})
     other = corpus("crossmodal3600", n_images=4)
     store.contents = {
-        "sugarcrepe": read_sugarcrepe(shared_data / "sugar_crepe"),
+        "sugarcrepe": table_reader("sugarcrepe")(shared_data / "sugar_crepe"),
         "winoground": corpus("winoground", n_images=800, per_image=1),  # other texts than Winoground's
         "crossmodal3600": other,
     }

@@ -7,20 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.metrics.table import RSUM, Figure, planned_figures
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import combined_figures, language_values, part_of, rsum_row, rsum_values
 from capim.tasks.results.comparison import encoder_key, figure_rows
-from capim.tasks.results.summary import Provenance
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.resampling import Resampling
 
 N_IMAGES = 60
-SOURCE = Provenance(
-    evaluation="e", encoder="m", encoder_fingerprint="f", corpus="c", corpus_fingerprint="g", image_tag="i",
-    caption_tag="t", run="r",
-)  # fmt: skip
+SOURCE = {
+    "evaluation": "e", "encoder": "m", "encoder_fingerprint": "f", "corpus": "c", "corpus_fingerprint": "g",
+    "image_tag": "i",
+    "caption_tag": "t", "run": "r",
+}  # fmt: skip
 RESAMPLING = Resampling(replicates=300, permutations=2000, seed=4)
 
 

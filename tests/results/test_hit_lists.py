@@ -14,13 +14,12 @@ from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.comparison import comparison_rows, encoder_key
-from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
-from capim.tasks.results.imported.rows import Imported, encoder_of_outcomes, evaluation_of
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.results.imported.sources import Imported, encoder_of_outcomes, evaluation_of
+from capim.tasks.results.imported.tables import outcomes_of_hits, read_hit_lists
 from capim.tasks.statistics.intervals import wilson_interval
 from capim.tasks.statistics.pairs import SEVERAL_QUERIES
 from capim.tasks.statistics.resampling import Resampling

@@ -11,11 +11,11 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.exchange.row_files import write_row_file
 from capim.tasks.metrics import metrics_of
-from capim.tasks.results.imported.columns import named_rows
-from capim.tasks.results.imported.matrices import ScoreMatrix, outcomes_of_matrix
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.results.imported.rows import named_rows
+from capim.tasks.results.imported.scores import ScoreMatrix, outcomes_of_matrix
 from capim.tasks.results.imported.sources import Source, outcomes_of_source
 from capim.tasks.results.imported.tables import outcomes_of_rows
-from capim.tasks.scoring.outcomes import Outcomes
 from tests.results.thirty import N_IMAGES, assert_equal, thirty_images, tied_scores
 
 

@@ -10,24 +10,22 @@ import numpy as np
 import pytest
 
 from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
-from capim.tasks.metrics.examples import outcomes_of
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import language_rows, part_of
-from capim.tasks.results.summary import Provenance
-from capim.tasks.scoring.outcomes import Outcomes
 from capim.tasks.statistics.draws import count_blocks
 from capim.tasks.statistics.intervals import statistic_of
 from capim.tasks.statistics.resampling import Resampling
 
-WHOSE = Provenance(
-    evaluation="e",
-    encoder="m",
-    encoder_fingerprint="f",
-    corpus="c",
-    corpus_fingerprint="g",
-    image_tag="i",
-    caption_tag="t",
-    run="r",
-)
+WHOSE = {
+    "evaluation": "e",
+    "encoder": "m",
+    "encoder_fingerprint": "f",
+    "corpus": "c",
+    "corpus_fingerprint": "g",
+    "image_tag": "i",
+    "caption_tag": "t",
+    "run": "r",
+}
 RESAMPLING = Resampling(replicates=200, seed=3)
 
 

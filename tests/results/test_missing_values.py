@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.tasks.metrics.metric import RETRIEVAL, Metric
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.summary import NOT_DEFINED, Evaluated, replicate_rows, result_rows
-from capim.tasks.scoring.outcomes import Outcomes
 from tests.results.test_rows import PROVENANCE, RECALLS, captions, draws
 
 
@@ -38,7 +38,7 @@ def known(outcomes: Outcomes) -> Outcomes:
 
 
 def rows_of(outcomes: Outcomes, metric: Metric, drawn: int = 40) -> list[dict[str, Any]]:
-    evaluated = Evaluated(outcomes=outcomes, metrics=[metric], provenance=PROVENANCE, drawn=drawn)
+    evaluated = Evaluated(outcomes=outcomes, metrics=[metric], source=PROVENANCE, drawn=drawn)
     return result_rows([evaluated], draws(400)).drop_columns(["created", "tie_share"]).to_pylist()
 
 
@@ -61,13 +61,13 @@ def test_wilsons_interval_counts_the_known_queries() -> None:
 
 
 def test_a_metric_that_applies_to_no_query_has_no_row_and_stops_nothing() -> None:
-    evaluated = Evaluated(outcomes=captions(), metrics=[NONE, *RECALLS], provenance=PROVENANCE, drawn=40)
+    evaluated = Evaluated(outcomes=captions(), metrics=[NONE, *RECALLS], source=PROVENANCE, drawn=40)
     assert result_rows([evaluated], draws(100))["metric"].to_pylist() == ["R@1", "R@5", "R@10"]
     assert np.isnan(NONE.value(captions()))
 
 
 def test_other_metrics_of_the_evaluation_are_unchanged_to_the_last_digit() -> None:
-    evaluated = Evaluated(outcomes=captions(), metrics=RECALLS, provenance=PROVENANCE, drawn=40)
+    evaluated = Evaluated(outcomes=captions(), metrics=RECALLS, source=PROVENANCE, drawn=40)
     beside = replace(evaluated, metrics=[SOME, *RECALLS, SPREAD])
     alone, together = (result_rows([each], draws(300)).drop_columns(["created"]) for each in (evaluated, beside))
     assert together.slice(1, 3).equals(alone)
@@ -76,7 +76,7 @@ def test_other_metrics_of_the_evaluation_are_unchanged_to_the_last_digit() -> No
 def test_kept_replicates_are_of_the_known_queries_and_none_where_there_are_none() -> None:
     outcomes = captions()
     tables = [
-        replicate_rows(Evaluated(outcomes=of, metrics=[metric, NONE], provenance=PROVENANCE, drawn=40), draws(200))
+        replicate_rows(Evaluated(outcomes=of, metrics=[metric, NONE], source=PROVENANCE, drawn=40), draws(200))
         for of, metric in ((outcomes, SOME), (known(outcomes), WHOLE))
     ]
     assert tables[0].drop_columns(["created"]).equals(tables[1].drop_columns(["created"]))

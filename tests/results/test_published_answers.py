@@ -13,12 +13,12 @@ from capim.store.errors import RequestError
 from capim.store.exchange.row_files import read_row_file
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
-from capim.tasks.corpora.readers.sugarcrepe import read_sugarcrepe
+from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.results.imported.columns import named_rows
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.results.imported.rows import named_rows
 from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
 from capim.tasks.results.imported.tables import Found, outcomes_of_rows
-from capim.tasks.scoring.outcomes import Outcomes
 from tests.results.gpt_4v import gpt_4v_file, gpt_4v_files
 
 SCORES = ("winoground_text", "winoground_image", "winoground_group")
@@ -129,7 +129,7 @@ def of_source(path: Path, corpus: Corpus, *protocols: str) -> Found:
 
 
 def test_the_answers_of_gpt_4v_are_imported_as_published(answers: Path, shared_data: Path) -> None:
-    corpus = read_sugarcrepe(shared_data / "sugar_crepe")
+    corpus = table_reader("sugarcrepe")(shared_data / "sugar_crepe")
     found = of_source(answers / "gpt4v-swap_att.json", corpus)
     assert figures(found.outcomes) == {"sugarcrepe/swap_att": {"pair_accuracy": 0.9114}}  # 607 of 666
     assert found.left_out == []
@@ -142,7 +142,7 @@ def test_the_answers_of_gpt_4v_are_imported_as_published(answers: Path, shared_d
 
 def test_pairs_with_the_same_texts_are_told_apart_by_their_category(shared_data: Path) -> None:
     """BiVLC's results on SugarCrepe have no ids; three pairs are in swap_att and in swap_obj."""
-    corpus = read_sugarcrepe(shared_data / "sugar_crepe")
+    corpus = table_reader("sugarcrepe")(shared_data / "sugar_crepe")
     texts = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
     rows = [
         {
@@ -160,7 +160,7 @@ def test_pairs_with_the_same_texts_are_told_apart_by_their_category(shared_data:
 
 
 def test_a_folder_of_all_categories_gives_the_means_over_them_too(answers: Path, shared_data: Path) -> None:
-    found = of_source(answers, read_sugarcrepe(shared_data / "sugar_crepe"))
+    found = of_source(answers, table_reader("sugarcrepe")(shared_data / "sugar_crepe"))
     by_protocol = figures(found.outcomes)
     categories = {
         name: of["pair_accuracy"] for name, of in by_protocol.items() if not name.endswith(("macro", "micro"))
@@ -174,7 +174,7 @@ def test_a_category_with_a_gap_is_refused(shared_data: Path, tmp_path: Path) -> 
     items = json.loads((shared_data / "sugar_crepe" / "swap_att.json").read_text())
     del items["7"]
     path = gpt_4v_file(tmp_path, "swap_att", items, 600)
-    corpus = read_sugarcrepe(shared_data / "sugar_crepe")
+    corpus = table_reader("sugarcrepe")(shared_data / "sugar_crepe")
     with pytest.raises(RequestError, match=r"sugarcrepe/swap_att: 1 of 666 pairs have no row, first 'swap_att/7'"):
         of_source(path, corpus)
     with pytest.raises(RequestError, match=r"1 of 666 pairs have no row"):

@@ -12,21 +12,20 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.schema import COMPARISONS, REPLICATES, RESULTS
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.metrics.table import Figure
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.comparison import comparison_rows, encoder_key
-from capim.tasks.results.summary import ANY_SCORES, Evaluated, Provenance, replicate_rows, result_rows
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.results.summary import ANY_SCORES, Evaluated, replicate_rows, result_rows
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of
 from capim.tasks.statistics.pairs import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES, compare_encoders
 from capim.tasks.statistics.resampling import Resampling
 
-PROVENANCE = Provenance(
-    evaluation="e", encoder="toy", encoder_fingerprint="f", corpus="shapes", corpus_fingerprint="c",
-    image_tag="i@1", caption_tag="c@1", run="r",
-)  # fmt: skip
+PROVENANCE = {
+    "evaluation": "e", "encoder": "toy", "encoder_fingerprint": "f", "corpus": "shapes", "corpus_fingerprint": "c",
+    "image_tag": "i@1", "caption_tag": "c@1", "run": "r",
+}  # fmt: skip
 RECALLS = [METRICS[name] for name in ("R@1", "R@5", "R@10")]
 
 
@@ -36,7 +35,7 @@ def draws(replicates: int) -> Resampling:
 
 
 def evaluated(outcomes: Outcomes, metrics=RECALLS, *, drawn: int = 40) -> Evaluated:  # type: ignore[no-untyped-def]
-    return Evaluated(outcomes=outcomes, metrics=metrics, provenance=PROVENANCE, drawn=drawn)
+    return Evaluated(outcomes=outcomes, metrics=metrics, source=PROVENANCE, drawn=drawn)
 
 
 def rows_of(outcomes: Outcomes, metrics, replicates: int, *, drawn: int = 40) -> pa.Table:  # type: ignore[no-untyped-def]

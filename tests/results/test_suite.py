@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capim.tasks.metrics.examples import outcomes_of
 from capim.tasks.metrics.table import Figure
+from capim.tasks.ranking.outcomes import outcomes_of
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,

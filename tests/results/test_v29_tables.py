@@ -15,9 +15,9 @@ from capim.tasks.analyses.content.queries import categories, complexity, objects
 from capim.tasks.analyses.misses import error_kinds
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, select_protocols
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.results.imported.tables import outcomes_of_hits, read_hit_lists
 from capim.tasks.statistics.resampling import Resampling
 from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 N_IMAGES = 30
 

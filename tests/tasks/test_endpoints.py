@@ -23,10 +23,10 @@ from capim.store.maintenance.removal import drop
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import entry_from, load_encoder, resolve
-from capim.tasks.encoders.endpoints.canaries import CAPTIONS, IMAGE
+from capim.tasks.encoders.endpoints.probes import CAPTIONS, IMAGE
 from capim.tasks.reference.changes import WatchRule
 from capim.tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder, tokens_spent
-from capim.tasks.watch import changed_canaries
+from capim.tasks.watch import changed_probes
 from tests.encoders.endpoint_stub import DIM, Stub, endpoint
 
 IN_FLIGHT = 4  # batches: one that is being stored, and those that go through the model meanwhile
@@ -73,7 +73,7 @@ def encode(
 
 
 def asked(stub: Stub) -> Counter[str]:
-    """How often each caption was asked for, without the canaries."""
+    """How often each caption was asked for, without the probes."""
     found = Counter(stub.inputs)
     return Counter({text: n for text, n in found.items() if text not in CAPTIONS and not text.startswith("image ")})
 
@@ -93,7 +93,7 @@ def test_tokens_and_cost_are_stored_by_batch_and_told(stub, store, corpus) -> No
     vectors = store.vectors(encoder="far", corpus="few", modality="caption").matrix
     wanted = np.asarray([stub.vector(text) for text in texts])
     np.testing.assert_allclose(vectors, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
-    assert set(store.rows("canaries")["item"].to_pylist()) == {*CAPTIONS, IMAGE}
+    assert set(store.rows("probes")["item"].to_pylist()) == {*CAPTIONS, IMAGE}
     stub.bodies.clear()
     assert encode(store, corpus, spec_for(stub, concurrency=8)).n_encoded == 0  # other settings of the access
     assert stub.bodies == []
@@ -139,14 +139,14 @@ def test_a_model_that_changed_behind_its_address_is_an_error_before_anything_is_
         encode(store, larger, spec)
     assert asked(stub) == {}
     encoder = load_encoder(spec)
-    [finding] = changed_canaries(store, encoder, WatchRule(), run="watch")
-    assert (finding.verdict, finding.subject) == ("fail", "far, canaries")
+    [finding] = changed_probes(store, encoder, WatchRule(), run="watch")
+    assert (finding.verdict, finding.subject) == ("fail", "far, probes")
     drop(store, encoder="far", dry_run=False)  # one way to go on: what the old model encoded goes
     assert encode(store, corpus, spec).n_encoded == len(corpus.captions)
     stub.changed = 1.0
     new = spec_for(stub, "2026-11-22")  # the other: the new model is another encoder
     assert encode(store, larger, new).n_encoded == len(larger.captions)
-    assert changed_canaries(store, load_encoder(new), WatchRule(), run="watch") == []
+    assert changed_probes(store, load_encoder(new), WatchRule(), run="watch") == []
 
 
 def test_a_model_that_changes_during_an_encode_leaves_its_set_unsealed(stub, store, corpus) -> None:
@@ -168,7 +168,7 @@ def test_small_noise_between_two_answers_is_no_other_model(stub, store, corpus) 
     spec = spec_for(stub)
     encode(store, corpus, spec)
     stub.changed = 1e-4
-    assert changed_canaries(store, load_encoder(spec), WatchRule(), run="watch") == []
+    assert changed_probes(store, load_encoder(spec), WatchRule(), run="watch") == []
     assert json.loads(store.encoders()["spec"][0].as_py())["options"]["url"] == stub.url
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.schema import WATCHED
-from capim.tasks.watch import FigureId, pinned_baselines, run_fault
+from capim.tasks.watch import FigureId, Pinned, pinned_baselines, run_fault
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
-ENGLISH, GERMAN = FigureId("m", "c", "t2i/en/human"), FigureId("m", "c", "t2i/de/human")
+ENGLISH, GERMAN = ("m", "c", "t2i/en/human"), ("m", "c", "t2i/de/human")
 
 
 @pytest.fixture
@@ -24,17 +24,16 @@ def store(tmp_path: Path) -> EmbeddingStore:
 def watch(store: EmbeddingStore, week: int, ids: list[FigureId], baseline: str | None = None) -> dict[FigureId, str]:
     """Write what a watch of these figures stores; returns figure -> the run that it was compared with."""
     run = f"week-{week}"
-    pins = pinned_baselines(store, ids, run=run, baseline=baseline)
+    pins, _ = pinned_baselines(store, ids, run=run, baseline=baseline)
     rows = [
         {
-            "run": run, "encoder": each.encoder, "encoder_fingerprint": "f", "corpus": each.corpus,
-            "corpus_fingerprint": "g", "protocol": each.protocol, "metric": "R@1",
-            "evaluation": f"{each.protocol} {run}",
-            "baseline": pins.figures[each].run if each in pins.figures else run,
-            "baseline_evaluation": pins.figures[each].evaluation if each in pins.figures else f"{each.protocol} {run}",
+            "run": run, "encoder": encoder, "encoder_fingerprint": "f", "corpus": corpus, "corpus_fingerprint": "g",
+            "protocol": protocol, "metric": "R@1", "evaluation": f"{protocol} {run}",
+            "baseline": pin.run, "baseline_evaluation": pin.evaluation,
             "alarm_level": 0.001, "verdict": "none", "created": START + timedelta(weeks=week),
         }
-        for each in ids
+        for encoder, corpus, protocol in ids
+        for pin in [pins.get((encoder, corpus, protocol), Pinned(run, f"{protocol} {run}"))]
     ]  # fmt: skip
     store.write_rows("watched", pa.Table.from_pylist(rows, schema=WATCHED))
     return {each: str(row["baseline"]) for each, row in zip(ids, rows, strict=True)}
@@ -51,9 +50,9 @@ def test_a_named_run_is_pinned_for_the_figures_that_it_has_and_for_later_watches
         watch(store, week, ids)
     assert watch(store, 3, [ENGLISH, GERMAN], baseline="week-1") == {ENGLISH: "week-1", GERMAN: "week-2"}
     assert watch(store, 4, [ENGLISH, GERMAN]) == {ENGLISH: "week-1", GERMAN: "week-2"}
-    pins = pinned_baselines(store, [ENGLISH], run="now", baseline=None)
-    assert pins.figures[ENGLISH].evaluation == "t2i/en/human week-1"
-    assert pins.last == START + timedelta(weeks=4)
+    pins, last = pinned_baselines(store, [ENGLISH], run="now", baseline=None)
+    assert pins[ENGLISH].evaluation == "t2i/en/human week-1"
+    assert last == START + timedelta(weeks=4)
 
 
 def test_a_run_that_cannot_be_pinned_is_refused_with_those_that_can(store: EmbeddingStore) -> None:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from capim.tasks.corpora.pages import world as pages
-from capim.tasks.corpora.shapes.world import TRANSLATORS, Scene, held_out_orbits, render, scenes, translated, wordings
+from capim.tasks.corpora.readers import pages
+from capim.tasks.corpora.readers.shapes import TRANSLATORS, Scene, held_out_orbits, render, scenes, translated, wordings
 
 TRAINED_LANGUAGES = ("de", "fr", "es")  # besides English; Italian and Russian stay unseen on purpose
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from capim.tasks.corpora.pages.world import LANGUAGES
+from capim.tasks.corpora.readers.pages import LANGUAGES
 from tests.tiny_models.curriculum import Recipe
 from tests.tiny_models.exam import clip_scorer, examine, examine_pages, scorer_of
 

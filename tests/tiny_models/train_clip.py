@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
 
-from capim.tasks.corpora.shapes.world import SIDE
+from capim.tasks.corpora.readers.shapes import SIDE
 from tests.tiny_models.curriculum import Recipe, captioned_scenes, vocabulary
 from tests.tiny_models.word_tokenizers import clip_tokenizer, words_of
 

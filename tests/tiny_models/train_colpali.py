@@ -23,7 +23,7 @@ from colpali_engine.models import ColPali, ColPaliProcessor
 from PIL import Image
 from transformers import AutoTokenizer, PaliGemmaConfig, SiglipImageProcessor
 
-from capim.tasks.corpora.shapes.world import SIDE
+from capim.tasks.corpora.readers.shapes import SIDE
 from tests.tiny_models.curriculum import (
     Batch,
     Named,

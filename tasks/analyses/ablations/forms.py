@@ -1,6 +1,6 @@
 """Other forms of the stored vectors: their accuracy and cost, computed from the store alone.
 
-Each form is scored like the stored vectors, by ``tasks.scoring``, and compared with them query by query: the detail
+Each form is scored like the stored vectors, by ``tasks.ranking``, and compared with them query by query: the detail
 holds the difference with its paired interval, the bytes per item, the seconds of scoring and the share of tied
 queries; and the number of all queries, where a sample was scored. A form with parameters from vectors (means, axes,
 ranges) is fitted on one half of the images and tested with the queries of the other. Quantised forms are scored as
@@ -26,9 +26,9 @@ from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, LateInter
 from capim.tasks.analyses.slice_means import paired_difference
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics import METRICS
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import drawn_clusters, layout_of
+from capim.tasks.ranking.layout import drawn_clusters, layout_of
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.slices import part_means
 
@@ -257,7 +257,7 @@ def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, halves: Hal
 
 def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
     """The outcome of single vectors; the seconds are of scoring alone."""
-    from capim.tasks.scoring.dense import score_dense
+    from capim.tasks.ranking.cosine import score_dense
 
     return _scored(partial(score_dense, images, queries, [task], top=1))
 
@@ -268,7 +268,7 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
     ``kind`` is ``float32``, ``bfloat16`` or ``float16``. The vectors are rounded, multiplied, summed in float32 as
     hardware does, and the sum is rounded again: the result of a matrix product in that type.
     """
-    from capim.tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
+    from capim.tasks.ranking.ranker import ScoreRows, retrieval_outcomes, rows_of_table
 
     def rows() -> Iterator[ScoreRows]:
         sides = [transforms.rounded(vectors, kind) for vectors in (captions, images)]
@@ -283,7 +283,7 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
 
 def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:
     """The outcome of late-interaction vectors, numbered from 0; the seconds are of scoring alone."""
-    from capim.tasks.scoring.late_interaction.maxsim import score_maxsim
+    from capim.tasks.ranking.maxsim import score_maxsim
 
     images, queries = (replace(side, ords=np.arange(len(side), dtype=np.int32)) for side in (images, queries))
     return _scored(partial(score_maxsim, lambda: [images], lambda: [queries], [task], top=1))

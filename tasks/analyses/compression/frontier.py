@@ -19,7 +19,7 @@ from capim.tasks.analyses.ablations.forms import renumbered
 from capim.tasks.analyses.compression.methods import Method
 from capim.tasks.analyses.slices import Slice
 from capim.tasks.metrics import METRICS
-from capim.tasks.scoring.protocols.builders import RetrievalTask
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_samples, paired_intervals
 from capim.tasks.statistics.resampling import Resampling
@@ -102,7 +102,7 @@ def depths_of(scores: NDArray[np.float32], exact: NDArray[np.float32], *, best: 
 
 def _values(scores: NDArray[np.float32], task: RetrievalTask, metric: str) -> NDArray[np.float64]:
     """The metric of every query. A relevant item that the method does not return comes after all other items."""
-    from capim.tasks.scoring.ranks.accumulator import retrieval_outcomes, rows_of_table
+    from capim.tasks.ranking.ranker import retrieval_outcomes, rows_of_table
 
     absent = np.isneginf(scores)
     if absent.any():

@@ -221,7 +221,7 @@ def _encoded(items: Ragged, encoding: FixedEncoding) -> AbstractContextManager[I
 
 
 def _plaid(items: Ragged, seed: int) -> AbstractContextManager[Index]:
-    from capim.tasks.scoring.late_interaction.plaid import plaid
+    from capim.tasks.ranking.maxsim import plaid
 
     return plaid(items, seed=seed)
 
@@ -234,8 +234,8 @@ def _scores(
     blocks: Callable[[], Iterable[Ragged]], n_items: int, queries: Ragged, *, many: bool
 ) -> NDArray[np.float32]:
     """MaxSim of float32 queries with all items, or the dot products of single vectors."""
-    from capim.tasks.scoring.dense import score_blocks
-    from capim.tasks.scoring.late_interaction.products import maxsim_scores
+    from capim.tasks.ranking.cosine import score_blocks
+    from capim.tasks.ranking.maxsim_products import maxsim_scores
 
     if many:
         return maxsim_scores(blocks, queries, n_images=n_items)

@@ -25,11 +25,11 @@ from capim.tasks.analyses.content.lexicon import (
 )
 from capim.tasks.analyses.slice_means import QueryValues, contrast_slices, mean_slices, part_slices
 from capim.tasks.analyses.slices import Slice
-from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Direction
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.layout import layout_of, ords_of
+from capim.tasks.ranking.layout import layout_of, ords_of
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.intervals import Interval
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")

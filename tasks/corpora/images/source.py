@@ -1,17 +1,31 @@
-"""Folders as sources of image bytes. Every source pickles, so that worker processes can read from it.
+"""Sources of image bytes: folders, addresses, boxes of images, drawings. All pickle, for worker processes.
 
 Keys come from the files of a corpus and are not trusted: no key can name anything outside its source.
 """
 
 from __future__ import annotations
 
+import io
+import random
+import re
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from time import sleep
 
+from PIL import Image
+
 from capim.store.files import replacing
+from capim.store.types import ImageSource
+from capim.tasks.corpora.images.decode import MAX_PIXELS, UndecodableImage, decode_image
+
+CACHE = Path("~/.cache/capim/images")
+_ATTEMPTS = 4
+_TIMEOUT_SECONDS = 30.0
+_LARGEST = 256 * 1024 * 1024
+_KEY = re.compile(r"^(-?\d+),(-?\d+),(\d+),(\d+)@(.+)$")
 
 
 @dataclass(frozen=True)
@@ -51,18 +65,11 @@ class Folders:
         raise FileNotFoundError(f"{key!r} is in none of {', '.join(map(str, self.roots))}")
 
 
-# --- Images that a corpus names by address: downloaded when first read, and kept in a folder.
-
-
-CACHE = Path("~/.cache/capim/images")
-_ATTEMPTS = 4
-_TIMEOUT_SECONDS = 30.0
-_LARGEST = 256 * 1024 * 1024
-
-
 @dataclass(frozen=True)
 class Downloads:
-    """Files below one address; a key is the rest of the address, and the file's name in the cache.
+    """Files below one address, downloaded when first read.
+
+    A key is the rest of the address, and the file's name in the cache.
 
     Attributes:
         address: ``https://…`` or ``http://…``; fixed by the reader, never taken from a corpus.
@@ -103,3 +110,72 @@ class Downloads:
             if attempt + 1 < _ATTEMPTS:
                 sleep(0.5 * 2**attempt)
         raise OSError(f"{url}: {reason} ({_ATTEMPTS} attempts)")
+
+
+def crop_key(key: str, x: int, y: int, width: int, height: int) -> str:
+    """The key of a box of an image: left, top, width, height in pixels of the upright image."""
+    return f"{x},{y},{width},{height}@{key}"
+
+
+def photograph_key(key: str) -> str:
+    """The key of the image that a key is a box of; the key itself for a complete image.
+
+    Examples:
+        >>> photograph_key(crop_key("1.jpg", 0, 0, 5, 5)), photograph_key("1.jpg")
+        ('1.jpg', '1.jpg')
+    """
+    match = _KEY.match(key)
+    return key if match is None else match[5]
+
+
+@dataclass(frozen=True)
+class Crops:
+    """Boxes of the images of another source, as uncompressed PPM: the bytes depend on the pixels only.
+
+    ARO's and CREPE's items are boxes of Visual Genome photographs.
+    """
+
+    images: ImageSource
+
+    def read(self, key: str) -> bytes:
+        """The bytes of one box; raises ``OSError`` if the image cannot be read or decoded."""
+        match = _KEY.match(key)
+        if match is None:
+            raise FileNotFoundError(f"{key!r} is not the key of a box; expected x,y,width,height@image")
+        x, y, width, height = (int(match[i]) for i in range(1, 5))
+        name = match[5]
+        try:
+            image = decode_image(self.images.read(name))
+        except UndecodableImage as error:
+            raise OSError(f"{name}: {error}") from error
+        if not 1 <= width * height <= MAX_PIXELS:
+            raise OSError(f"{name}: a box of {width} x {height} pixels; expected 1 to {MAX_PIXELS:,} pixels")
+        part = image.crop((x, y, x + width, y + height))
+        return f"P6 {part.width} {part.height} 255\n".encode() + part.tobytes()
+
+
+@dataclass(frozen=True)
+class RenderedImages:
+    """Draws the image of a key; its random variation depends on seed and key, so that its bytes are always the same.
+
+    Attributes:
+        draw: Draws the image of a key; ValueError for a key that names none.
+        seed: Of the random variation.
+    """
+
+    draw: Callable[[str, random.Random], Image.Image]
+    seed: int
+
+    def read(self, key: str) -> bytes:
+        """The PNG of one image.
+
+        Raises:
+            FileNotFoundError: The key names no image.
+        """
+        try:
+            image = self.draw(key.removesuffix(".png"), random.Random(f"{self.seed}/{key}"))
+        except ValueError as error:
+            raise FileNotFoundError(str(error)) from error
+        buffer = io.BytesIO()
+        image.save(buffer, format="PNG")
+        return buffer.getvalue()

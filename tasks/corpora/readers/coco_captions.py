@@ -5,6 +5,7 @@ Format: https://cocodataset.org/#format-data ("Image Captioning", "Object Detect
 
 from __future__ import annotations
 
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -21,6 +22,12 @@ from capim.tasks.corpora.files import (
     require_match,
 )
 from capim.tasks.corpora.images.image_files import Missing, locate_images
+
+# COCO's 80 object categories: supercategory -> its categories, and the reverse
+CATEGORIES_OF: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("coco_categories.toml").read_text(encoding="utf-8")
+)
+SUPERCATEGORY_OF = {category: supercategory for supercategory, names in CATEGORIES_OF.items() for category in names}
 
 
 def read_coco_captions(

@@ -20,10 +20,14 @@ import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
 from capim.store.files import NOT_ITS_FORMAT
-from capim.tasks.corpora.files import choose_split
+from capim.store.types import Corpus
+from capim.tasks.corpora.files import choose_split, corpus_name
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.forms import FORMS, Columns, FormName, columns_of_roles, corpus_of_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
 
 _BATCH = 1000
 _BYTES = ("binary", "large_binary")
@@ -66,12 +70,14 @@ class HubSplit:
 
     Attributes:
         name: Hub id (or folder) and split, for messages.
+        origin: The folder or file; of a data set on the hub its address.
         dataset: The rows.
         images: Columns that hold images.
         roots: Folders in which paths in cells may lie.
     """
 
     name: str
+    origin: str
     dataset: Dataset
     images: tuple[str, ...]
     roots: tuple[Path, ...]
@@ -149,8 +155,10 @@ def load_split(
     for column in images:
         if isinstance(loaded.features[column], datasets.Image):
             loaded = loaded.cast_column(column, datasets.Image(decode=False))
+    origin = dataset if local.exists() else f"https://huggingface.co/datasets/{dataset}"
     folder = (local.absolute() if local.is_dir() else local.absolute().parent,) if local.exists() else ()
-    return HubSplit(where, loaded, images, (*folder, Path(HF_HUB_CACHE), Path(datasets.config.HF_DATASETS_CACHE)))
+    roots = (*folder, Path(HF_HUB_CACHE), Path(datasets.config.HF_DATASETS_CACHE))
+    return HubSplit(where, origin, loaded, images, roots)
 
 
 def is_saved(folder: Path) -> bool:
@@ -260,3 +268,66 @@ def _holds_images(feature: object) -> bool:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def read_hub(
+    dataset: str,
+    *,
+    split: str | None = None,
+    config: str | None = None,
+    revision: str | None = None,
+    images: str | Path | None = None,
+    form: FormName = "captions",
+    columns: Columns | None = None,
+    language: str = "en",
+    reference_language: str = "en",
+    ids_only: bool = False,
+    missing: Missing = "error",
+    name: str | None = None,
+    licence: str = "unknown",
+) -> Corpus:
+    """The corpus of one split, in the order of its rows.
+
+    The ids of images that the data set holds are ``column/row`` unless there is an ``id`` column. A column of images is
+    found by its type if it is the only one, and by its name if there are several.
+
+    Args:
+        dataset: Hub id, a folder in the hub's layout or written by ``save_to_disk``, or a Parquet file with images.
+        split: Unless given, ``test`` of a data set on the hub; of a folder the only split, else ``test``.
+        images: Folder of the images if the image column holds file names.
+
+    Raises:
+        RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
+    """
+    loaded = load_split(dataset, split=split, config=config, revision=revision)
+    available = list(loaded.dataset.column_names)
+    if images is None and not ids_only:
+        if len(loaded.images) == 1 and "image" in FORMS[form].required:
+            columns = {"image": loaded.images[0], **(columns or {})}
+        column_of = columns_of_roles(form, columns or {}, available, where=loaded.name, ids_only=ids_only)
+        for role, (column, *_) in column_of.items():
+            if role.startswith("image") and column not in loaded.images:
+                raise RequestError(
+                    f"{loaded.name}: column {column!r} holds no images; give their folder with images, or set "
+                    "ids_only = true"
+                )
+    return corpus_of_rows(
+        name or corpus_name(Path(dataset)),
+        (
+            {**row, **{column: f"{column}/{number}" for column in loaded.images}}
+            for number, row in enumerate(loaded.rows())
+        ),
+        available,
+        where=loaded.name,
+        form=form,
+        columns=columns or {},
+        language=language,
+        ids_only=ids_only,
+        images=images,
+        source=loaded.source,
+        absent=loaded.absent() if images is None and not ids_only else (),
+        missing=missing,
+        reference_language=reference_language,
+        licence=licence,
+        origin=loaded.origin,
+    )

@@ -1,25 +1,42 @@
-"""Queries, document pages and graded judgements: mteb's and BEIR's layout, trec's, or tables of the user's own."""
+"""Queries, document pages and graded judgements: mteb's and BEIR's layout, trec's, or tables of the user's own.
+
+The published corpora of document pages (ViDoRe, JinaVDR, MIRACL-Vision) have readers with the names of their tasks.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED
 from capim.store.types import Corpus, digest16
-from capim.tasks.corpora.build import CaptionRow, Faults, RelevanceRow, SkippedRow, build_corpus
-from capim.tasks.corpora.files import corpus_name, require_known
-from capim.tasks.corpora.images.image_files import Missing
-from capim.tasks.corpora.judged_tasks import LANGUAGES, SubsetCounts
-from capim.tasks.corpora.readers.judged_documents import documents_of, text_or_none
-from capim.tasks.corpora.readers.judged_files import JudgedFiles, known_roles
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow, build_corpus
+from capim.tasks.corpora.files import corpus_name, require_folder, require_known
+from capim.tasks.corpora.images.image_files import (
+    LocatedImages,
+    Missing,
+    files_below,
+    is_image_name,
+    locate_images,
+    without_image_suffix,
+)
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, SubsetCounts
+from capim.tasks.corpora.readers.judged_files import NAMES, JudgedFiles, folders_on_hub, known_roles
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _UNJUDGED = "no document is judged relevant to this query"
+# What the fields of SubsetCounts count, in words.
+_WORDS = (
+    "pages and queries",
+    "queries with different texts",
+    "judgements",
+    "judgements at least",
+    "judgements at most",
+)
 
 
 def read_judged(
@@ -126,6 +143,64 @@ def read_and_count(
     return corpus, {subset: _counts(part, n_documents) for subset, part in zip(chosen, parts, strict=True)}
 
 
+def __getattr__(name: str) -> Callable[..., Corpus]:
+    """The reader of a task, as ``tasks.corpora.description`` looks it up: ``read_Vidore3FinanceEnRetrieval``."""
+    task = name.removeprefix("read_").replace("_", "-")
+    if task not in JUDGED_TASKS:
+        raise AttributeError(f"module {__name__!r} has no {name!r}")
+    known = JUDGED_TASKS[task]
+
+    def read(
+        root: str | Path | None = None,
+        *,
+        images: str | Path | Sequence[str | Path] | None = None,
+        subsets: Sequence[str] | None = None,
+        revision: str | None = None,
+        ids_only: bool = False,
+        missing: Missing = "error",
+    ) -> Corpus:
+        """The corpus of a task, under its name, with as many rows as mteb counted.
+
+        Args:
+            root: The data set as a folder; from the hub unless given.
+            subsets: Languages of ViDoRe 2 or 3 to read; all by default.
+            revision: Branch, tag or commit on the hub; the pinned one unless given.
+
+        Raises:
+            RequestError: A count is another one than expected, and as :func:`tasks.corpora.readers.judged.read_judged`.
+        """
+        files = JudgedFiles(
+            known.dataset if root is None else str(require_folder(root, f"{task} folder")),
+            known.split,
+            revision=revision or known.revision or None,
+            configs=tuple(folders_on_hub(known.layout, list(known.subsets))),
+        )
+        corpus, found = read_and_count(
+            files,
+            images=images,
+            subsets=subsets or [subset for subset in known.subsets if subset],
+            language=known.language,
+            main_metric=known.main_metric,
+            ids_only=ids_only,
+            missing=missing,
+            name=task,
+            licence="the data set's",
+        )
+        faults = [
+            f"{task}{subset and f' ({subset})'}: expected {expected:,} {what}, got {count:,}"
+            for subset, counts in found.items()
+            if (published := known.subsets.get(subset)) is not None
+            for what, expected, count in zip(_WORDS, published, counts, strict=True)
+            if expected != count
+        ]
+        if faults:
+            raise RequestError([*faults, f"{task}: read revision {known.revision} of {known.dataset}, whole"])
+        return corpus
+
+    read.__name__ = name
+    return read
+
+
 class _Part(NamedTuple):
     """The language and the queries of a subset, and the grade of each judged pair of a query and a document."""
 
@@ -224,3 +299,79 @@ def _grouped(queries: Iterable[CaptionRow], judgements: Iterable[RelevanceRow]) 
         row if row.query_group is not None else row._replace(query_group=digest16(sorted(judged[row.id])))
         for row in queries
     ]
+
+
+def documents_of(
+    files: JudgedFiles,
+    subsets: Sequence[str],
+    judged: Sequence[str],
+    images: str | Path | Sequence[str | Path] | None,
+    ids_only: bool,
+    missing: Missing,
+    faults: Faults,
+) -> LocatedImages:
+    """The documents, which all subsets have in common; without a table of them the images of the folder."""
+    table = files.table("documents", subsets[0])
+    beside: list[str | Path] = [images] if isinstance(images, str | Path) else list(images or ())
+    if not beside and files.folder is not None:
+        beside = [folder for folder in (files.folder / "images", files.folder) if folder.is_dir()]
+    if table is None:
+        if not beside or ids_only:
+            rows = [ImageRow(each) for each in dict.fromkeys(judged)] if ids_only else []
+            if not rows:
+                raise RequestError(f"{files.place}: no documents; looked for {', '.join(NAMES['documents'])}")
+            return LocatedImages(rows, None, [])
+        return _image_files(Path(beside[0]), set(judged), files, missing)
+    rows = [_page(row, number, faults) for number, row in enumerate(table.rows, start=1)]
+    ids = [row.id for row in rows]
+    for subset in subsets[1:]:
+        if not files.shared(subset) or [str(row["id"]) for row in files.require("documents", subset).rows] != ids:
+            raise RequestError(
+                f"{files.place}: subsets {subsets[0]} and {subset} have different documents; read one at a time with "
+                f'subsets = ["{subset}"]'
+            )
+    if ids_only:
+        return LocatedImages(rows, None, [])
+    if subsets[0] and (pictures := files.table("images", subsets[0])) is not None and pictures.source is not None:
+        key_of = {str(row["id"]): str(row["image"]) for row in pictures.rows}
+        rows = [row._replace(key=key_of.get(row.key, "")) for row in rows]
+        table = table._replace(source=pictures.source, absent=pictures.absent | {""})
+    if table.source is not None:
+        empty = [SkippedRow(row.id, "the data set holds no image") for row in rows if row.key in table.absent]
+        if empty and missing == "error":
+            raise RequestError(
+                f"{table.where}: {len(empty)} documents hold no image, the first {empty[0].item_id!r}; leave them out "
+                'with missing = "skip"'
+            )
+        return LocatedImages([row for row in rows if row.key not in table.absent], table.source, empty)
+    if not beside:
+        raise RequestError(f"{table.where}: it holds no images; give their folder with images, or set ids_only = true")
+    return locate_images(rows, beside, missing=missing, origin=table.where)
+
+
+def text_or_none(cell: object) -> str | None:
+    """A cell as text; None for one that holds nothing."""
+    return None if cell is None else str(cell)
+
+
+def _page(row: Mapping[str, Any], number: int, faults: Faults) -> ImageRow:
+    if row["id"] in (None, ""):
+        faults.add("documents without an id", f"row {number}")
+    page = row.get("page")
+    return ImageRow(
+        str(row["id"]),
+        str(row.get("image") or row["id"]),
+        text=text_or_none(row.get("text")),
+        document=text_or_none(row.get("document")),
+        page=int(str(page)) if str(page).isdigit() else None,
+    )
+
+
+def _image_files(folder: Path, judged: set[str], files: JudgedFiles, missing: Missing) -> LocatedImages:
+    """The images of a folder; ids are the names of their files, without the suffix unless judgements have it."""
+    found = sorted(file for file in files_below(folder) if is_image_name(file))
+    whole = not judged.isdisjoint(found)
+    rows = [ImageRow(file if whole else without_image_suffix(file), file) for file in found]
+    if not rows:
+        raise RequestError(f"{files.place}: no documents: neither a table of them nor images in {folder}")
+    return locate_images(rows, folder, missing=missing, origin=files.place)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, did_you_mean
 from capim.tasks.corpora.files import choose_split, read_text
-from capim.tasks.corpora.readers.columns import USUAL_NAMES, usual_column
+from capim.tasks.corpora.readers.forms import USUAL_NAMES, usual_column
 from capim.tasks.corpora.readers.hub import HubImages, configs_of, load_split
 from capim.tasks.corpora.readers.table import SUFFIXES, table_rows
 

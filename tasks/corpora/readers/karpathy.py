@@ -7,22 +7,128 @@
 * rows of ``yerevann/coco-karpathy`` on the hub: ``filename``, ``sentences``, ``sentids``, ``cocoid``.
 
 All forms give the same entries, so the same images have the same fingerprint whatever form they were read from.
+COCO: test 5K (25,010 captions) and val 5K; images of the hub's rows come from images.cocodataset.org. Flickr30k: test
+1K, five captions per image (Young et al. 2014).
+
+COCO's test split has two extra ground truths, Crisscrossed Captions (Parekh et al. 2021, https://arxiv.org/abs/2004.15020)
+and ECCV Caption (Chun et al. 2022, https://arxiv.org/abs/2204.03359). Both are read from the files that the
+``eccv_caption`` package publishes, without importing it. They name captions by COCO annotation id: captions 0 to 4 of
+every image, and two sixth captions (``SIXTH_CAPTIONS``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
 
 from capim.store.errors import RequestError
-from capim.store.types import ImageSource
-from capim.tasks.corpora.build import ImageRow, SkippedRow
+from capim.store.types import Corpus, ImageSource
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.files import field, read_json, require_file, require_match
-from capim.tasks.corpora.images.image_files import Missing, coco_id, image_id_of, locate_images
-from capim.tasks.corpora.readers.hub import load_split
+from capim.tasks.corpora.images.image_files import LocatedImages, Missing, coco_id, image_id_of, locate_images
+from capim.tasks.corpora.images.source import CACHE, Downloads
+from capim.tasks.corpora.readers.coco_captions import read_objects
+from capim.tasks.corpora.readers.hub import HubSplit, load_split
 
+GroundTruth: TypeAlias = Literal["cxc", "eccv"]
+GROUND_TRUTHS: tuple[GroundTruth, ...] = get_args(GroundTruth)
+
+IMAGES = "http://images.cocodataset.org"
 FIVE = 5  # the published annotation ids are those of captions 0 to 4
+
+# ECCV Caption's positives of images 575916 and 421999 hold two annotation ids that are not among the 25,000 of captions
+# 0 to 4. COCO numbers the captions of an image upwards and these two follow on the fifth ids of the only images with
+# six captions that show the like: a bowl of fruit, and a zebra on a dirt road. Without them R would be one too small
+# for two queries, and mAP@R would differ from the eccv_caption package. Image id -> annotation id of its caption 5.
+SIXTH_CAPTIONS = {"575916": "144675", "446459": "467259"}
+
+
+def read_coco_karpathy(
+    root: str | Path | None = None,
+    *,
+    images: str | Path | None = None,
+    split: Literal["test", "val"] = "test",
+    dataset: str = CORPORA["coco-karpathy"].hub,
+    revision: str | None = None,
+    objects: str | Path | None = None,
+    ground_truths: Sequence[GroundTruth] = GROUND_TRUTHS,
+    missing: Missing = "error",
+    cache: str | Path = CACHE,
+) -> Corpus:
+    """The split in Karpathy's order; image ids are COCO's, annotation ids those of captions 0 to 4.
+
+    Args:
+        root: Captions file, or the folder with it; from the hub unless given.
+        images: Folder with COCO images under any of their names (2014, 2017, with or without ``val2014/``). Without
+            one, a local captions file gives texts and ids only, and images of the hub's rows are downloaded.
+        objects: Objects per image, if the captions file has none: a COCO boxes file, or a list of
+            ``{"image_id", "objects"}``.
+        ground_truths: ``cxc``, ``eccv``, both or none; they exist for the test split only.
+        cache: Folder for downloaded images.
+
+    Raises:
+        RequestError: A file, folder, split or package is missing, or a file is in none of the known forms.
+    """
+    if root is None:
+        hub = load_split(dataset, split="validation" if split == "val" else split, revision=revision)
+        read = _split_of_hub(hub, images, missing, Downloads(IMAGES, Path(cache)))
+    else:
+        patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"{split}_*.json")
+        read = _split_of_file(Path(root), patterns, split, images, missing)
+    labels: dict[str, list[str]] = {}
+    if objects is not None:
+        file = require_file(objects, "objects file")
+        content = read_json(file)
+        placed = [] if isinstance(content, dict) else [(f"{file}: entry {n}", entry) for n, entry in enumerate(content)]
+        listed = {str(field(row, "image_id", int | str, at)): field(row, "objects", list, at) for at, row in placed}
+        labels = read_objects(file) if isinstance(content, dict) else listed
+    rows = [row._replace(objects=labels.get(row.id, row.objects)) for row in read.located.rows]
+    published_ids = karpathy_test_annotation_ids() if split == "test" and ground_truths else {}
+    captions = [
+        CaptionRow(f"{entry.id}#{n}", entry.id, text, n, annotation_id=_annotation_id(entry, n, published_ids))
+        for entry in read.entries
+        for n, text in enumerate(entry.captions)
+    ]
+    positives: Iterable[RelevanceRow] = ()
+    if split == "test":
+        present = {row.id for row in rows}
+        caption_of = {row.annotation_id: row.id for row in captions if row.annotation_id and row.image_id in present}
+        positives = extra_positives(caption_of, present, truths=ground_truths)
+    read = read._replace(located=read.located._replace(rows=rows))
+    return _corpus("coco-karpathy", split, read, captions, positives)
+
+
+def read_flickr30k_karpathy(
+    root: str | Path | None = None,
+    *,
+    images: str | Path | None = None,
+    split: str = "test",
+    dataset: str = CORPORA["flickr30k-karpathy"].hub,
+    revision: str | None = None,
+    missing: Missing = "error",
+) -> Corpus:
+    """The split in Karpathy's order; an image's id is its file's name without ``.jpg``.
+
+    Args:
+        root: ``dataset_flickr30k.json``, an ALBEF-form file, or the folder with it; from the hub unless given.
+        split: ``test``, ``val`` or ``train``; the hub's copy has ``test`` only.
+
+    Raises:
+        RequestError: A file, folder or split is missing, or a file is in none of the known forms.
+    """
+    if root is None:
+        read = _split_of_hub(load_split(dataset, split=split, revision=revision), None, missing, None)
+    else:
+        patterns = ("dataset_flickr30k.json", f"flickr30k_{split}.json")
+        read = _split_of_file(Path(root), patterns, split, images, missing)
+    captions = [CaptionRow(f"{e.id}#{n}", e.id, text, n) for e in read.entries for n, text in enumerate(e.captions)]
+    return _corpus("flickr30k-karpathy", split, read, captions)
 
 
 class KarpathyEntry(NamedTuple):
@@ -35,79 +141,74 @@ class KarpathyEntry(NamedTuple):
     objects: Sequence[str] | None = None
 
 
-class KarpathySplit(NamedTuple):
-    """Entries of a split, its images with a file, their source (None: texts and ids only), and images left out."""
+class _Split(NamedTuple):
+    """The entries of a split, and its images; their source is None for texts and ids only."""
 
     entries: Sequence[KarpathyEntry]
-    images: Sequence[ImageRow]
-    source: ImageSource | None
-    skipped: Sequence[SkippedRow]
+    located: LocatedImages
     origin: str
 
 
-def split_from_file(
-    root: Path, *patterns: str, split: str, images: str | Path | None, missing: Missing
-) -> KarpathySplit:
-    """A split from a local captions file, or from the first file of a folder that matches one of the patterns.
+def _corpus(
+    reader: str, split: str, read: _Split, captions: Iterable[CaptionRow], positives: Iterable[RelevanceRow] = ()
+) -> Corpus:
+    return build_corpus(
+        reader if split == "test" else f"{reader}-{split}",
+        read.located.rows,
+        captions,
+        source=read.located.source,
+        relevance=positives,
+        skipped=read.located.skipped,
+        licence=CORPORA[reader].licence,
+        origin=read.origin,
+    )
 
-    Raises:
-        RequestError: The file or its images are missing, or it is in none of the known forms.
-    """
+
+def _split_of_file(
+    root: Path, patterns: Sequence[str], split: str, images: str | Path | None, missing: Missing
+) -> _Split:
+    """A split from a captions file, or from the first file of a folder that matches one of the patterns."""
     file = require_match(root, *patterns) if root.is_dir() else require_file(root, "captions file")
-    entries = _read_file(file, split=split)
-    return _located(entries, images, missing=missing, names=str(file), origin=str(file))
+    content = read_json(file)
+    if isinstance(content, Mapping):
+        every = field(content, "images", list, file)
+        splits = [field(image, "split", str, f"{file}: image {position}") for position, image in enumerate(every)]
+        if split not in splits:
+            raise RequestError(f"{file}: no images of split {split!r}; it has {', '.join(sorted({*splits})) or 'none'}")
+        content = [image for image, each in zip(every, splits, strict=True) if each == split]
+    elif not isinstance(content, list) or not content:
+        raise RequestError(f"{file}: expected Karpathy's JSON (an object with 'images') or a list of images")
+    else:
+        named = [name for name in ("train", "val", "test") if name in file.stem.replace("-", "_").split("_")]
+        if named and split not in named:
+            raise RequestError(f"{file}: expected split {split!r}, got a file of split {named[-1]!r} by its name")
+    entries = list(_entries(content, file))
+    return _Split(entries, _located(entries, images, missing, file), str(file))
 
 
-def split_from_hub(
-    dataset: str,
-    *,
-    split: str,
-    revision: str | None,
-    images: str | Path | None = None,
-    missing: Missing = "error",
-    downloads: ImageSource | None = None,
-) -> KarpathySplit:
+def _split_of_hub(hub: HubSplit, images: str | Path | None, missing: Missing, downloads: ImageSource | None) -> _Split:
     """A split from the hub, with images from a folder, else from the data set itself, else from ``downloads``."""
-    loaded = load_split(dataset, split=split, revision=revision)
-    entries = list(_entries(loaded.rows(), loaded.name))
-    origin = f"https://huggingface.co/datasets/{dataset}"
-    read = _located(entries, images, missing=missing, names=loaded.name, origin=origin)
-    if images is not None:
-        return read
-    if not loaded.images:
-        return read._replace(source=downloads)
-    rows = [row._replace(key=f"{loaded.images[0]}/{position}") for position, row in enumerate(read.images)]
-    return read._replace(images=rows, source=loaded.source)
+    entries = list(_entries(hub.rows(), hub.name))
+    located = _located(entries, images, missing, hub.name)
+    if images is None and hub.images:
+        rows = [row._replace(key=f"{hub.images[0]}/{position}") for position, row in enumerate(located.rows)]
+        located = located._replace(rows=rows, source=hub.source)
+    elif images is None:
+        located = located._replace(source=downloads)
+    return _Split(entries, located, hub.origin)
 
 
 def _located(
-    entries: Sequence[KarpathyEntry], images: str | Path | None, *, missing: Missing, names: str, origin: str
-) -> KarpathySplit:
+    entries: Iterable[KarpathyEntry], images: str | Path | None, missing: Missing, origin: object
+) -> LocatedImages:
+    # Flickr30k's images lie in one folder, whatever folder a captions file puts before their names
     rows = [
-        # Flickr30k's images lie in one folder, whatever folder a captions file puts before their names
-        ImageRow(entry.id, entry.file_name if coco_id(entry.file_name) else Path(entry.file_name).name)._replace(
-            objects=entry.objects
+        ImageRow(
+            each.id, each.file_name if coco_id(each.file_name) else Path(each.file_name).name, objects=each.objects
         )
-        for entry in entries
+        for each in entries
     ]
-    located = locate_images(rows, images, missing=missing, origin=names)
-    return KarpathySplit(entries, *located, origin)
-
-
-def _read_file(file: Path, *, split: str) -> list[KarpathyEntry]:
-    content = read_json(file)
-    if isinstance(content, Mapping):
-        images = field(content, "images", list, file)
-        splits = [field(image, "split", str, f"{file}: image {position}") for position, image in enumerate(images)]
-        if split not in splits:
-            raise RequestError(f"{file}: no images of split {split!r}; it has {', '.join(sorted({*splits})) or 'none'}")
-        return list(_entries((image for image, each in zip(images, splits, strict=True) if each == split), file))
-    if not isinstance(content, list) or not content:
-        raise RequestError(f"{file}: expected Karpathy's JSON (an object with 'images') or a list of images")
-    named_splits = [name for name in ("train", "val", "test") if name in file.stem.replace("-", "_").split("_")]
-    if named_splits and split not in named_splits:
-        raise RequestError(f"{file}: expected split {split!r}, got a file of split {named_splits[-1]!r} by its name")
-    return list(_entries(content, file))
+    return locate_images(rows, images, missing=missing, origin=origin)
 
 
 def _entries(rows: Iterable[object], origin: object) -> Iterator[KarpathyEntry]:
@@ -145,3 +246,62 @@ def _texts(value: object, where: str) -> list[str]:
     if not all(isinstance(text, str) for text in texts):
         raise RequestError(f"{where}: captions are {value!r:.60}, expected a list of texts")
     return [str(text) for text in texts]
+
+
+def _annotation_id(entry: KarpathyEntry, ordinal: int, published_ids: Mapping[str, Sequence[str]]) -> str | None:
+    """The annotation id of captions 0 to 4, from the file or else from the ground truths; of a sixth from the latter.
+
+    What the file holds of sixth captions is ignored, so that all forms of the split have the same fingerprint.
+    """
+    if ordinal == FIVE:
+        return SIXTH_CAPTIONS.get(entry.id) if published_ids else None
+    ids = entry.annotation_ids or published_ids.get(entry.id, ())
+    return ids[ordinal] if ordinal < len(ids) else None
+
+
+def extra_positives(
+    caption_of: Mapping[str, str], images: Collection[str], *, truths: Collection[GroundTruth] = GROUND_TRUTHS
+) -> Iterator[RelevanceRow]:
+    """The positives whose query and item are both in the corpus, in the order of the published files.
+
+    Args:
+        caption_of: COCO annotation id -> caption id of the corpus.
+        images: Image ids of the corpus, which are COCO's.
+        truths: Ground truths to read.
+
+    Raises:
+        RequestError: The package is not installed.
+    """
+    for truth in truths:
+        folder = _data()
+        for query, items in read_json(folder / f"{truth}_caption_to_image.json").items():
+            if query in caption_of:
+                yield from (RelevanceRow(truth, "t2i", caption_of[query], str(i)) for i in items if str(i) in images)
+        for query, items in read_json(folder / f"{truth}_image_to_caption.json").items():
+            if query in images:
+                captions = (caption_of[str(item)] for item in items if str(item) in caption_of)
+                yield from (RelevanceRow(truth, "i2t", query, caption) for caption in captions)
+
+
+@cache
+def karpathy_test_annotation_ids() -> Mapping[str, tuple[str, ...]]:
+    """COCO image id -> annotation ids of its captions 0 to 4, for the Karpathy test split.
+
+    For captions files that do not have them (ALBEF form).
+    """
+    folder = _data()
+    image_of = read_json(folder / "original_caption_to_image.json")
+    ids_of: dict[str, list[str]] = {}
+    for annotation in np.load(folder / "coco_test_ids.npy").tolist():
+        ids_of.setdefault(str(image_of[str(annotation)][0]), []).append(str(annotation))
+    return {image: tuple(annotations) for image, annotations in ids_of.items()}
+
+
+def _data() -> Path:
+    package = find_spec("eccv_caption")
+    if package is None or not package.submodule_search_locations:
+        raise RequestError(
+            "the CxC and ECCV Caption ground truths come with the package eccv_caption, which is not installed: "
+            "pip install eccv_caption, or leave them out with ground_truths = []"
+        )
+    return Path(package.submodule_search_locations[0]) / "data"

@@ -1,27 +1,42 @@
-"""Corpora that somebody has published: their rows in one of three forms, and what ``corpora.toml`` says about them.
+"""Published corpora: the forms of their rows, and the reader of those that are tables.
 
 * translations: captions of the same images in several languages, as of COCO-SM, xFlickr&CO and XTD10;
 * hard negatives: images with captions and hard negative captions, as of ARO, CREPE, NegBench and SugarCrepe;
 * quadruples: two images and the caption of each, as of Winoground, BiVLC and MMVP-VLM.
+
+A corpus of one of the first two forms whose files are tables has no code of its own: ``table`` of its entry in
+``corpora.toml`` says where they are and what their columns mean (:class:`PublishedTable`).
 """
 
 from __future__ import annotations
 
-import ast
-import gzip
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from capim.store.errors import RequestError
-from capim.store.types import Corpus, ImageSource
+from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
-from capim.tasks.corpora.files import read_text
-from capim.tasks.corpora.images.crops import Crops, crop_key
+from capim.tasks.corpora.files import (
+    field,
+    folder_in,
+    read_json,
+    read_json_lines,
+    require_files,
+    require_folder,
+)
 from capim.tasks.corpora.images.image_files import Missing, image_id_of, locate_images
+from capim.tasks.corpora.images.source import Crops, crop_key
+from capim.tasks.corpora.readers.forms import unlisted
+from capim.tasks.corpora.readers.hub import HubSplit, load_split
 
 Box: TypeAlias = tuple[int, int, int, int]  # left, top, width and height in pixels
+Images: TypeAlias = str | Path | Sequence[str | Path] | None
 
 
 class Contents(NamedTuple):
@@ -31,35 +46,36 @@ class Contents(NamedTuple):
     captions: Iterable[CaptionRow]
     pairs: Sequence[PairRow] = ()
     quadruples: Sequence[QuadrupleRow] = ()
-    boxes: Sequence[Box | None] = ()  # of each image that is a box of its file
+    boxes: Mapping[str, Box] = MappingProxyType({})  # of the images that are a box of their file, by id
 
 
 def published_corpus(
     reader: str,
     contents: Contents,
     *,
-    images: str | Path | Sequence[str | Path] | None = None,
+    images: Images = None,
     missing: Missing = "error",
     part: str = "",
-    source: ImageSource | None = None,
+    hub: HubSplit | None = None,
     origin: str = "",
 ) -> Corpus:
     """The corpus of these rows, without images that were left out and what refers to them.
 
     Args:
         reader: Its key in ``CORPORA``, and the name of the corpus.
-        images: Folder, or folders, of the image files; None if ``source`` reads them or if there are none.
+        images: Folder, or folders, of the image files; None if there are none.
         part: What of the data set it is, put after the name; empty for the usual part.
-        source: Reads the images if they are not files in a folder.
-        origin: Where it was read from, if not at the address in the table of corpora.
+        hub: What was read from the hub, which reads the images if it holds any.
+        origin: Where it was read from, if neither on the hub nor at the address in the table of corpora.
     """
     entry = CORPORA[reader]
-    origin = origin or entry.origin
-    located = locate_images(contents.images, images, missing=missing, origin=origin)
-    rows, source = located.rows, located.source or source
+    origin = hub.origin if hub is not None else origin or entry.origin
+    embedded = hub is not None and bool(hub.images)
+    located = locate_images(contents.images, None if embedded else images, missing=missing, origin=origin)
+    rows, source = located.rows, hub.source if hub is not None and embedded else located.source
     if contents.boxes:
-        box_of = {row.id: box for row, box in zip(contents.images, contents.boxes, strict=True)}
-        rows = [row if (box := box_of[row.id]) is None else row._replace(key=crop_key(row.key, *box)) for row in rows]
+        boxes = contents.boxes
+        rows = [row._replace(key=crop_key(row.key, *boxes[row.id])) if row.id in boxes else row for row in rows]
         source = source and Crops(source)
     return build_corpus(
         f"{reader}-{part}" if part else reader,
@@ -79,7 +95,7 @@ class Translation(NamedTuple):
 
     image_id: str
     texts: Sequence[str]
-    language: str
+    language: str = "en"
     translator: str = "human"
 
 
@@ -97,33 +113,6 @@ def translations(images: Sequence[ImageRow], texts: Iterable[Translation]) -> Co
                 yield CaptionRow(f"{image}#{language}{by}-{ordinal}", image, text, ordinal, language, translator)
 
     return Contents(images, captions())
-
-
-def line_translations(image_names: Sequence[str], files: Mapping[str, Path]) -> Contents:
-    """The rows of a text file per language, plain or gzipped, whose lines are the captions of the images in order.
-
-    Raises:
-        RequestError: A file cannot be read, or has more or fewer lines than there are images.
-    """
-    rows = [ImageRow(image_id_of(image), image) for image in image_names]
-    found = []
-    for language, file in files.items():
-        texts = _lines(file)
-        if len(texts) != len(rows):
-            raise RequestError(f"{file}: expected {len(rows)} captions in {language!r}, got {len(texts)}")
-        found += [Translation(row.id, [text], language) for row, text in zip(rows, texts, strict=True)]
-    return translations(rows, found)
-
-
-def _lines(file: Path) -> list[str]:
-    if file.suffix == ".gz":
-        try:
-            text = gzip.decompress(file.read_bytes()).decode("utf-8")
-        except (OSError, EOFError, UnicodeDecodeError) as error:
-            raise RequestError(f"{file}: cannot be read ({error})") from error
-    else:
-        text = read_text(file)
-    return text.removesuffix("\n").split("\n")  # not splitlines, which also splits at other separators
 
 
 class HardNegativeItem(NamedTuple):
@@ -163,24 +152,9 @@ def hard_negatives(items: Sequence[HardNegativeItem], *, numbered: bool = True) 
             negative = f"{item.id}/negative-{n}" if numbered else f"{item.id}/negative"
             negatives.append(CaptionRow(negative, None, text))
             pairs += [PairRow(f"{pair}{end}", item.image.id, f"{item.id}{end}", negative, category) for end in ends]
-    of_image = {item.image.id: item for item in items}.values()
-    boxes = [item.box for item in of_image] if any(item.box for item in of_image) else []
-    return Contents([item.image for item in of_image], [*captions, *negatives], pairs, boxes=boxes)
-
-
-def literal_texts(value: str, where: str) -> list[str]:
-    """The Python list of texts that a cell holds; only literals are read, never expressions.
-
-    Raises:
-        RequestError: It is anything else.
-    """
-    try:
-        texts = ast.literal_eval(value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        texts = None
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise RequestError(f"{where}: expected a list of texts, got {value!r:.60}")
-    return texts
+    images = list({item.image.id: item.image for item in items}.values())
+    boxes = {item.image.id: item.box for item in items if item.box is not None}
+    return Contents(images, [*captions, *negatives], pairs, boxes=boxes)
 
 
 class QuadrupleItem(NamedTuple):
@@ -201,3 +175,163 @@ def quadruples(items: Iterable[QuadrupleItem]) -> Contents:
         captions += [CaptionRow(id_, id_, text) for id_, text in zip(ids, item.captions, strict=True)]
         rows.append(QuadrupleRow(item.id, *ids, *ids, item.tags))
     return Contents(images, captions, quadruples=rows)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PublishedTable:
+    """A corpus whose files, or splits on the hub, are tables of captions, or of captions and hard negatives.
+
+    In ``file`` and ``split``, ``{part}`` is a category, or one of the corpus' languages: there is a table of each.
+
+    Attributes:
+        file: Name of a table in the folder of the corpus: JSON lines, or JSON (a list of items, or an object of them).
+        columns: Role -> column: ``image`` (a file name) and ``caption`` (a text or several); of captions ``id`` (of the
+            image) and ``split``; of hard negatives ``negative`` and, for a second caption, ``further``, and ``id`` (of
+            the item within its category; else its place).
+        hint: Where the files can be had.
+        images: Folder of the images beside the tables, if it is not named.
+        categories: Of hard negatives.
+        splits: Values of the column ``split``; one is read, the first by default.
+        split: Of the hub.
+        configs: Category -> configuration on the hub.
+    """
+
+    file: str
+    columns: Mapping[str, str]
+    hint: str
+    images: str = ""
+    categories: Sequence[str] = ()
+    splits: Sequence[str] = ()
+    split: str = ""
+    configs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def table_reader(name: str) -> Callable[..., Corpus]:
+    """The reader of a corpus whose entry has a table, with the options that have a meaning for it."""
+    entry = CORPORA[name]
+    table = PublishedTable(**entry.table)
+    in_languages = "{part}" in table.file and not table.categories
+    choices = {"languages": entry.languages * in_languages, "categories": table.categories, "split": table.splits}
+    usual: dict[str, Any] = {"split": next(iter(table.splits), ""), "dataset": entry.hub, "revision": None}
+    reader = partial(_read_tables, name, table, **(choices | usual))
+    hints, parameters = get_type_hints(_read_tables), []
+    for option, parameter in inspect.signature(reader).parameters.items():
+        if values := choices.get(option):
+            one = Literal.__getitem__(tuple(values))
+            hints[option] = one if option == "split" else Sequence[one]  # type: ignore[valid-type]
+        elif option in choices or (option in ("dataset", "revision") and not entry.hub):
+            continue
+        default = parameter.default
+        if option == "root" and not entry.hub:
+            hints[option], default = str | Path, inspect.Parameter.empty
+        parameters.append(parameter.replace(default=default, annotation=hints[option]))
+    attributes = {
+        "__name__": f"read_{name.replace('-', '_')}",
+        "__doc__": _read_tables.__doc__,
+        "__annotations__": hints,
+    }
+    for attribute, value in {**attributes, "__signature__": inspect.Signature(parameters)}.items():
+        setattr(reader, attribute, value)
+    return reader
+
+
+def _read_tables(
+    name: str,
+    table: PublishedTable,
+    root: str | Path | None = None,
+    *,
+    images: Images = None,
+    languages: Sequence[str],
+    categories: Sequence[str],
+    split: str,
+    missing: Missing = "error",
+    dataset: str,
+    revision: str | None,
+) -> Corpus:
+    """The rows of the tables in their order, language by language or category by category.
+
+    Args:
+        root: Folder of the files; from the hub unless given, where it is there.
+        images: Folder, or folders, of the images; without one, texts and ids only.
+
+    Raises:
+        RequestError: A file, field or image is missing, or the languages disagree on the images or their order.
+    """
+    parts, hub = categories or languages or ("",), None
+    tables: dict[str, Iterable[Row]] = {}
+    if root is None:
+        for part in parts:
+            loaded = load_split(
+                dataset, split=table.split.format(part=part), config=table.configs.get(part), revision=revision
+            )
+            hub, place = hub or loaded, loaded.name
+            tables[part] = [(f"{loaded.name}: row {n}", n, row) for n, row in enumerate(loaded.rows())]
+    else:
+        folder = require_folder(root, f"{name} folder")
+        images = images or (folder_in(folder, table.images) if table.images else None)
+        files = require_files(folder, [table.file.format(part=part) for part in parts], hint=table.hint)
+        tables, place = {part: _rows_of_file(file) for part, file in zip(parts, files, strict=True)}, str(files[0])
+    if "negative" in table.columns:
+        contents = hard_negatives(list(_negatives(table, tables)), numbered=False)
+    else:
+        contents = _captions(name, table, tables, split, hub)
+        if split and not contents.images:
+            raise RequestError(f"{place}: no images of split {split!r} in it")
+    part = split if split not in table.splits[:1] else ""
+    return published_corpus(name, contents, part=part, images=images, missing=missing, hub=hub)
+
+
+Row: TypeAlias = tuple[str, object, Mapping[str, Any]]  # its place, for messages; its number; its cells
+
+
+def _rows_of_file(file: Path) -> Iterator[Row]:
+    """The rows of a file; in a JSON object, the key of an item is its number."""
+    if file.suffix != ".json":
+        yield from ((f"{file}: line {n}", n, row) for n, row in enumerate(read_json_lines(file), start=1))
+        return
+    content = read_json(file)
+    if not isinstance(content, dict | list):
+        raise RequestError(f"{file}: expected a list of items, got {type(content).__name__}")
+    items = content.items() if isinstance(content, dict) else enumerate(content)
+    yield from ((f"{file}: item {number}", number, row) for number, row in items)
+
+
+def _negatives(table: PublishedTable, tables: Mapping[str, Iterable[Row]]) -> Iterator[HardNegativeItem]:
+    columns = table.columns
+    for category, rows in tables.items():
+        for where, number, row in rows:
+            name, caption, negative = (
+                field(row, columns[role], str, where) for role in ("image", "caption", "negative")
+            )
+            further = [field(row, columns["further"], str, where)] if "further" in columns else []
+            item = f"{category}/{row.get(columns.get('id', 'id'), number)}"
+            image = ImageRow(image_id_of(name), name)
+            yield HardNegativeItem(item, image, caption, [(category, negative)], further=further)
+
+
+def _captions(
+    name: str, table: PublishedTable, tables: Mapping[str, Iterable[Row]], split: str, hub: HubSplit | None
+) -> Contents:
+    """The captions of every language, of which all must list the images of the first in its order."""
+    columns, first = table.columns, next(iter(tables))
+    images: list[ImageRow] = []
+    captions: list[Translation] = []
+    for language, rows in tables.items():
+        n = 0
+        for where, number, row in rows:
+            if split and field(row, columns["split"], str, where) != split:
+                continue
+            identifier = str(field(row, columns["id"], int | str, where))
+            if language == first:
+                embedded = hub is not None and hub.images
+                key = f"{embedded[0]}/{number}" if embedded else field(row, columns["image"], str, where)
+                images.append(ImageRow(identifier, key))
+            elif n >= len(images) or images[n].id != identifier:
+                expected = f"image {images[n].id}" if n < len(images) else "no more images"
+                raise RequestError(f"{where}: expected {expected} as in {first}, got image {identifier}")
+            texts: Any = unlisted(field(row, columns["caption"], list | str, where))  # the hub has lists as texts
+            captions.append(Translation(identifier, [texts] if isinstance(texts, str) else texts, language or "en"))
+            n += 1
+        if n != len(images):
+            raise RequestError(f"{name}: {language}: expected {len(images)} images as in {first}, got {n}")
+    return translations(images, captions)

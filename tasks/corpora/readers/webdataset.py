@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import corpus_name, require_folder
 from capim.tasks.corpora.images.decode import image_facts
@@ -100,6 +101,43 @@ def read_webdataset(
         skipped=skipped,
         licence=licence,
         origin=origin or str(folder),
+    )
+
+
+def read_cc3m(
+    root: str | Path | None = None,
+    *,
+    shards: str = "cc3m-validation-*.tar",
+    dataset: str = CORPORA["cc3m"].hub,
+    revision: str | None = None,
+) -> Corpus:
+    """Conceptual Captions, validation split (Sharma et al. 2018): web images and their alternative texts.
+
+    The samples of the shards in their order: about 13,000 of 15,840, without those whose link is dead.
+
+    Args:
+        root: Folder of the shards; from the hub unless given, which downloads them into its cache.
+        shards: Pattern of their file names.
+
+    Raises:
+        RequestError: The shards do not exist and cannot be downloaded, or one is damaged.
+    """
+    if root is None:
+        from huggingface_hub import snapshot_download
+
+        try:
+            root = snapshot_download(dataset, repo_type="dataset", revision=revision, allow_patterns=[shards])
+        except OSError as error:  # HfHubHTTPError is one too
+            raise RequestError(
+                f"{dataset}: its shards are not in the cache and the hub cannot be reached; connect once, or give a "
+                "folder of shards with root"
+            ) from error
+    return read_webdataset(
+        root,
+        shards=shards,
+        name="cc3m-validation",
+        licence=CORPORA["cc3m"].licence,
+        origin=f"https://huggingface.co/datasets/{dataset}",
     )
 
 

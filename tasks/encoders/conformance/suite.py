@@ -126,7 +126,7 @@ def _identity(encoder: Encoder) -> str:
         raise CheckSkipped(f"not verified: {gap}")
     if adapter_named(spec.adapter).endpoint:
         raise CheckSkipped(
-            "not verified: the weights are with the service; each run compares its canary vectors with the first run"
+            "not verified: the weights are with the service; each run compares its probe vectors with the first run"
         )
     options = "".join(f", {name} = {value}" for name, value in sorted(spec.options.items()))
     return f"{spec.fingerprint}: {spec.precision}{options}"

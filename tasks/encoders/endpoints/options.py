@@ -132,8 +132,8 @@ def service_parameters(spec: EncoderSpec, modality: Modality) -> dict[str, Optio
 def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
     """The spec of an endpoint with its revision fixed: what the user gave, or ``unversioned``. Sends no request.
 
-    The weights cannot be hashed. What stands for them are the canary vectors, which every run compares with those of
-    the first: see :mod:`tasks.encoders.endpoints.canaries`.
+    The weights cannot be hashed. What stands for them are the probe vectors, which every run compares with those of
+    the first: see :mod:`tasks.encoders.endpoints.probes`.
 
     Raises:
         RequestError: An option is missing or wrong, or the spec asks for what an endpoint does not have.

@@ -1,22 +1,137 @@
-"""The files that outcomes are imported from: which reader each needs, and the models that it holds."""
+"""Outcomes that ``capim export outcomes`` wrote, read back: every rank, tie, list and score."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from capim.store.errors import RequestError
+from capim.store.exchange.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.exchange.row_files import READ_SUFFIXES, read_row_file
-from capim.store.types import Corpus
-from capim.tasks.results.imported.columns import named_rows
-from capim.tasks.results.imported.exported import is_export, outcomes_of_export, read_export
-from capim.tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
-from capim.tasks.results.imported.matrices import outcomes_of_matrix, read_matrix
-from capim.tasks.results.imported.runs import outcomes_of_run, read_run
-from capim.tasks.results.imported.tables import Found, outcomes_of_rows
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
+from capim.store.schema import OUTCOMES
+from capim.store.types import Corpus, EncoderSpec, digest16
+from capim.tasks.metrics import metrics_of
+from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.layout import drawn_images
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.results.combined import rsum_row
+from capim.tasks.results.imported.rows import named_rows
+from capim.tasks.results.imported.scores import outcomes_of_matrix, outcomes_of_run, read_matrix, read_run
+from capim.tasks.results.imported.tables import Found, outcomes_of_hits, outcomes_of_rows, read_hit_lists
+from capim.tasks.results.summary import Evaluated, result_rows
+from capim.tasks.statistics.resampling import Resampling
+
+REQUIRED = tuple(field.name for field in OUTCOMES if not field.nullable)
+
+
+def in_query_order(rows: pa.Table) -> pa.Table:
+    """Rows of one evaluation in the order in which the store reads them: sums then have the same last digit."""
+    return rows.sort_by([("query_ord", "ascending"), ("query_id", "ascending")])
+
+
+def is_export(columns: Collection[str]) -> bool:
+    """Whether these are the columns of exported outcomes."""
+    return set(REQUIRED) <= set(columns)
+
+
+def read_export(path: Path, rows: list[dict[str, Any]] | None = None) -> pa.Table:
+    """The rows of an exported file as ``schema.OUTCOMES``; ``rows`` if they have been read already.
+
+    Raises:
+        RequestError: A value has the wrong type.
+    """
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(path)
+            absent = [field for field in OUTCOMES if field.name not in table.column_names]
+            for field in absent:
+                table = table.append_column(field, pa.nulls(len(table), field.type))
+            return table.select(OUTCOMES.names).cast(OUTCOMES)
+        read = read_row_file(path) if rows is None else rows
+        typed = [{field.name: _typed(row.get(field.name), field) for field in OUTCOMES} for row in read]
+        return pa.Table.from_pylist(typed, schema=OUTCOMES)
+    except (ValueError, TypeError, pa.ArrowException) as fault:
+        if isinstance(fault, RequestError):
+            raise
+        raise RequestError(f"{path} is not a file of `capim export outcomes`: {fault}") from fault
+
+
+def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection[str] = ()) -> list[Outcomes]:
+    """The outcomes of one encoder on a corpus, protocol by protocol.
+
+    Args:
+        corpus: Rows of other corpora are left out.
+        protocols: Only these; all in the table if empty.
+
+    Raises:
+        RequestError: Rows of several encoders, of another state of the corpus, or not of all queries.
+    """
+    of_corpus = table.filter(pc.equal(table["corpus"], pa.scalar(corpus.name)))
+    of_state = of_corpus.filter(pc.equal(of_corpus["corpus_fingerprint"], pa.scalar(corpus.fingerprint)))
+    if not of_corpus.num_rows:
+        others = ", ".join(sorted(map(str, pc.unique(table["corpus"]).to_pylist())))
+        raise RequestError(f"no exported outcome is of corpus {corpus.name!r}, but of {others}")
+    if not of_state.num_rows:
+        raise RequestError(
+            f"the exported outcomes are of another state of corpus {corpus.name!r} "
+            f"({of_corpus['corpus_fingerprint'][0].as_py()}); the one given is {corpus.fingerprint}"
+        )
+    encoders = sorted(map(str, pc.unique(of_state["encoder"]).to_pylist()))
+    if len(encoders) > 1:
+        raise RequestError(
+            f"the exported outcomes are of {len(encoders)} encoders ({', '.join(encoders)}); export one of them: "
+            "`capim export outcomes --encoder NAME`"
+        )
+    stored = [str(name) for name in pc.unique(of_state["protocol"]).to_pylist()]
+    names = [name for name in stored if not protocols or name in protocols]
+    if not names:
+        raise RequestError(f"the exported outcomes are of {', '.join(stored)}, none of {', '.join(protocols)}")
+    wanted = select_protocols(corpus, names)
+    found, faults = [], []
+    for task in build_tasks(corpus, wanted):
+        rows = in_query_order(of_state.filter(pc.equal(of_state["protocol"], pa.scalar(task.protocol.id))))
+        order = np.lexsort((task.query_ids.astype(str), task.queries))
+        n_relevant = task.n_relevant[order] if isinstance(task, RetrievalTask) else None
+        same = rows["query_id"].to_pylist() == task.query_ids[order].tolist() and (
+            n_relevant is None or np.array_equal(rows["n_relevant"].to_numpy(), n_relevant)
+        )
+        if same:
+            found.append(Outcomes.from_arrow(rows, task.protocol))
+        else:
+            faults.append(
+                f"{task.protocol.id}: the {rows.num_rows} exported queries are not the {len(order)} of the corpus"
+            )
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def _typed(cell: object, field: pa.Field) -> object:
+    """A cell of a text file as a value of the column's type; null in place of a number is not-a-number."""
+    kind = field.type
+    if pa.types.is_list(kind):
+        values: list[Any] | None = json.loads(cell) if isinstance(cell, str) else cell  # type: ignore[assignment]
+        return values and [math.nan if value is None else value for value in values]
+    if cell is None and pa.types.is_floating(kind) and not field.nullable:
+        return math.nan
+    if not isinstance(cell, str) or pa.types.is_string(kind):
+        return cell
+    return float(cell) if pa.types.is_floating(kind) else int(cell)
+
 
 Kind: TypeAlias = Literal["outcomes", "scores", "run"]
 
@@ -136,3 +251,93 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, Found]:
     if faults:
         raise RequestError(faults)
     return found
+
+
+ADAPTER = "outcomes"
+
+
+def encoder_of_outcomes(
+    name: str, *, revision: str | None = None, note: str | None = None, namesakes: Sequence[EncoderSpec] = ()
+) -> EncoderSpec:
+    """The model that outcomes are of: what the user says it is. No adapter ever loads it; ``dim`` has no meaning.
+
+    Args:
+        revision: Any text that tells its versions apart; that of the stored model unless given.
+        note: A remark for readers of reports; likewise.
+        namesakes: What the name has meant in the store, oldest first.
+
+    Raises:
+        RequestError: The name is that of a model of another kind, or is not a name; the revision can move; or the
+            stored model has another note.
+    """
+    for spec in namesakes:
+        if spec.adapter != ADAPTER:
+            raise RequestError(
+                f"encoder {name!r} is in the store as another kind ({spec.adapter}, {spec.checkpoint}); import "
+                "outcomes under another name"
+            )
+    revision = revision or (namesakes[-1].revision if namesakes else UNVERSIONED)
+    known = next((spec for spec in reversed(namesakes) if spec.revision == revision), None)
+    if known is not None:
+        if faults := note_faults(known, note):
+            raise RequestError(faults)
+        return known
+    return declared_encoder(name, ADAPTER, revision, note, dim=1)
+
+
+def evaluation_of(outcomes: Outcomes, encoder: EncoderSpec, corpus: Corpus) -> str:
+    """The id of imported outcomes: a digest of their contents, the encoder, the corpus and the protocol."""
+    contents = hashlib.sha256("\n".join(map(str, outcomes.query_ids)).encode())
+    for field in fields(outcomes):
+        values = getattr(outcomes, field.name)
+        if isinstance(values, np.ndarray) and values.dtype != object:
+            contents.update(f"{field.name} {values.dtype} {values.shape}".encode())
+            contents.update(np.ascontiguousarray(values).tobytes())
+    return digest16([encoder.fingerprint, corpus.fingerprint, outcomes.protocol.id, contents.hexdigest()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """The outcomes of one model on one corpus, by evaluation id.
+
+    Attributes:
+        outcomes: Evaluation id -> outcomes of one protocol.
+    """
+
+    encoder: EncoderSpec
+    corpus: Corpus
+    outcomes: Mapping[str, Outcomes]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcomes], encoder: EncoderSpec, corpus: Corpus) -> Imported:
+        """The outcomes under their ids, in query order."""
+        imported = cls(encoder=encoder, corpus=corpus, outcomes={})
+        columns = imported._identity("")
+        ordered = [Outcomes.from_arrow(in_query_order(each.to_arrow(**columns)), each.protocol) for each in outcomes]
+        return replace(imported, outcomes={evaluation_of(each, encoder, corpus): each for each in ordered})
+
+    def rows(self, evaluation: str, *, run: str, resampling: Resampling) -> tuple[pa.Table, pa.Table]:
+        """Rows of ``schema.OUTCOMES``, and of ``schema.RESULTS`` with every metric that they determine."""
+        outcomes, identity = self.outcomes[evaluation], self._identity(evaluation)
+        evaluated = Evaluated.of(outcomes, self.corpus, {**identity, "run": run})
+        return outcomes.to_arrow(**identity), result_rows([evaluated], resampling)
+
+    def rsum(self, *, run: str, resampling: Resampling) -> pa.Table | None:
+        """The row of RSUM; None unless both headlines were imported and determine the six recalls."""
+        by_protocol = {each.protocol.id: (key, each) for key, each in self.outcomes.items()}
+        both = [by_protocol[protocol] for protocol in MAIN if protocol in by_protocol]
+        names = {metric.name for metric in RECALLS}
+        if len(both) < len(MAIN) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
+            return None
+        source = {**self._identity(digest16([key for key, _ in both])), "run": run}
+        t2i, i2t = (outcomes for _, outcomes in both)
+        return rsum_row(t2i, i2t, source, drawn=drawn_images(self.corpus), resampling=resampling)
+
+    def _identity(self, evaluation: str) -> dict[str, str]:
+        return {
+            "evaluation": evaluation,
+            "encoder": self.encoder.name,
+            "encoder_fingerprint": self.encoder.fingerprint,
+            "corpus": self.corpus.name,
+            "corpus_fingerprint": self.corpus.fingerprint,
+        }

@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, texts
 from capim.store.types import Corpus
+from capim.store.values import positions_within
 from capim.tasks.metrics.compositional import text_and_image
 from capim.tasks.protocols import Protocol
-from capim.tasks.results.imported.columns import (
+from capim.tasks.ranking.given import choice_outcomes
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, query_columns
+from capim.tasks.results.imported.rows import (
     FORMS,
     KEYS,
     NUMBER,
-    Row,
-    flags,
-    form_of,
-    last_ranks,
-    outcomes_of_ranges,
-    ranks,
-)
-from capim.tasks.results.imported.hit_lists import outcomes_of_hits
-from capim.tasks.results.imported.queries import (
     Items,
     Matched,
+    Row,
     compositional_items,
+    flags,
+    form_of,
     key_columns,
     known_ids,
     match,
     missing,
     queries_of,
+    ranks,
 )
-from capim.tasks.scoring.choices import choice_outcomes
-from capim.tasks.scoring.outcomes import Outcomes
-from capim.tasks.scoring.protocols.builders import ChoiceTask, RetrievalTask
-from capim.tasks.scoring.protocols.table import build_task, protocols_of, select_protocols
 
 _DIRECTION_OF_FORM: dict[str, Literal["pairs", "quadruples"]] = {
     "pairs": "pairs",
@@ -70,7 +68,7 @@ def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collecti
     """The outcomes that rows determine, in the order of the corpus.
 
     Args:
-        rows: From :func:`tasks.results.imported.columns.named_rows`.
+        rows: From :func:`tasks.results.imported.rows.named_rows`.
         protocols: For rows without a protocol: theirs. For rows with one: only those of these protocols.
 
     Raises:
@@ -287,4 +285,131 @@ def _judged(task: ChoiceTask, judged: NDArray[np.bool_]) -> Outcomes:
         relevant_rank_worst=np.repeat(1 + most, unscored.n_relevant),
         scores=None,
         judgements=judged if task.protocol.direction == "quadruples" else None,
+    )
+
+
+HitLists: TypeAlias = Mapping[int, ArrayLike]
+"""Cutoff k -> positions of the queries, in the order of the protocol, with a relevant item among the first k."""
+
+PROTOCOL_OF = {"ir": "t2i/all", "tr": "i2t/any"}
+"""Image retrieval (ir) and text retrieval (tr): the names of the two directions in the files of ALBEF and TCL."""
+
+_FILE = re.compile(r"(?P<model>.+)_(?P<task>ir|tr)(?P<cutoff>[1-9][0-9]*)_rank_index\.npy")
+
+
+def read_hit_lists(folder: str | Path) -> dict[str, dict[str, dict[int, NDArray[np.int64]]]]:
+    """All hit lists of a folder: model -> protocol id -> cutoff -> positions.
+
+    Files are named ``MODEL_ir1_rank_index.npy`` (text to image) or ``MODEL_tr1_rank_index.npy`` (image to text),
+    with any cutoff; each holds a one-dimensional array of integers.
+
+    Raises:
+        RequestError: The folder does not exist, has no such file, or one that cannot be read; all faults together.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise RequestError(f"{folder} is not a folder; name the folder of the *_rank_index.npy files")
+    models: dict[str, dict[str, dict[int, NDArray[np.int64]]]] = {}
+    faults = []
+    for path in sorted(folder.iterdir()):
+        name = _FILE.fullmatch(path.name)
+        if name is None:
+            continue
+        try:
+            positions = np.load(path, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            faults.append(f"{path} cannot be read as a NumPy array: {error}")
+            continue
+        lists = models.setdefault(name["model"], {}).setdefault(PROTOCOL_OF[name["task"]], {})
+        lists[int(name["cutoff"])] = positions
+    if not models and not faults:
+        faults.append(f"{folder} has no file like MODEL_ir1_rank_index.npy or MODEL_tr1_rank_index.npy")
+    if faults:
+        raise RequestError(faults)
+    return models
+
+
+def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
+    """The outcomes that hit lists determine, with ranks as ranges.
+
+    Args:
+        hits: Cutoff -> positions of the queries that hit, in the order of the task's queries; not sorted, without
+            repetition. A hit at 1 is a hit at 5.
+
+    Raises:
+        RequestError: Lists that contradict each other or the task; all faults together.
+    """
+    worst = last_ranks(task)
+    hit_at_cutoff = _hits_at_cutoffs(hits, len(task.queries), worst)
+    low = np.ones(len(task.queries), dtype=np.int32)
+    high = worst.copy()
+    for cutoff, hit in hit_at_cutoff.items():  # ascending: a miss raises the lower end
+        low[~hit] = cutoff + 1
+    for cutoff, hit in reversed(hit_at_cutoff.items()):
+        high[hit] = np.minimum(cutoff, worst)[hit]
+    return outcomes_of_ranges(task, low, high)
+
+
+def _hits_at_cutoffs(hits: HitLists, n_queries: int, worst: NDArray[np.int32]) -> dict[int, NDArray[np.bool_]]:
+    """Cutoff -> whether each query hits, cutoffs ascending."""
+    faults = [] if hits else ["no hit list: expected at least the list of the queries that hit at 1"]
+    hit_at: dict[int, NDArray[np.bool_]] = {}
+    for cutoff in sorted(hits):
+        positions = np.asarray(hits[cutoff])
+        if cutoff < 1 or positions.ndim != 1 or not (np.issubdtype(positions.dtype, np.integer) or not positions.size):
+            faults.append(
+                f"hits at {cutoff}: expected a one-dimensional array of integers, "
+                f"got {positions.dtype} of shape {positions.shape}"
+            )
+            continue
+        positions = positions.astype(np.int64)
+        hit = np.zeros(n_queries, dtype=bool)
+        inside = (positions >= 0) & (positions < n_queries)
+        if not inside.all():
+            faults.append(
+                f"hits at {cutoff}: position {int(positions[~inside][0])} is outside 0..{n_queries - 1}, the positions "
+                f"of the {n_queries} queries; the lists may be of another direction or corpus"
+            )
+        hit[positions[inside]] = True
+        if hit.sum() != inside.sum():
+            faults.append(f"hits at {cutoff}: {int(inside.sum() - hit.sum())} positions are listed more than once")
+        impossible = int((~hit & (worst <= cutoff)).sum())
+        if impossible:
+            faults.append(
+                f"hits at {cutoff}: {impossible} queries are missing, but every order of so small a gallery hits"
+            )
+        for smaller, before in hit_at.items():
+            lost = np.flatnonzero(before & ~hit)
+            if len(lost):
+                faults.append(f"{len(lost)} queries hit at {smaller} but not at {cutoff}, first query {int(lost[0])}")
+        hit_at[cutoff] = hit
+    if faults:
+        raise RequestError(faults)
+    return hit_at
+
+
+def last_ranks(task: RetrievalTask) -> NDArray[np.int32]:
+    """The last rank that the first relevant item can have, behind every irrelevant one; shape ``(n_queries,)``."""
+    return task.n_gallery - task.n_relevant.astype(np.int32) + 1
+
+
+def outcomes_of_ranges(task: RetrievalTask, low: NDArray[np.int32], high: NDArray[np.int32]) -> Outcomes:
+    """The outcomes of queries whose first relevant item has a rank from ``low`` to ``high``, shape ``(n_queries,)``.
+
+    Where the two are equal the rank is known. Nothing is known of further relevant items but that they follow.
+    """
+    n_queries, n_relevant = len(task.queries), task.n_relevant.astype(np.int32)
+    order = positions_within(n_relevant).astype(np.int32)
+    relevant_rank_worst = np.repeat(last_ranks(task), n_relevant) + order
+    relevant_rank_worst[task.offsets[:-1]] = high
+    n_ranked = (low == high).astype(np.int32)
+    return Outcomes(
+        **query_columns(task),
+        rank_best=low,
+        rank_worst=high,
+        n_tied_relevant=np.ones(n_queries, dtype=np.int32),
+        best_score=np.full(n_queries, np.nan, dtype=np.float32),
+        relevant_rank_best=np.repeat(low, n_relevant) + order,
+        relevant_rank_worst=relevant_rank_worst,
+        n_ranked=None if (n_ranked == n_relevant).all() else n_ranked,
     )

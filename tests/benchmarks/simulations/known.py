@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.examples import outcomes_of
-from capim.tasks.scoring.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.intervals import Interval, paired_intervals, share_interval

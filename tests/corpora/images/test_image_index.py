@@ -8,7 +8,7 @@ import pytest
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import IndexedImage
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.images.image_index import index_images
+from capim.tasks.corpora.subset import index_images
 
 
 def test_every_image_content_is_decoded_once_and_only_once(coco_folder: Path) -> None:

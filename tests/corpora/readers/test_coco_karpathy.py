@@ -11,12 +11,11 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.images.image_files import coco_id, coco_names
-from capim.tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
-from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
-from capim.tasks.corpora.readers.ground_truths import SIXTH_CAPTIONS, karpathy_test_annotation_ids
-from capim.tasks.scoring.protocols.builders import RetrievalTask
-from capim.tasks.scoring.protocols.layout import layout_of
-from capim.tasks.scoring.protocols.table import build_tasks, select_protocols
+from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.corpora.readers.karpathy import SIXTH_CAPTIONS, karpathy_test_annotation_ids, read_coco_karpathy
+from capim.tasks.ranking.layout import layout_of
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,10 @@ from PIL import Image
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.images.crops import Crops, crop_key
 from capim.tasks.corpora.images.decode import decode_image
-from capim.tasks.corpora.images.source import Folder
-from capim.tasks.corpora.readers.aro import read_aro
-from capim.tasks.corpora.readers.crepe import read_crepe
-from capim.tasks.corpora.readers.winoground import read_winoground
+from capim.tasks.corpora.images.source import Crops, Folder, crop_key
+from capim.tasks.corpora.readers.negatives import read_aro, read_crepe
+from capim.tasks.corpora.readers.quadruples import read_winoground
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from capim.store.errors import RequestError
-from capim.tasks.corpora.readers.delimited import delimited_rows
+from capim.tasks.corpora.readers.table import delimited_rows
 
 
 def rows(file: Path, content: str | bytes) -> list[tuple[str, ...]]:

@@ -14,16 +14,12 @@ from PIL import Image
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.readers.aro import read_aro
-from capim.tasks.corpora.readers.bivlc import read_bivlc
-from capim.tasks.corpora.readers.coco_karpathy import read_coco_karpathy
-from capim.tasks.corpora.readers.crossmodal3600 import read_crossmodal3600
-from capim.tasks.corpora.readers.flickr30k_karpathy import read_flickr30k_karpathy
-from capim.tasks.corpora.readers.hub import HubImages, load_split
-from capim.tasks.corpora.readers.hub_table import read_hub
-from capim.tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
-from capim.tasks.corpora.readers.winoground import read_winoground
-from capim.tasks.corpora.readers.xflickrco import read_xflickrco
+from capim.tasks.corpora.readers.hub import HubImages, load_split, read_hub
+from capim.tasks.corpora.readers.karpathy import read_coco_karpathy, read_flickr30k_karpathy
+from capim.tasks.corpora.readers.negatives import ARO_HUB, read_aro
+from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.corpora.readers.quadruples import read_bivlc, read_winoground
+from capim.tasks.corpora.readers.translations import read_crossmodal3600
 
 
 def jpeg(index: int) -> bytes:
@@ -134,8 +130,8 @@ def test_sugarcrepe_pp_has_one_fingerprint_from_files_and_from_the_configuration
     card = "---\nconfigs:\n- config_name: swap_atribute\n  data_files: swap_attribute.jsonl\n---\n"
     (tmp_path / "hub" / "README.md").write_text(card)
     images = write(tmp_path / "val2017", {"000000000007.jpg": jpeg(0)})
-    local = read_sugarcrepe_pp(tmp_path / "local", images=images, categories=["swap_att"])
-    hub = read_sugarcrepe_pp(dataset=str(tmp_path / "hub"), images=images, categories=["swap_att"])
+    local = table_reader("sugarcrepe-pp")(tmp_path / "local", images=images, categories=["swap_att"])
+    hub = table_reader("sugarcrepe-pp")(dataset=str(tmp_path / "hub"), images=images, categories=["swap_att"])
     assert local.fingerprint == hub.fingerprint
 
 
@@ -162,8 +158,8 @@ def test_xflickrco_and_crossmodal3600_have_one_fingerprint_from_files_and_from_t
     images = write(tmp_path / "images", {"7.jpg": jpeg(0), "8.jpg": jpeg(1), "a.jpg": jpeg(0), "b.jpg": jpeg(1)})
     languages = ["en", "de"]
     assert (
-        read_xflickrco(tmp_path, images=images, languages=languages).fingerprint
-        == read_xflickrco(dataset=str(tmp_path / "xf"), languages=languages).fingerprint
+        table_reader("xflickrco")(tmp_path, images=images, languages=languages).fingerprint
+        == table_reader("xflickrco")(dataset=str(tmp_path / "xf"), languages=languages).fingerprint
     )
     entries = [
         {
@@ -182,7 +178,7 @@ def test_xflickrco_and_crossmodal3600_have_one_fingerprint_from_files_and_from_t
 def test_aro_order_gives_four_pairs_for_each_caption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {f"hard_text_{n}": [f"wrong {n}"] for n in range(1, 5)}
     hub = publish(tmp_path, {"images": [jpeg(0)], "correct_caption": ["right"], **texts}, images=("images",))
-    monkeypatch.setitem(__import__("capim.tasks.corpora.readers.aro", fromlist=["HUB"]).HUB, "coco-order", hub)
+    monkeypatch.setitem(ARO_HUB, "coco-order", hub)
     corpus = read_aro(part="coco-order")
     assert corpus.pairs["category"].to_pylist() == [
         "shuffle_nouns_and_adj",

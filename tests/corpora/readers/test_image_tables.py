@@ -13,7 +13,7 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.readers.hub_table import read_hub
+from capim.tasks.corpora.readers.hub import read_hub
 from tests.corpora.readers.test_hub import jpeg
 
 TEXTS = ["a red bus", "two mugs"]

@@ -17,8 +17,7 @@ from PIL import Image
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.change import describe_change
-from capim.tasks.corpora.check import check_corpus, corpus_facts
+from capim.tasks.corpora.check import check_corpus, corpus_facts, describe_change
 from capim.tasks.corpora.readers import hub, judged_files
 
 PAGES = ("p1", "p2", "p3")

@@ -9,9 +9,9 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.readers.docci import read_docci
-from capim.tasks.corpora.readers.urban1k import read_urban1k
-from capim.tasks.scoring.protocols.table import protocols_of
+from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.corpora.readers.translations import read_urban1k
+from capim.tasks.ranking.protocols import protocols_of
 
 
 def test_urban1k_captions_are_first_lines_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -43,15 +43,15 @@ def descriptions(folder: Path, *splits: str) -> Path:
 def test_docci_splits_are_corpora_of_their_own(tmp_path: Path) -> None:
     folder = descriptions(tmp_path, "train", "test", "qual_dev")
     assert open_corpus(folder).captions["text"].to_pylist() == ["test 0", "test 1"]
-    dev = read_docci(folder, split="qual_dev")
+    dev = table_reader("docci")(folder, split="qual_dev")
     assert (dev.name, dev.images["id"].to_pylist()) == ("docci-qual_dev", ["qual_dev_0", "qual_dev_1"])
     with pytest.raises(RequestError, match="no images of split 'qual_test' in it"):
-        read_docci(folder, split="qual_test")
+        table_reader("docci")(folder, split="qual_test")
 
 
 def test_docci_names_a_missing_field_and_the_place_of_its_files(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"no docci_descriptions.jsonlines in it; download .*google.github.io/docci"):
-        read_docci(tmp_path)
+        table_reader("docci")(tmp_path)
     (tmp_path / "docci_descriptions.jsonlines").write_text('{"split": "test", "example_id": "a"}\n')
     with pytest.raises(RequestError, match="line 1: no 'image_file'"):
-        read_docci(tmp_path)
+        table_reader("docci")(tmp_path)

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from capim.store.errors import RequestError
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.check import corpus_facts
-from capim.tasks.corpora.readers.coco_sm import LANGUAGES, TRANSLATORS, read_coco_sm
-from capim.tasks.corpora.readers.multi30k import read_multi30k
-from capim.tasks.corpora.readers.xflickrco import read_xflickrco
-from capim.tasks.corpora.readers.xtd10 import read_xtd10
+from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.corpora.readers.translations import TRANSLATORS, read_coco_sm, read_multi30k, read_xtd10
 
 
 def test_xflickrco_has_2000_images_with_one_caption_in_each_of_8_languages(shared_data: Path) -> None:
@@ -31,7 +29,9 @@ def test_xflickrco_has_2000_images_with_one_caption_in_each_of_8_languages(share
 
 
 def test_xflickrco_runs_on_the_photographs_that_are_there(shared_data: Path) -> None:
-    corpus = read_xflickrco(shared_data / "xflickrco", images=[shared_data / "coco_photos" / "images"], missing="skip")
+    corpus = table_reader("xflickrco")(
+        shared_data / "xflickrco", images=[shared_data / "coco_photos" / "images"], missing="skip"
+    )
     assert (corpus.images.num_rows, corpus.captions.num_rows, corpus.skipped.num_rows) == (4, 32, 1996)
     assert corpus.images["sha"].null_count == 0
 
@@ -41,15 +41,15 @@ def test_languages_that_list_other_images_are_refused(shared_data: Path, tmp_pat
         shutil.copy(shared_data / "xflickrco" / f"{language}.jsonl", tmp_path)
     lines = (tmp_path / "de.jsonl").read_text().splitlines()
     (tmp_path / "de.jsonl").write_text("\n".join([lines[1], lines[0], *lines[2:]]))
-    with pytest.raises(RequestError, match=r"de: line 1: expected image .* as in en, got image 1009434119"):
-        read_xflickrco(tmp_path, languages=["en", "de"])
+    with pytest.raises(RequestError, match=r"de.jsonl: line 1: expected image .* as in en, got image 1009434119"):
+        table_reader("xflickrco")(tmp_path, languages=["en", "de"])
     (tmp_path / "de.jsonl").write_text("\n".join(lines[:-1]))
     with pytest.raises(RequestError, match="de: expected 2000 images as in en, got 1999"):
-        read_xflickrco(tmp_path, languages=["en", "de"])
+        table_reader("xflickrco")(tmp_path, languages=["en", "de"])
     with pytest.raises(RequestError, match=r"no ja.jsonl in it"):
-        read_xflickrco(tmp_path, languages=["en", "ja"])
-    with pytest.raises(RequestError, match="unknown languages xx; known: en, de"):
-        read_xflickrco(tmp_path, languages=["xx"])
+        table_reader("xflickrco")(tmp_path, languages=["en", "ja"])
+    with pytest.raises(RequestError, match=r"languages must be a list of 'en', 'de', .* got \['xx'\]"):
+        open_corpus({"reader": "xflickrco", "root": str(tmp_path), "languages": ["xx"]})
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_coco_sm_is_the_test_split_without_the_7_excluded_images(coco_sm: Path) 
         zip(corpus.captions["language"].to_pylist(), corpus.captions["translator"].to_pylist(), strict=True)
     )
     assert parts == dict.fromkeys([("en", "google"), ("de", "google"), ("en", "bing"), ("de", "bing")], 24_975)
-    assert (len(LANGUAGES), len(TRANSLATORS)) == (21, 3)
+    assert (len(CORPORA["coco-sm"].languages), len(TRANSLATORS)) == (21, 3)
 
 
 def test_coco_sm_is_held_against_its_exclusions_and_id_mapping(coco_sm: Path) -> None:

@@ -13,18 +13,18 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.readers.negbench import read_negbench
-from capim.tasks.corpora.readers.sugarcrepe_pp import Category, read_sugarcrepe_pp
-from capim.tasks.scoring.protocols.table import protocols_of
+from capim.tasks.corpora.readers.negatives import read_negbench
+from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.ranking.protocols import protocols_of
 
 # DATA_SIZE in evaluate_ulms.py of github.com/Sri-Harsha/scpp
 PUBLISHED = {"replace_att": 788, "replace_rel": 1406, "swap_att": 666}
-HERE: list[Category] = ["replace_att", "replace_rel", "swap_att"]
+HERE = ["replace_att", "replace_rel", "swap_att"]
 
 
 @pytest.fixture(scope="module")
 def real(shared_data: Path) -> Corpus:
-    return read_sugarcrepe_pp(shared_data / "sugarcrepe_pp", categories=HERE)
+    return table_reader("sugarcrepe-pp")(shared_data / "sugarcrepe_pp", categories=HERE)
 
 
 def test_sugarcrepe_pp_has_the_published_counts_and_two_captions_per_negative(real: Corpus) -> None:
@@ -48,7 +48,9 @@ def test_sugarcrepe_pp_texts_and_images_are_those_of_the_files(real: Corpus, sha
 
 def test_sugarcrepe_pp_on_the_real_photographs(shared_data: Path) -> None:
     images = shared_data / "coco_photos" / "images"
-    corpus = read_sugarcrepe_pp(shared_data / "sugarcrepe_pp", images=images, categories=HERE, missing="skip")
+    corpus = table_reader("sugarcrepe-pp")(
+        shared_data / "sugarcrepe_pp", images=images, categories=HERE, missing="skip"
+    )
     assert corpus.images["sha"].null_count == 0
     assert corpus.captions.num_rows == 3 * corpus.pairs.num_rows // 2 > 0
 
@@ -59,8 +61,8 @@ def test_a_folder_of_sugarcrepe_is_not_one_of_sugarcrepe_pp(shared_data: Path) -
         RequestError, match=r"no replace_obj.json, swap_obj.json in it; .* name the files that you have"
     ):
         open_corpus(shared_data / "sugarcrepe_pp")
-    with pytest.raises(RequestError, match=r"replace_att.json: expected a list of items, got dict"):
-        read_sugarcrepe_pp(shared_data / "sugar_crepe")
+    with pytest.raises(RequestError, match=r"replace_att.json: item 0: no 'caption2'; it has"):
+        table_reader("sugarcrepe-pp")(shared_data / "sugar_crepe")
 
 
 def csv_file(file: Path, rows: list[dict[str, Any]]) -> Path:

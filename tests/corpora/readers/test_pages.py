@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from capim.tasks.corpora.images.decode import decode_image
-from capim.tasks.corpora.pages.world import (
+from capim.tasks.corpora.readers.pages import (
     HEIGHT,
     HELD_OUT_REPORTS,
     LANGUAGES,
@@ -19,10 +19,10 @@ from capim.tasks.corpora.pages.world import (
     lines_of,
     parse_page,
     questions_to,
+    read_pages,
     reports,
     topic_word,
 )
-from capim.tasks.corpora.readers.pages import read_pages
 from tests.tiny_models.curriculum import asked_pages
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from capim.store.errors import RequestError
-from capim.tasks.corpora.readers.bivlc import read_bivlc
-from capim.tasks.corpora.readers.mmvp_vlm import read_mmvp_vlm
-from capim.tasks.scoring.protocols.table import protocols_of, select_protocols
+from capim.tasks.corpora.readers.quadruples import read_bivlc, read_mmvp_vlm
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
 
 # Table 1 of Miranda et al. 2024, and the published rows
 BIVLC = {"replace": 2099, "swap": 359, "add": 475}

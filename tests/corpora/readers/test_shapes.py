@@ -12,14 +12,17 @@ from PIL import Image
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.images.rendered import RenderedImages
-from capim.tasks.corpora.readers.shapes import draw_scene, read_shapes, read_shapes_multilingual, read_shapes_winoground
-from capim.tasks.corpora.shapes.world import (
+from capim.tasks.corpora.images.source import RenderedImages
+from capim.tasks.corpora.readers.shapes import (
     LANGUAGES,
     TRANSLATORS,
+    draw_scene,
     held_out_orbits,
     held_out_scenes,
     parse_scene,
+    read_shapes,
+    read_shapes_multilingual,
+    read_shapes_winoground,
     scenes,
     translated,
     wordings,

@@ -8,7 +8,7 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.readers.sugarcrepe import CATEGORIES, read_sugarcrepe
+from capim.tasks.corpora.readers.published import table_reader
 
 # Table 3 of Hsieh et al. 2023, and the published files.
 PUBLISHED = {
@@ -28,7 +28,7 @@ def test_the_real_files_have_the_published_counts_and_texts(shared_data: Path) -
     assert collections.Counter(corpus.pairs["category"].to_pylist()) == PUBLISHED
     assert corpus.pairs.num_rows == 7511 == sum(PUBLISHED.values())
     text = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
-    for category in CATEGORIES:
+    for category in PUBLISHED:
         content = json.loads((root / f"{category}.json").read_text())
         pairs = [row for row in corpus.pairs.to_pylist() if row["category"] == category]
         for (number, item), pair in zip(content.items(), pairs, strict=True):
@@ -47,7 +47,9 @@ def test_negatives_describe_no_image_and_captions_theirs(shared_data: Path) -> N
 
 
 def test_on_the_real_photographs_152_items_can_be_run(shared_data: Path) -> None:
-    corpus = read_sugarcrepe(shared_data / "sugar_crepe", images=shared_data / "coco_photos" / "images", missing="skip")
+    corpus = table_reader("sugarcrepe")(
+        shared_data / "sugar_crepe", images=shared_data / "coco_photos" / "images", missing="skip"
+    )
     counts = collections.Counter(corpus.pairs["category"].to_pylist())
     assert counts == {
         "add_att": 14,
@@ -65,7 +67,7 @@ def test_on_the_real_photographs_152_items_can_be_run(shared_data: Path) -> None
 
 def test_a_missing_file_and_an_unknown_category_are_named(shared_data: Path, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"no add_att.json, .* in it; download from github.com/RAIVNLab"):
-        read_sugarcrepe(tmp_path)
+        table_reader("sugarcrepe")(tmp_path)
     what = {"reader": "sugarcrepe", "root": shared_data / "sugar_crepe", "categories": ["swap_all"]}
     with pytest.raises(RequestError, match=r"categories must be a list of 'add_att', .* got \['swap_all'\]"):
         open_corpus(what)

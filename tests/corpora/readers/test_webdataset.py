@@ -13,8 +13,7 @@ import pytest
 from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.files import require_file
-from capim.tasks.corpora.readers.cc3m import read_cc3m
-from capim.tasks.corpora.readers.webdataset import TarShards, read_webdataset
+from capim.tasks.corpora.readers.webdataset import TarShards, read_cc3m, read_webdataset
 
 
 def shard(path: Path, members: dict[str, bytes], mode: Literal["w", "w:gz"] = "w") -> Path:

@@ -1,4 +1,4 @@
-"""A package that adds an encoder, a corpus, a metric and a section of the report to capim; a model to copy."""
+"""A package that adds an encoder, a corpus, a protocol, a metric and a section of the report; a model to copy."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.encoders import Adapter
 from capim.tasks.metrics import Metric
 from capim.tasks.metrics.metric import RETRIEVAL, decided
+from capim.tasks.protocols import Protocol, ProtocolRule
+from capim.tasks.ranking.tasks import captions_to_images
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 160, 50), "blue": (30, 60, 210), "gold": (230, 190, 20)}
 ROW = {"dim": 4, "title": "Mean colour, and the colours that a caption names", "licence": "CC0-1.0", "parameters": 0}
@@ -63,6 +65,20 @@ def read_swatches():
         [CaptionRow(f"{n}#0", n, f"all {n}") for n in COLOURS],
     )
     return build_corpus("swatches", images, captions, source=Painted(), licence="CC0-1.0", origin="painted")
+
+
+def warm_captions(layout, protocol):
+    """The task of the captions that name a warm colour; they search all images."""
+    task = captions_to_images(layout, protocol)
+    texts = layout.corpus.captions["text"].to_pylist()
+    return task.of_queries(np.flatnonzero([any(w in texts[q] for w in ("red", "gold")) for q in task.queries]))
+
+
+WARM = ProtocolRule(
+    protocol=Protocol("t2i/warm", "t2i", "retrieval", "warm", description="Captions of warm colours search all images"),
+    build=warm_captions,
+    obstacle=lambda layout: None if layout.corpus.name == "swatches" else "its captions name no colours",
+)
 
 
 def left_behind(outcomes, ties):

@@ -10,7 +10,7 @@ from capim.store import Block, EmbeddingStore
 from capim.store.schema import texts
 from capim.store.types import Corpus, EncoderSpec, Modality
 from capim.tasks.corpora.images.decode import decode_image
-from capim.tasks.corpora.images.image_index import index_images
+from capim.tasks.corpora.subset import index_images
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder, spec_of
 
 

@@ -1,1 +1,0 @@
-"""The rendered document pages that the demo and the tiny late-interaction model use."""

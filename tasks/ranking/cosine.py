@@ -1,0 +1,438 @@
+"""Single-vector encoders: exact float32 cosine products, streamed, both directions from one product.
+
+Ranks depend on two properties that a matrix library does not promise. The score of a pair does not depend on where the
+pair stands: blocks of queries are padded to a multiple of 16 rows and galleries to at least 16 items, below which MKL
+was measured to switch to kernels that round differently. And identical gallery vectors get bit-identical scores on any
+device, so that an English caption written for two images ties exactly. Between two windows or two tiles of a gallery
+they are so by the first property alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from capim.store.schema import TOP
+from capim.store.types import Modality
+from capim.tasks.encoders.device import full_float32
+from capim.tasks.ranking.best_lists import TopK, top_k
+from capim.tasks.ranking.given import choice_outcomes
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.ranker import BUDGET_SHARE, BidirectionalRanker, Ranker, ScoreRows
+from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore, one_thread_each
+from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
+
+# --- Vectors that are read window by window, checked, and moved to the device that multiplies them.
+
+
+ALIGNED = 16  # vectors of a product, at least: see tasks.ranking.cosine
+_HASHED = 1 << 15  # rows at a time, on a device other than a CPU
+
+
+class VectorRows(Protocol):
+    """float32 unit vectors of one modality in corpus order: a matrix, or rows that are read when they are indexed."""
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Number of vectors, and their components."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Always float32."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any, /) -> NDArray[np.float32]:
+        """Some rows, by a slice or an array of positions."""
+
+
+def check_vectors(images: VectorRows, captions: VectorRows, tasks: Sequence[ScoringTask]) -> None:
+    """Raise ``ValueError`` unless shapes and types fit each other and the tasks; reads no vector."""
+    for modality, vectors in (("image", images), ("caption", captions)):
+        if len(vectors.shape) != 2 or vectors.dtype != np.float32:
+            raise ValueError(
+                f"{modality} vectors must be float32 of shape (n, dim), got {vectors.dtype} {vectors.shape}"
+            )
+        if not len(vectors):
+            raise ValueError(f"there are no {modality} vectors; run `capim embed` first")
+    if images.shape[1] != captions.shape[1]:
+        raise ValueError(
+            f"image vectors have {images.shape[1]} dimensions, caption vectors {captions.shape[1]}: "
+            "they cannot be of one encoder"
+        )
+    check_ords(tasks, {"image": len(images), "caption": len(captions)})
+
+
+def check_ords(tasks: Sequence[ScoringTask], counts: Mapping[Modality, int]) -> None:
+    """Raise ``ValueError`` if a task names an image or a caption beyond the embeddings, given how many there are."""
+    for modality, n in counts.items():
+        for task in tasks:
+            if (highest := task.highest_ord(modality)) >= n:
+                raise ValueError(
+                    f"protocol {task.protocol.id!r} needs {modality} {highest}, but there are embeddings of {n}; "
+                    "run `capim embed` to complete the corpus"
+                )
+
+
+def check_values(vectors: NDArray[np.float32], modality: str, first: int) -> None:
+    """Raise ``ValueError`` if a vector is zero or not finite; ``first`` is the ord of the first."""
+    norms = torch.linalg.vector_norm(torch.from_numpy(np.ascontiguousarray(vectors)), dim=1).numpy()
+    for fault, rows in (("not finite", ~np.isfinite(norms)), ("zero", norms == 0)):
+        if rows.any():
+            at = first + int(np.argmax(rows))
+            raise ValueError(f"{int(rows.sum())} {modality} vectors are {fault}, first at ord {at}")
+
+
+class DeviceVectors(NamedTuple):
+    """Vectors of one modality on the device, and which of them repeat an earlier one."""
+
+    vectors: Tensor  # padded with zero rows to at least 16
+    first: int  # ord of the first
+    n: int
+    copies: Tensor  # int64, shape (n_copies,)
+    originals: Tensor  # the row that each copy repeats
+
+    def tiles(self, most: int) -> list[DeviceVectors]:
+        """Views of ``most`` vectors each, the last of 16 to ``most + 15``; itself if it has no more than that."""
+        if self.n <= most:
+            return [self]
+        found = []
+        for start, stop in itertools.pairwise([*range(0, self.n - ALIGNED + 1, most), self.n]):
+            own = (self.originals >= start) & (self.copies < stop)
+            copies, originals = self.copies[own] - start, self.originals[own] - start
+            found.append(DeviceVectors(self.vectors[start:stop], self.first + start, stop - start, copies, originals))
+        return found
+
+
+def loaded(vectors: VectorRows, window: range, modality: str, device: str) -> DeviceVectors:
+    """A window of the vectors, read, checked and moved to the device."""
+    read = vectors[window.start : window.stop]
+    check_values(read, modality, window.start)
+    return on_device(read, window.start, device)
+
+
+def on_device(vectors: NDArray[np.float32], first: int, device: str) -> DeviceVectors:
+    """The vectors of the items ``first``, ``first + 1`` … on the device."""
+    padded = np.ascontiguousarray(vectors)
+    if len(vectors) < ALIGNED:
+        padded = np.concatenate([vectors, np.zeros((ALIGNED - len(vectors), vectors.shape[1]), np.float32)])
+    moved = torch.from_numpy(padded).to(device)
+    repeated = _repeated(vectors, _hashes(moved[: len(vectors)]))
+    copies, originals = (torch.from_numpy(rows).to(device) for rows in repeated)
+    return DeviceVectors(moved, first, len(vectors), copies, originals)
+
+
+def _hashes(vectors: Tensor) -> NDArray[np.int64]:
+    """An integer per row that is equal for rows that are equal bit for bit, computed where the vectors are."""
+    factors = np.random.default_rng(0).integers(1, 1 << 63, size=vectors.shape[1], dtype=np.uint64) | np.uint64(1)
+    if vectors.device.type == "cpu":
+        words = vectors.numpy().view(np.uint32)
+        products = [words[i : i + 1024].astype(np.uint64) @ factors for i in range(0, len(words), 1024)]
+        return np.concatenate(products).view(np.int64)
+    multipliers = torch.from_numpy(factors.view(np.int64)).to(vectors.device)
+    parts = torch.split(vectors.view(torch.int32), _HASHED)
+    sums = [(part.long() * multipliers).sum(dim=1) for part in parts]
+    return torch.cat(sums).cpu().numpy()
+
+
+def _repeated(vectors: NDArray[np.float32], hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows that repeat an earlier row bit for bit, and those rows."""
+    words = np.ascontiguousarray(vectors).view(np.uint32)
+    _, first, code = np.unique(hashes, return_index=True, return_inverse=True)
+    copies = np.flatnonzero(first[code] != np.arange(len(words)))
+    originals = first[code][copies]
+    same = (words[copies] == words[originals]).all(axis=1)
+    return copies[same], originals[same]
+
+
+_Block: TypeAlias = Callable[[], Iterator[ScoreRows]]  # some queries with all items of a window, tile by tile
+
+_BLOCK_BYTES = 1 << 24  # larger blocks of scores only leave the processor's caches
+_TILE = 8192  # items of a product on a CPU: it packs them anew for every block of queries, which should be large
+_LEAST = 256  # vectors at once, however little memory there is
+
+
+def score_dense(
+    images: VectorRows,
+    captions: VectorRows,
+    tasks: Sequence[ScoringTask],
+    *,
+    resources: Resources = ON_CPU,
+    top: int = TOP,
+    advance: Advance = ignore,
+) -> dict[str, Outcomes]:
+    """Outcomes of every task, from unit vectors in corpus order.
+
+    The scores of a window of captions with a window of images are computed once and read both ways. One window holds
+    everything where the budget allows it; the outcomes do not depend on the windows.
+
+    Args:
+        images: float32, shape ``(n_images, dim)``, in memory or read when they are needed.
+        captions: float32, shape ``(n_captions, dim)``, likewise.
+        tasks: Of one corpus.
+        advance: Gets the shares of the work as they are done; together 1.
+
+    Returns:
+        Protocol id -> outcomes, in the order of ``tasks``.
+
+    Raises:
+        ValueError: Wrong shape or type, different dimensions, a vector that is zero or not finite, or an ord beyond
+            the embeddings.
+    """
+    if not tasks:
+        return {}
+    whole = range(len(images))
+    ranking = dense_part(images, captions, tasks, whole, resources=resources, top=top, advance=advance)
+    outcomes = ranking.outcomes() | dense_choices(images, captions, tasks)
+    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def dense_part(
+    images: VectorRows,
+    captions: VectorRows,
+    tasks: Sequence[ScoringTask],
+    part: range,
+    *,
+    resources: Resources = ON_CPU,
+    top: int = TOP,
+    advance: Advance = ignore,
+) -> BidirectionalRanker:
+    """What a part of the images contributes: they are searched by all captions, and search all captions.
+
+    Arguments as for :func:`score_dense`; ``part`` has the ords of the images.
+    """
+    check_vectors(images, captions, tasks)
+    n_captions, dim = captions.shape
+    device = resources.device
+    with full_float32():
+        memory_bytes = _budget(resources)
+        block_bytes = min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES if device == "cpu" else memory_bytes)
+        ranking = BidirectionalRanker(tasks, top=top)
+        room = memory_bytes - memory_bytes // 4
+        at_once = _windows(len(part), n_captions, dim, ranking.reads_both_ways, room)
+        tile = _TILE if device == "cpu" else max(at_once)
+        searched = at_once[0] if ranking.to_images is not None else at_once[1]
+        if at_once != (len(images), n_captions) or searched > tile:
+            pairs = ranking.pairs(part)
+            scores = pair_scores(images, captions, pairs, device=device, memory_bytes=room // 2)
+            ranking.set_positive_scores(pairs, scores)
+        to_images, to_captions = ranking.to_images, ranking.to_captions
+        n_rows = n_captions * bool(to_images) + len(part) * bool(to_captions)
+        held = keep = None
+        for start in range(part.start, part.stop, at_once[0]):
+            window = range(start, min(part.stop, start + at_once[0]))
+            of_images = loaded(images, window, "image", device)
+            turned = to_captions is not None and to_captions.has_queries(window.start, window.stop)
+            for first in range(0, n_captions, at_once[1]):
+                if held is None:
+                    held = loaded(captions, range(first, min(n_captions, first + at_once[1])), "caption", device)
+                if to_images is not None:
+                    if turned:
+                        keep = torch.empty((of_images.n, held.n), device=device)
+                    blocks = _products(held, of_images.tiles(tile), block_bytes, keep=keep)
+                    for n in _ranked(blocks, to_images, device):
+                        advance(n * len(window) / len(part) / n_rows)
+                if to_captions is not None and turned:
+                    blocks = (
+                        _products(of_images, held.tiles(tile), block_bytes)
+                        if keep is None
+                        else _blocks_of(keep, of_images, held, block_bytes)
+                    )
+                    for n in _ranked(blocks, to_captions, device):
+                        advance(n * held.n / n_captions / n_rows)
+                keep = None
+                held = held if at_once[1] == n_captions else None
+            del of_images  # before the next window is read: memory is that of one
+    return ranking
+
+
+def dense_score_rows(
+    images: NDArray[np.float32],
+    captions: NDArray[np.float32],
+    task: RetrievalTask,
+    *,
+    resources: Resources = ON_CPU,
+) -> Iterator[ScoreRows]:
+    """The scores of a task, queries in rows; each block is valid until the next.
+
+    Arguments are those of :func:`score_dense`.
+    """
+    check_vectors(images, captions, [task])
+    for modality, vectors in (("image", images), ("caption", captions)):
+        check_values(vectors, modality, 0)
+    gallery, queries = (images, captions) if task.protocol.direction == "t2i" else (captions, images)
+    yield from score_blocks(queries, gallery, resources=resources)
+
+
+def score_blocks(
+    queries: NDArray[np.float32],
+    gallery: NDArray[np.float32],
+    *,
+    resources: Resources = ON_CPU,
+) -> Iterator[ScoreRows]:
+    """The scores of all queries with all items, from unit vectors; each block is valid until the next."""
+    with full_float32():
+        of_queries, of_items = (on_device(vectors, 0, resources.device) for vectors in (queries, gallery))
+        for block in _products(of_queries, [of_items], min(resources.budget // BUDGET_SHARE, _BLOCK_BYTES)):
+            yield from block()
+
+
+def _budget(resources: Resources) -> int:
+    if resources.memory_bytes is None and resources.device.startswith("cuda"):
+        return max(resources.budget, torch.cuda.mem_get_info(resources.device)[0] // 4)
+    return resources.budget
+
+
+def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) -> tuple[int, int]:
+    """How many images and how many captions are scored at once: their vectors and, if kept, their scores fit.
+
+    Examples:
+        >>> _windows(5_000, 25_010, 1024, True, 1 << 30), _windows(1_000_000, 25_010, 768, False, 1 << 30)
+        ((5000, 25010), (324512, 25010))
+    """
+    numbers = room // 4
+    if dim * (n_images + n_captions) + both * n_images * n_captions <= numbers:
+        return n_images, n_captions
+    captions = max(_LEAST, math.isqrt(numbers // 2) if both else numbers // 4 // dim)
+    captions = n_captions if n_captions <= captions else captions // ALIGNED * ALIGNED
+    images = max(_LEAST, (numbers - dim * captions) // (dim + both * captions)) // ALIGNED * ALIGNED
+    return min(n_images, images), captions
+
+
+def _ranked(blocks: Iterable[_Block], ranker: Ranker, device: str) -> Iterator[int]:
+    """Ranks all blocks and yields the number of rows of each that is done, in this thread.
+
+    On a CPU, every thread computes a block and ranks it while it is in its caches.
+    """
+
+    def rank(block: _Block) -> int:
+        with torch.inference_mode():  # a mode of the thread, not of the process
+            for rows in block():
+                ranker.add(rows)
+        return len(rows.scores)
+
+    with one_thread_each(device) as each:
+        yield from each(rank, blocks)
+
+
+def _products(
+    queries: DeviceVectors, tiles: Sequence[DeviceVectors], block_bytes: int, keep: Tensor | None = None
+) -> Iterator[_Block]:
+    """Functions that compute some rows of ``queries @ gallery.T``, tile by tile of the gallery.
+
+    The scores of a tile are valid until the thread computes the next ones. ``keep`` gets them transposed. They are
+    transposed while they are still in the processor's caches, which was measured at six times the speed of reading
+    columns out of the finished matrix.
+    """
+    widest = max(len(tile.vectors) for tile in tiles)
+    step = max(ALIGNED, block_bytes // (4 * widest) // ALIGNED * ALIGNED)
+    of_thread = threading.local()
+
+    def block(start: int) -> Iterator[ScoreRows]:
+        if not hasattr(of_thread, "buffer"):
+            of_thread.buffer = torch.empty(step * widest, device=queries.vectors.device)
+        vectors = queries.vectors[start : start + step]
+        n_rows = min(step, queries.n - start)
+        if len(vectors) % ALIGNED:
+            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, ALIGNED - len(vectors) % ALIGNED))
+        for tile in tiles:
+            out = of_thread.buffer[: len(vectors) * len(tile.vectors)].view(len(vectors), len(tile.vectors))
+            scores = torch.mm(vectors, tile.vectors.T, out=out)[:n_rows, : tile.n]
+            if keep is not None:
+                at = tile.first - tiles[0].first
+                keep[at : at + tile.n, start : start + n_rows] = scores.T
+            yield ScoreRows(queries.first + start, _tie_copies(scores, tile), tile.first)
+
+    return (partial(block, start) for start in range(0, queries.n, step))
+
+
+def _blocks_of(matrix: Tensor, queries: DeviceVectors, gallery: DeviceVectors, block_bytes: int) -> Iterator[_Block]:
+    step = max(1, block_bytes // (4 * matrix.shape[1]))
+
+    def block(start: int) -> Iterator[ScoreRows]:
+        scores = _tie_copies(matrix[start : start + step], gallery)
+        yield ScoreRows(queries.first + start, scores, gallery.first)
+
+    return (partial(block, start) for start in range(0, len(matrix), step))
+
+
+def _tie_copies(scores: Tensor, gallery: DeviceVectors) -> Tensor:
+    """Give repeated gallery vectors the scores of their originals."""
+    if len(gallery.copies):
+        scores[:, gallery.copies] = scores[:, gallery.originals]
+    return scores
+
+
+def pair_scores(
+    images: VectorRows, captions: VectorRows, pairs: NDArray[np.int64], *, device: str, memory_bytes: int
+) -> NDArray[np.float32]:
+    """Scores of some pairs, bit for bit those of the products of windows.
+
+    Args:
+        pairs: Ords of a caption and an image, shape ``(n, 2)``, sorted by caption.
+        memory_bytes: For the vectors that are read at once.
+    """
+    scores = np.empty(len(pairs), np.float32)
+    step = max(_LEAST, memory_bytes // (8 * images.shape[1]))
+    for start in range(0, len(pairs), step):
+        some = pairs[start : start + step]
+        (caption_ords, row), (image_ords, column) = (np.unique(ords, return_inverse=True) for ords in some.T)
+        rows, items = (torch.from_numpy(v).to(device) for v in (captions[caption_ords], images[image_ords]))
+        for low, high in itertools.pairwise([*range(0, len(rows), ALIGNED), len(rows)]):
+            within = slice(*np.searchsorted(row, (low, high)))
+            wanted, at = np.unique(column[within], return_inverse=True)
+            padded = torch.nn.functional.pad(rows[low:high], (0, 0, 0, ALIGNED - (high - low)))
+            chosen = np.resize(wanted, max(ALIGNED, len(wanted)))
+            products = padded @ items[torch.from_numpy(chosen).to(device)].T
+            scores[start + within.start : start + within.stop] = products.cpu().numpy()[row[within] - low, at]
+    return scores
+
+
+def dense_choices(images: VectorRows, captions: VectorRows, tasks: Sequence[ScoringTask]) -> dict[str, Outcomes]:
+    """Outcomes of the tasks that choose within small sets; scores are summed in float64, rounded once to float32."""
+    outcomes = {}
+    for task in tasks:
+        if isinstance(task, ChoiceTask):
+            columns = []
+            for caption in np.maximum(task.captions, 0).T:
+                for image in task.images.T:
+                    pairs = captions[caption].astype(np.float64), images[image].astype(np.float64)
+                    columns.append(np.einsum("nd,nd->n", *pairs))
+            outcomes[task.protocol.id] = choice_outcomes(task, np.stack(columns, axis=1).astype(np.float32))
+    return outcomes
+
+
+def nearest_neighbours(vectors: NDArray[np.float32], k: int) -> TopK:
+    """The ``k`` items with the highest cosine to each item, itself left out; equal scores by position.
+
+    Args:
+        vectors: Unit vectors, shape ``(n, dim)``.
+        k: Neighbours of an item; ``n - 1`` where there are fewer.
+
+    Returns:
+        Scores and positions, each of shape ``(n, k)``.
+
+    Examples:
+        >>> found = nearest_neighbours(np.float32([[1, 0], [0.6, 0.8], [0, 1], [1, 0]]), 2)
+        >>> found.positions.tolist()
+        [[3, 1], [2, 0], [1, 0], [0, 1]]
+    """
+    k = min(k, len(vectors) - 1)
+    found = TopK(np.empty((len(vectors), k), np.float32), np.empty((len(vectors), k), np.int64))
+    for block in score_blocks(vectors, vectors):
+        best = top_k(block.scores, k + 1)
+        rows = np.arange(block.start, block.start + len(best.positions))
+        own = best.positions == rows[:, None]
+        own[:, -1] |= ~own.any(axis=1)  # so many equal items that itself is not among the first
+        found.scores[rows] = best.scores[~own].reshape(-1, k)
+        found.positions[rows] = best.positions[~own].reshape(-1, k)
+    return found

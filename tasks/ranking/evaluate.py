@@ -1,0 +1,284 @@
+"""One encoder on one corpus: embeddings in, outcomes per protocol out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capim.store.types import Corpus
+from capim.store.values import Ragged
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.cosine import VectorRows, dense_choices, dense_part, dense_score_rows, score_dense
+from capim.tasks.ranking.languages import CaptionParts, Part, score_parts, scorings
+from capim.tasks.ranking.layout import layout_of
+from capim.tasks.ranking.maxsim import choices_of, maxsim_part, maxsim_score_rows, score_maxsim
+from capim.tasks.ranking.maxsim_products import Blocks
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks
+from capim.tasks.ranking.ranker import BidirectionalRanker, PartOutcomes
+from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
+from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
+
+SCORER_VERSION = 4  # raised whenever a stored outcome would change
+
+
+def evaluate(
+    corpus: Corpus,
+    protocols: Iterable[Protocol],
+    *,
+    images: VectorRows | Blocks,
+    captions: VectorRows | CaptionParts | Blocks,
+    resources: Resources = ON_CPU,
+    advance: Advance = ignore,
+) -> dict[str, Outcomes]:
+    """Outcomes of every protocol.
+
+    Args:
+        protocols: From :func:`tasks.ranking.protocols.select_protocols`.
+        images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``, in memory or
+            read window by window. Multi-vector encoders: a function that yields the blocks at each call.
+        captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in
+            memory at a time.
+        advance: Gets the shares of the work as they are done, in this thread; together at most 1.
+
+    Returns:
+        Protocol id -> outcomes, in the order of ``protocols``. Where the corpus is in several languages, those of
+        single-vector encoders hold the consistency with the reference language.
+
+    Raises:
+        RequestError: A protocol does not fit the corpus.
+        ValueError: Embeddings that cannot be scored: their number, dimensions or values; an orientation for a
+            single-vector encoder.
+    """
+    tasks = build_tasks(corpus, protocols)
+    if callable(images) and callable(captions):
+        return score_maxsim(images, captions, tasks, resources=resources, advance=advance)
+    if callable(images) or callable(captions):
+        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
+    oriented = [task.protocol.id for task in tasks if task.protocol.orientation]
+    if oriented:
+        raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
+    layout = layout_of(corpus)
+    if not isinstance(captions, CaptionParts) and len(layout.parts) < 2:
+        return score_dense(images, captions, tasks, resources=resources, advance=advance)
+    choices = [task for task in tasks if isinstance(task, ChoiceTask)]
+    outcomes: dict[str, Outcomes] = {}
+    images = images[:]  # the measures of consistency read it as a matrix
+    if not isinstance(captions, CaptionParts):
+        matrix = captions[:]
+        outcomes = score_dense(images, matrix, choices, resources=resources)
+        captions = CaptionParts(lambda *part: matrix[layout.parts[part]])
+    elif choices:
+        raise ValueError(f"{', '.join(t.protocol.id for t in choices)}: needs all caption vectors as one matrix")
+    retrieval = _retrieval(tasks)
+    n_parts = len(scorings(layout, retrieval))
+
+    def score(_part: Part, vectors: NDArray[np.float32], of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
+        return score_dense(
+            images, vectors, of_part, resources=resources, advance=lambda share: advance(share / n_parts)
+        )
+
+    outcomes |= score_parts(layout, retrieval, images, captions, score)
+    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def evaluate_part(
+    corpus: Corpus,
+    protocols: Iterable[Protocol],
+    part: range,
+    *,
+    images: VectorRows | Blocks,
+    captions: VectorRows | Blocks,
+    resources: Resources = ON_CPU,
+) -> dict[str, PartOutcomes]:
+    """What a part of the images (ords) contributes to the retrieval protocols; other arguments as for `evaluate`."""
+    tasks = build_tasks(corpus, protocols)
+    if callable(images) and callable(captions):
+        return maxsim_part(images, captions, tasks, part, resources=resources).part()
+    if callable(images) or callable(captions):
+        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
+    layout = layout_of(corpus)
+    if len(layout.parts) < 2:
+        return dense_part(images, captions, tasks, part, resources=resources).part()
+    found: dict[str, PartOutcomes] = {}
+    for language, of_language in scorings(layout, _retrieval(tasks)).items():
+        found |= dense_part(images, captions[layout.parts[language]], of_language, part, resources=resources).part()
+    return found
+
+
+def evaluate_merged(
+    corpus: Corpus,
+    protocols: Iterable[Protocol],
+    parts: Iterable[Mapping[str, PartOutcomes]],
+    *,
+    images: VectorRows | Blocks,
+    captions: VectorRows | Blocks,
+    device: str = "cpu",
+) -> dict[str, Outcomes]:
+    """The outcomes that :func:`evaluate` gives, from :func:`evaluate_part` of all images, in any order."""
+    tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
+    several = len(layout.parts) > 1 and not callable(captions)
+    todo = scorings(layout, _retrieval(tasks)) if several else {("", ""): _retrieval(tasks)}
+    merged = {language: BidirectionalRanker(some) for language, some in todo.items()}
+    for part in parts:
+        for each in merged.values():
+            each.merge(part)
+    if several and not callable(images) and not callable(captions):
+        rows = captions
+
+        def read(language: str, translator: str) -> NDArray[np.float32]:
+            return rows[layout.parts[language, translator]]
+
+        def score(part: Part, *_: object) -> dict[str, Outcomes]:
+            return merged.pop(part).outcomes()
+
+        outcomes = score_parts(layout, _retrieval(tasks), images[:], CaptionParts(read), score)
+    else:
+        outcomes = merged["", ""].outcomes()
+    if callable(images) and callable(captions):
+        outcomes |= choices_of(images, captions, tasks, device=device)
+    elif not callable(images) and not callable(captions):
+        outcomes |= dense_choices(images, captions, tasks)
+    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def _retrieval(tasks: Iterable[ScoringTask]) -> list[RetrievalTask]:
+    return [task for task in tasks if isinstance(task, RetrievalTask)]
+
+
+class ScoreBlock(NamedTuple):
+    """Some queries of one protocol against one gallery.
+
+    Attributes:
+        rows: int64, shape ``(n_queries,)``: positions among the protocol's queries.
+        scores: float32, shape ``(n_queries, n_items)``; higher is closer.
+        relevant: bool, same shape.
+        queries: int32 corpus ords of the queries.
+        items: int32 corpus ords of the gallery.
+    """
+
+    protocol: Protocol
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    relevant: NDArray[np.bool_]
+    queries: NDArray[np.int32]
+    items: NDArray[np.int32]
+
+
+def score_blocks(
+    images: VectorRows | Blocks,
+    captions: VectorRows | Blocks,
+    task: RetrievalTask,
+    *,
+    resources: Resources = ON_CPU,
+) -> Iterator[ScoreBlock]:
+    """All queries of one protocol, block by block; every query comes once, with the scores that it was ranked by.
+
+    Arguments as for :func:`tasks.ranking.evaluate.evaluate`: matrices of a single-vector encoder, or functions that
+    yield the multi-vectors of a late-interaction encoder.
+    """
+    if callable(images) and callable(captions):
+        rows_of_scores = maxsim_score_rows(images, captions, task, resources=resources)
+    elif not callable(images) and not callable(captions):
+        rows_of_scores = dense_score_rows(images[:], captions[:], task, resources=resources)
+    else:
+        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
+    for start, scores, _ in rows_of_scores:
+        table = scores.cpu().numpy()
+        inside = np.flatnonzero((task.queries >= start) & (task.queries < start + len(table)))
+        for number in np.unique(task.gallery_of[inside]):
+            rows = inside[task.gallery_of[inside] == number]
+            gallery, queries = task.galleries[number], task.queries[rows]
+            relevant = np.zeros((len(rows), len(gallery)), dtype=np.bool_)
+            for marks, row in zip(relevant, rows, strict=True):
+                marks[np.searchsorted(gallery, task.relevant[task.offsets[row] : task.offsets[row + 1]])] = True
+            block_scores = table[queries - start][:, gallery]
+            yield ScoreBlock(task.protocol, rows, block_scores, relevant, queries, gallery)
+
+
+TIMES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+class Side(NamedTuple):
+    """The vectors of one set of images, and how many there are."""
+
+    vectors: VectorRows | Blocks
+    n: int
+
+
+def by_gallery_size(
+    own: Side,
+    distractors: Sequence[Side],
+    captions: VectorRows | Blocks,
+    task: RetrievalTask,
+    *,
+    seed: int,
+    resources: Resources = ON_CPU,
+) -> Iterator[tuple[int, Outcomes]]:
+    """The outcomes of a task whose captions search ``own``, then 2, 5, 10 … times as many images, then all.
+
+    Each image is scored once: its scores add to the counts of the galleries that hold it. The distractors come in an
+    order drawn with ``seed``, so that each gallery holds the smaller ones, and no rank improves from one to the next.
+
+    Yields:
+        The number of images added to the task's gallery, from 0, and the outcomes.
+    """
+    total = own.n + sum(side.n for side in distractors)
+    rows = _Rows([own, *distractors], np.random.default_rng(seed).permutation(total - own.n))
+    added = np.arange(own.n, total, dtype=np.int32)
+    whole = replace(task, galleries=tuple(np.concatenate([items, added]) for items in task.galleries))
+    merged = BidirectionalRanker([whole])
+    ends = [own.n * times for times in TIMES if own.n * times < total]
+    for start, end in zip([0, *ends], [*ends, total], strict=True):
+        if callable(captions):
+            part = maxsim_part(rows.blocks, captions, [whole], range(start, end), resources=resources)
+        else:
+            part = dense_part(rows, captions, [whole], range(start, end), resources=resources)
+        merged.merge(part.part())
+        [outcomes] = deepcopy(merged.outcomes()).values()  # its lists are those that the next images are merged into
+        yield end - own.n, replace(outcomes, n_gallery=(outcomes.n_gallery - (total - end)).astype(np.int32))
+
+
+class _Rows:
+    """The vectors of several sides as one, the first in its order and the others in a drawn one."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, sides: Sequence[Side], order: NDArray[np.int64]) -> None:
+        self._sides = sides
+        self._starts = np.cumsum([0, *(side.n for side in sides)])
+        self._place = np.concatenate([np.arange(sides[0].n), sides[0].n + order])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        first: Any = self._sides[0].vectors
+        return len(self._place), int(first.shape[1])
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def __getitem__(self, rows: Any, /) -> NDArray[np.float32]:
+        places = self._place[rows]
+        found = np.empty((len(places), self.shape[1]), np.float32)
+        for number, (side, start) in enumerate(zip(self._sides, self._starts[:-1], strict=True)):
+            inside = np.flatnonzero((places >= start) & (places < self._starts[number + 1]))
+            if len(inside) and not callable(side.vectors):
+                found[inside] = side.vectors[places[inside] - start]
+        return found
+
+    def blocks(self, ords: NDArray[np.int32] | None = None) -> Iterator[Ragged]:
+        """The multi-vectors of some items, in blocks of one side each."""
+        wanted = np.arange(len(self), dtype=np.int32) if ords is None else ords
+        side_of = np.searchsorted(self._starts, self._place[wanted], side="right") - 1
+        for run in np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(side_of)) + 1):
+            vectors, start = self._sides[side_of[run[0]]].vectors, self._starts[side_of[run[0]]]
+            if callable(vectors):
+                done = 0
+                for block in vectors((self._place[wanted[run]] - start).astype(np.int32)):
+                    yield replace(block, ords=wanted[run][done : done + len(block)])
+                    done += len(block)

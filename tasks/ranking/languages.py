@@ -1,0 +1,496 @@
+"""Consistency of a language with the reference language: does the same query retrieve the same items?
+
+The two measures do not show quality. nDCG@20 follows the ``eval.py`` of COCO-SM: the gain of an item is
+the reference query's softmax over its gallery at temperature 1/100, the list is the other language's top 20, and the
+ideal is the reference's own top 20. The denominator of the softmax cancels out.
+Rank-biased overlap (Webber, Moffat and Zobel 2010) does not depend on the scale of scores. Equal scores are taken in
+random order: with the order of the corpus, a model that gives all captions of a language the same vector would agree
+with the reference on whatever stands first in the corpus.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.best_lists import TieSpan, tie_spans_among_all, tie_spans_of
+from capim.tasks.ranking.layout import CorpusLayout
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.resources import one_thread_each
+from capim.tasks.ranking.tasks import RetrievalTask, captions_to_images, images_to_captions
+
+DEPTH = 20
+TEMPERATURE = 100.0
+PERSISTENCE = 0.9
+_COMPONENTS_PER_PASS = 1 << 20
+_ROWS_PER_PASS = 1 << 10  # lists of a pass stay in the processor's caches
+_FULL_ROWS_PER_PASS = 1 << 6  # queries of which all scores are computed again
+
+
+class ScoredDirection(NamedTuple):
+    """One direction of one language.
+
+    ``outcomes``; ``queries`` and ``items``: the float32 vectors of its queries and gallery items. Items are named by
+    their position in the part (captions) or in the corpus (images).
+    """
+
+    outcomes: Outcomes
+    queries: NDArray[np.float32]
+    items: NDArray[np.float32]
+
+
+def with_consistency(
+    task: RetrievalTask,
+    own: ScoredDirection,
+    reference: ScoredDirection,
+    *,
+    query_of: NDArray[np.int64],
+    item_of: NDArray[np.int32] | None,
+) -> Outcomes:
+    """The outcomes of ``own`` with both measures filled in: expected values, equal scores in random order.
+
+    Args:
+        own: One language; lists of at least 20 items, or of the whole gallery. One vector per query of its outcomes.
+        reference: The same direction of the reference language.
+        query_of: int64, shape ``(n_queries,)``: the query of ``reference`` with the same meaning.
+        item_of: int32: the reference item of every item; None where the gallery is the same.
+    """
+    outcomes, theirs = own.outcomes, reference.outcomes
+    if outcomes.top_ords is None or outcomes.top_scores is None or theirs.top_ords is None or theirs.top_scores is None:
+        raise ValueError(f"protocol {outcomes.protocol.id!r}: no lists to compare with the reference language")
+    top_ords, top_scores, other_ords, other_scores = (
+        outcomes.top_ords, outcomes.top_scores, theirs.top_ords, theirs.top_scores,
+    )  # fmt: skip
+    items = np.arange(len(own.items), dtype=np.int32) if item_of is None else item_of
+    cut_off = np.flatnonzero(_cut_off(outcomes, top_scores) | _cut_off(theirs, other_scores)[query_of])
+
+    def measures(start: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        part = slice(start, start + _ROWS_PER_PASS)
+        lists = Lists(items[top_ords[part]], top_scores[part])
+        return _measures(
+            lists, Lists(other_ords[query_of[part]], other_scores[query_of[part]]), reference, query_of[part]
+        )
+
+    def from_all_scores(start: int) -> list[tuple[float, float]]:
+        queries = cut_off[start : start + _FULL_ROWS_PER_PASS]
+        all_scores = exact_scores(own.queries[queries], own_items)
+        of_reference = exact_scores(reference.queries[query_of[queries]], reference_items)
+        found = []
+        for query, own_scores, their_scores in zip(queries, all_scores, of_reference, strict=True):
+            scores = np.full(len(their_scores), -np.inf, dtype=np.float32)
+            gallery = task.galleries[task.gallery_of[query]]
+            scores[items[gallery]] = own_scores[gallery]
+            found.append(expected_measures(scores, their_scores, top_ords.shape[1]))
+        return found
+
+    with one_thread_each("cpu") as each:
+        ndcg, rbo = zip(*each(measures, range(0, len(outcomes), _ROWS_PER_PASS)), strict=True)
+        both = np.stack([np.concatenate(ndcg), np.concatenate(rbo)])
+        if len(cut_off):
+            own_items, reference_items = own.items.astype(np.float64), reference.items.astype(np.float64)
+            both[:, cut_off] = np.concatenate(
+                list(each(from_all_scores, range(0, len(cut_off), _FULL_ROWS_PER_PASS)))
+            ).T
+    return replace(outcomes, reference_ndcg=both[0], reference_rbo=both[1])
+
+
+def identical(outcomes: Outcomes) -> Outcomes:
+    """The outcomes of the reference language itself: 1 by definition, whatever ties there are."""
+    ones = np.ones(len(outcomes))
+    return replace(outcomes, reference_ndcg=ones, reference_rbo=ones)
+
+
+class Lists(NamedTuple):
+    """The best items of some queries and their scores, best first, shape ``(n_queries, depth)``."""
+
+    items: NDArray[np.int32]
+    scores: NDArray[np.float32]
+
+
+def _cut_off(outcomes: Outcomes, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Whether a list ends with equal scores, which more items may have than it holds, shape ``(n_queries,)``.
+
+    A tie of the last item alone is left aside: it weighs less than 1e-6 at depth 100.
+    """
+    if scores.shape[1] < 2:
+        return np.zeros(len(scores), dtype=np.bool_)
+    cut_off: NDArray[np.bool_] = (scores[:, -1] == scores[:, -2]) & (outcomes.n_gallery > scores.shape[1])
+    return cut_off
+
+
+def exact_scores(queries: NDArray[np.float32], items: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Scores of all items: float64 products rounded to float32, so that equal vectors have equal scores."""
+    return (queries.astype(np.float64) @ items.T).astype(np.float32)
+
+
+def expected_measures(
+    scores: NDArray[np.float32], of_reference: NDArray[np.float32], depth: int
+) -> tuple[float, float]:
+    """Both measures of one query from its scores of every item of the reference, shape ``(n_items,)``, -inf for none.
+
+    Examples:
+        All tied in the language: over both orders of two items with gains 2 : 1, half of all 1 and half 0.8597.
+
+        >>> ndcg, rbo = expected_measures(np.float32([0, 0]), np.float32([0.3, 0.3 - np.log(2) / 100]), 2)
+        >>> round(ndcg, 4), round(rbo, 4)  # (1 + 0.9) / 2
+        (0.9299, 0.95)
+    """
+    own, own_places = _reaching_top(scores, depth)
+    other, other_places = _reaching_top(of_reference, depth)
+    best, discounts = float(of_reference.max()), _discounts(depth)
+    gains, possible = (np.exp(TEMPERATURE * (of_reference[items].astype(np.float64) - best)) for items in (own, other))
+    ideal = float((np.sort(possible)[::-1][:depth] * discounts).sum())
+    ndcg = float((gains * _mean_discounts(own_places, discounts)).sum()) / ideal
+    _, in_own, in_other = np.intersect1d(own, other, assume_unique=True, return_indices=True)
+    places = [*own_places.at(in_own), *other_places.at(in_other)]
+    kinds, counts = np.unique(np.stack(places), axis=1, return_counts=True)
+    both = TieSpan(*kinds[:2]).in_top(depth) * TieSpan(*kinds[2:]).in_top(depth)
+    return ndcg, float(_overlap((counts[:, None] * both).sum(axis=0)[None])[0])
+
+
+def _reaching_top(scores: NDArray[np.float32], depth: int) -> tuple[NDArray[np.intp], TieSpan]:
+    """The items of one query that may be among the first ``depth``, ascending, and their places."""
+    least = np.partition(scores, len(scores) - depth)[-depth]
+    items = np.flatnonzero(scores >= least)
+    return items, tie_spans_among_all(scores[items])
+
+
+def _discounts(depth: int) -> NDArray[np.float64]:
+    """The discount of each place of a list, 0 beyond the first 20; shape ``(depth,)``."""
+    return np.where(np.arange(depth) < DEPTH, 1 / np.log2(np.arange(2, depth + 2)), 0.0)
+
+
+def _mean_discounts(places: TieSpan, discounts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The expected discount of each item, 0 beyond the list."""
+    summed = np.concatenate([[0.0], np.cumsum(discounts)])
+    start, end = (np.minimum(side, len(discounts)) for side in places)
+    means: NDArray[np.float64] = (summed[end] - summed[start]) / (places.end - places.start)
+    return means
+
+
+def _measures(
+    lists: Lists, other: Lists, reference: ScoredDirection, query_of: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Softmax nDCG and rank-biased overlap of some lists with the reference's lists of the same items."""
+    own_places, other_places = tie_spans_of(lists.scores), tie_spans_of(other.scores)
+    shared = shared_items(lists.items, other.items)
+    counted = _mean_discounts(own_places, _discounts(lists.items.shape[1]))
+    counted = counted[:, : max(1, int((counted > 0).any(axis=0).sum()))]
+    of_list = np.full(counted.shape, np.nan)
+    near = shared.place < counted.shape[1]
+    of_list[shared.row[near], shared.place[near]] = other.scores[shared.row[near], shared.other_place[near]]
+    row, place = np.nonzero(np.isnan(of_list) & (counted > 0))
+    of_list[row, place] = _scores(reference, query_of[row], lists.items[row, place])
+    depth = min(DEPTH, lists.items.shape[1])
+    ndcg = softmax_ndcg(of_list, other.scores[:, :depth].astype(np.float64), counted)
+    own, others = own_places.at((shared.row, shared.place)), other_places.at((shared.row, shared.other_place))
+    return ndcg, rank_biased_overlap(shared.row, own, others, *lists.items.shape)
+
+
+class Shared(NamedTuple):
+    """Items in both lists of a row: the row, and the item's place in either list, from 0."""
+
+    row: NDArray[np.int64]
+    place: NDArray[np.int64]
+    other_place: NDArray[np.int64]
+
+
+def shared_items(one: NDArray[np.int32], other: NDArray[np.int32]) -> Shared:
+    """The items that are in both lists of a row; lists have shape ``(n_rows, depth)``, no item twice in a row."""
+    depth = one.shape[1]
+    # item, place and list as one number: sorted, an item of both lists stands beside itself, list 0 first
+    wide = np.int64 if max(int(one.max()), int(other.max())) >= (1 << 30) // depth else np.int32
+    place = np.arange(depth, dtype=wide)
+    keys = np.empty((len(one), 2 * depth), dtype=wide)
+    for which, items in enumerate((one, other)):
+        keys[:, which * depth : (which + 1) * depth] = (items.astype(wide) * 2 + which) * depth + place
+    keys.sort(axis=1)
+    items = keys // (2 * depth)
+    row, at = np.nonzero(items[:, 1:] == items[:, :-1])
+    return Shared(row, (keys[row, at] % depth).astype(np.int64), (keys[row, at + 1] % depth).astype(np.int64))
+
+
+def softmax_ndcg(
+    of_list: NDArray[np.float64], ideal: NDArray[np.float64], discounts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Discounted gains ``softmax(100 * s)`` of a list over those of the ideal list (nDCG), one value per query.
+
+    Args:
+        of_list: Reference scores of the items in the order of the list, shape ``(n_queries, depth)``.
+        ideal: Reference scores of the reference's own list, descending, at most the first 20.
+        discounts: Expected discount of every item of the list, same shape as ``of_list``; with 0, its score is not
+            looked at.
+
+    Examples:
+        The list has the two items in the wrong order; the reference scores differ by ln(2)/100, so the gains are 2 : 1.
+
+        >>> ideal, discounts = np.array([[0.3, 0.3 - np.log(2) / 100]]), 1 / np.log2([[2, 3]])
+        >>> round(float(softmax_ndcg(ideal[:, ::-1], ideal, discounts)[0]), 4)  # (1 + 2 * 0.6309) / (2 + 1 * 0.6309)
+        0.8597
+    """
+    best = ideal[:, :1]
+    gained = np.where(discounts > 0, np.exp(TEMPERATURE * (of_list - best)) * discounts, 0.0).sum(axis=1)
+    possible = (np.exp(TEMPERATURE * (ideal - best)) * _discounts(ideal.shape[1])).sum(axis=1)
+    values: NDArray[np.float64] = gained / possible
+    return values
+
+
+def rank_biased_overlap(
+    row: NDArray[np.int64],
+    own: TieSpan,
+    other: TieSpan,
+    n_rows: int,
+    depth: int,
+    *,
+    persistence: float = PERSISTENCE,
+) -> NDArray[np.float64]:
+    """Extrapolated rank-biased overlap of two lists per row, 0..1 (RBO_ext of Webber et al. 2010, equation 32).
+
+    Expected over independent random orders of the ties of both lists (RBO^a of Corsi and Urbano, SIGIR 2024).
+
+    Args:
+        row: The row of every item that is in both lists of a row.
+        own: The places of these items in the first list.
+        other: The same in the second list.
+        n_rows: Pairs of lists.
+        depth: Their length.
+        persistence: Probability of looking one item further.
+
+    Examples:
+        The lists (7, 8) and (8, 7) agree on nothing at depth 1 and on everything at depth 2:
+        ``1 * p^2 + (1 - p) / p * (0 * p + 1 * p^2)``.
+
+        >>> first, second = TieSpan(np.array([0, 1]), np.array([1, 2])), TieSpan(np.array([1, 0]), np.array([2, 1]))
+        >>> round(float(rank_biased_overlap(np.array([0, 0]), first, second, 1, 2)[0]), 4)
+        0.9
+    """
+    tied = (own.end - own.start > 1) | (other.end - other.start > 1)
+    seen = np.maximum(own.start, other.start)[~tied]
+    shared = np.bincount(row[~tied] * depth + seen, minlength=n_rows * depth).reshape(n_rows, depth).cumsum(axis=1)
+    expected = shared.astype(np.float64)
+    in_own, in_other = (TieSpan(*(side[tied] for side in places)).in_top(depth) for places in (own, other))
+    np.add.at(expected, row[tied], in_own * in_other)
+    return _overlap(expected, persistence)
+
+
+def _overlap(shared: NDArray[np.float64], persistence: float = PERSISTENCE) -> NDArray[np.float64]:
+    """Rank-biased overlap from the expected number of shared items at each depth, shape ``(n_rows, depth)``."""
+    depth = shared.shape[1]
+    agreement = shared / np.arange(1, depth + 1)
+    weights = persistence ** np.arange(1, depth + 1)
+    tail = agreement[:, -1] * persistence**depth
+    values: NDArray[np.float64] = tail + (1 - persistence) / persistence * (agreement @ weights)
+    return np.minimum(values, 1.0)  # equal lists sum to 1 and a rounding error
+
+
+def _scores(reference: ScoredDirection, queries: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Reference scores of pairs that are not in its lists, shape ``(n_pairs,)``."""
+    scores = np.empty(len(items), dtype=np.float64)
+    step = max(1, _COMPONENTS_PER_PASS // reference.items.shape[1])
+    for start in range(0, len(items), step):
+        part = slice(start, start + step)
+        scores[part] = np.einsum("nd,nd->n", reference.queries[queries[part]], reference.items[items[part]])
+    return scores
+
+
+# --- Corpora in several languages: one part (language and translator) is in memory at a time.
+
+
+Part: TypeAlias = tuple[str, str]
+
+log = logging.getLogger(__name__)
+
+
+class CaptionParts(NamedTuple):
+    """Caption vectors that are read when they are needed.
+
+    ``read(language, translator)`` gives float32 unit vectors of all captions of a part, in corpus order.
+    """
+
+    read: Callable[[str, str], NDArray[np.float32]]
+
+
+class _Reference(NamedTuple):
+    """The reference part, scored in both directions; captions by their position in the part."""
+
+    vectors: NDArray[np.float32]
+    keys: NDArray[np.int64]
+    outcomes: Mapping[str, Outcomes]
+
+
+Score: TypeAlias = Callable[[Part, NDArray[np.float32], Sequence[RetrievalTask]], dict[str, Outcomes]]
+
+
+def scorings(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part, list[RetrievalTask]]:
+    """What is scored of each part: its tasks, and of a part that others are compared with both directions.
+
+    Captions are named by their position in the part. A task with the queries and the gallery of one of both directions
+    is left out: its outcomes are the same.
+    """
+    found: dict[Part, list[RetrievalTask]] = {}
+    for part, of_part in _by_part(layout, tasks).items():
+        reference = _reference_part(layout, part)
+        if reference is not None and reference not in found:
+            found[reference] = _both_directions(layout, reference)
+        both = found.get(part, [])
+        found[part] = both + [task for task in of_part if not any(_is_same(task, one) for one in both)]
+    return found
+
+
+def score_parts(
+    layout: CorpusLayout,
+    tasks: Sequence[RetrievalTask],
+    images: NDArray[np.float32],
+    captions: CaptionParts,
+    score: Score,
+) -> dict[str, Outcomes]:
+    """Outcomes of tasks that each stay within one part, with consistency with the reference language.
+
+    The reference of a part is the reference language by the same translator, else by people. Where the corpus has
+    neither, or a caption has no counterpart, the two measures stay empty and a warning says so. The captions of a task
+    belong to one part. ``score`` gives the outcomes of a part's :func:`scorings` from the vectors of its captions.
+    """
+    todo, by_part = scorings(layout, tasks), _by_part(layout, tasks)
+    by_reference: dict[Part | None, list[Part]] = {}
+    for part in by_part:
+        by_reference.setdefault(_reference_part(layout, part), []).append(part)
+    outcomes: dict[str, Outcomes] = {}
+    for reference_part, parts in by_reference.items():
+        reference = None
+        scored: Mapping[str, Outcomes] = {}
+        if reference_part is None:
+            log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
+        else:
+            vectors = _read(layout, captions, reference_part)
+            scored = score(reference_part, vectors, todo[reference_part])
+            reference = _Reference(vectors, _keys(layout, reference_part), scored)
+        for part in parts:
+            if reference is None or part != reference_part:
+                vectors = _read(layout, captions, part)
+                scored = score(part, vectors, todo[part])
+            elif reference is not None:
+                vectors, scored = reference.vectors, reference.outcomes
+            for task in by_part[part]:
+                found = scored.get(task.protocol.id)
+                if found is None:
+                    found = replace(scored[_id_of_all(task, part)], protocol=task.protocol)
+                if reference is not None and part == reference_part:
+                    found = identical(found)
+                elif reference is not None and reference_part is not None:
+                    of_reference = reference.outcomes[_id_of_all(task, reference_part)]
+                    found = _compared(found, reference, of_reference, task, images, vectors, _keys(layout, part))
+                outcomes[task.protocol.id] = _restored(found, layout.parts[part])
+    return outcomes
+
+
+def _by_part(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part, list[RetrievalTask]]:
+    """The tasks of each part, with captions named by their position in it."""
+    found: dict[Part, list[RetrievalTask]] = {}
+    for task in tasks:
+        part = _part_of(layout, task)
+        found.setdefault(part, []).append(_localised(task, layout.parts[part]))
+    return found
+
+
+def _part_of(layout: CorpusLayout, task: RetrievalTask) -> Part:
+    """The part of a task's captions."""
+    caption = (task.queries if task.protocol.direction == "t2i" else task.galleries[0])[0]
+    return next(part for part, ords in layout.parts.items() if caption in ords)
+
+
+def _reference_part(layout: CorpusLayout, part: Part) -> Part | None:
+    """The part of the reference language to compare with: by the same translator, else by people, else none."""
+    language = layout.corpus.languages_reference
+    return next((p for p in ((language, part[1]), (language, "human")) if p in layout.parts), None)
+
+
+def _both_directions(layout: CorpusLayout, part: Part) -> list[RetrievalTask]:
+    """All captions of a part search all images, and the other way round."""
+    name = "/".join(part)
+    to_images = Protocol(f"all t2i/{name}", "t2i", "retrieval")
+    to_captions = Protocol(f"all i2t/{name}", "i2t", "retrieval")
+    tasks = captions_to_images(layout, to_images, part=part), images_to_captions(layout, to_captions, part=part)
+    return [_localised(task, layout.parts[part]) for task in tasks]
+
+
+def _id_of_all(task: RetrievalTask, part: Part) -> str:
+    """The protocol of :func:`_both_directions` that has the direction of a task."""
+    return f"all {task.protocol.direction}/{'/'.join(part)}"
+
+
+def _is_same(task: RetrievalTask, other: RetrievalTask) -> bool:
+    """Whether two tasks of a part have the same direction, queries and gallery, which is one."""
+    same_gallery = len(task.galleries) == 1 and np.array_equal(task.galleries[0], other.galleries[0])
+    return (
+        same_gallery
+        and task.protocol.direction == other.protocol.direction
+        and np.array_equal(task.query_ids, other.query_ids)
+    )
+
+
+def _read(layout: CorpusLayout, captions: CaptionParts, part: Part) -> NDArray[np.float32]:
+    vectors = captions.read(*part)
+    if len(vectors) != len(layout.parts[part]):
+        raise ValueError(
+            f"{'/'.join(part)} has {len(layout.parts[part])} captions, but there are embeddings of {len(vectors)}; "
+            "run `capim embed` to complete the corpus"
+        )
+    return vectors
+
+
+def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:
+    """The image and ordinal of every caption of a part as one number: equal for translations of one caption."""
+    ords = layout.parts[part]
+    return layout.caption_images[ords].astype(np.int64) * (int(layout.ordinals.max()) + 1) + layout.ordinals[ords]
+
+
+def _compared(
+    outcomes: Outcomes,
+    reference: _Reference,
+    of_reference: Outcomes,
+    task: RetrievalTask,
+    images: NDArray[np.float32],
+    captions: NDArray[np.float32],
+    keys: NDArray[np.int64],
+) -> Outcomes:
+    """Outcomes with consistency measures, if every caption of the part has a counterpart in the reference."""
+    order = np.argsort(reference.keys, kind="stable")
+    place = np.searchsorted(reference.keys[order], keys).clip(max=len(order) - 1)
+    counterpart = order[place]
+    if len(keys) != len(order) or (reference.keys[counterpart] != keys).any():
+        log.warning("no consistency figures for %s: its captions are not those of the reference", outcomes.protocol.id)
+        return outcomes
+    if task.protocol.direction == "t2i":
+        own = ScoredDirection(outcomes, captions[task.queries], images)
+        side = ScoredDirection(of_reference, reference.vectors, images)
+        return with_consistency(task, own, side, query_of=counterpart[task.queries], item_of=None)
+    own = ScoredDirection(outcomes, images[task.queries], captions)
+    side = ScoredDirection(of_reference, images[of_reference.query_ords], reference.vectors)
+    query_of = np.searchsorted(of_reference.query_ords, task.queries)
+    return with_consistency(task, own, side, query_of=query_of, item_of=counterpart.astype(np.int32))
+
+
+def _localised(task: RetrievalTask, ords: NDArray[np.int32]) -> RetrievalTask:
+    """The same task with captions named by their position among ``ords``."""
+
+    def local(captions: NDArray[np.int32]) -> NDArray[np.int32]:
+        return np.searchsorted(ords, captions).astype(np.int32)
+
+    if task.protocol.direction == "t2i":
+        return replace(task, queries=local(task.queries))
+    return replace(task, galleries=tuple(map(local, task.galleries)), relevant=local(task.relevant))
+
+
+def _restored(outcomes: Outcomes, ords: NDArray[np.int32]) -> Outcomes:
+    """Outcomes of a localised task with corpus ords again."""
+    if outcomes.protocol.direction == "t2i":
+        return replace(outcomes, query_ords=ords[outcomes.query_ords])
+    if outcomes.top_ords is None:
+        return outcomes
+    return replace(outcomes, top_ords=np.where(outcomes.top_ords < 0, -1, ords[outcomes.top_ords]).astype(np.int32))

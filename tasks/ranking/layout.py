@@ -1,0 +1,176 @@
+"""A corpus as arrays: which caption describes which image, with which ordinal, in which language."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from capim.store.types import Corpus
+from capim.tasks.corpora.images.source import photograph_key
+from capim.tasks.protocols import Protocol
+
+FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CorpusLayout:
+    """Positions ("ords") instead of ids. Captions that describe no image (negatives) belong to no part.
+
+    Attributes:
+        caption_images: int32, shape ``(n_captions,)``: ord of the described image, -1 for a negative.
+        ordinals: int32, shape ``(n_captions,)``: position within its image, language and translator.
+        parts: ``(language, translator)`` -> int32 ords of its captions, ascending.
+    """
+
+    corpus: Corpus
+    caption_images: NDArray[np.int32]
+    ordinals: NDArray[np.int32]
+    parts: Mapping[tuple[str, str], NDArray[np.int32]]
+
+    @property
+    def n_images(self) -> int:
+        """Images of the corpus."""
+        return int(self.corpus.images.num_rows)
+
+    @cached_property
+    def image_ids(self) -> NDArray[np.object_]:
+        """Ids by ord, shape ``(n_images,)``."""
+        return np.asarray(self.corpus.images["id"].to_pylist(), dtype=object)
+
+    @cached_property
+    def caption_ids(self) -> NDArray[np.object_]:
+        """Ids by ord, shape ``(n_captions,)``."""
+        return np.asarray(self.corpus.captions["id"].to_pylist(), dtype=object)
+
+    @cached_property
+    def photographs(self) -> NDArray[np.int32]:
+        """Ord of the first image that shows the same photograph, shape ``(n_images,)``: the cluster of pairs.
+
+        Boxes of one photograph, and images of equal bytes or the same key, are one.
+        """
+        keys: list[Any] = self.corpus.images["key"].to_pylist()
+        return first_with_same([photograph_key(key) for key in keys], self.corpus.images["sha"].to_pylist())
+
+    @cached_property
+    def main(self) -> tuple[str, str] | None:
+        """The part that protocols without a language evaluate; None where the choice is ambiguous.
+
+        The only part; else the reference language by people; else the reference language if one translator wrote
+        all of it.
+        """
+        if len(self.parts) == 1:
+            return next(iter(self.parts))
+        reference = [part for part in self.parts if part[0] == self.corpus.languages_reference]
+        human = (self.corpus.languages_reference, "human")
+        if human in reference:
+            return human
+        return reference[0] if len(reference) == 1 else None
+
+    @cached_property
+    def captions(self) -> NDArray[np.int32]:
+        """Ords of the captions of :attr:`main`; empty without one."""
+        return self.parts[self.main] if self.main else np.empty(0, dtype=np.int32)
+
+    @cached_property
+    def captions_per_image(self) -> NDArray[np.int64]:
+        """Number of captions of :attr:`main` per image, shape ``(n_images,)``."""
+        return np.bincount(self.caption_images[self.captions], minlength=self.n_images)
+
+    @cached_property
+    def has_five(self) -> bool:
+        """Whether every described image has captions 0 to 4."""
+        described = int((self.captions_per_image > 0).sum())
+        first_five = self.ordinals[self.captions[self.ordinals[self.captions] < FIVE]]
+        return described > 0 and bool((np.bincount(first_five, minlength=FIVE) == described).all())
+
+
+def first_with_same(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
+    """Position of the first row that a row is linked to by equal values in any column, directly or by others.
+
+    None is equal to nothing.
+
+    Examples:
+        >>> first_with_same(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
+        [0, 1, 1, 1, 4]
+    """
+    n = len(columns[0])
+    ends = []
+    for column in columns:
+        first: dict[Hashable, int] = {}
+        ends += [(first.setdefault(value, at), at) for at, value in enumerate(column) if value is not None]
+    links = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+    _, group = connected_components(coo_array((np.ones(links.shape[1]), tuple(links)), shape=(n, n)), directed=False)
+    _, lowest = np.unique(group, return_index=True)  # groups are numbered from 0 without a gap
+    return np.asarray(lowest[group], dtype=np.int32)
+
+
+def layout_of(corpus: Corpus) -> CorpusLayout:
+    """The corpus as arrays; ids of unknown images were refused when the corpus was built."""
+    captions = corpus.captions
+    positions = pc.index_in(captions["image_id"], value_set=corpus.images["id"].combine_chunks())
+    images = _int32(positions.fill_null(-1))
+    described = images >= 0
+    languages, language_of = _codes(captions["language"])
+    translators, translator_of = _codes(captions["translator"])
+    combined = language_of.astype(np.int64) * max(len(translators), 1) + translator_of
+    parts = {}
+    for code in np.unique(combined[described]):
+        part = (languages[code // len(translators)], translators[code % len(translators)])
+        parts[part] = np.flatnonzero(described & (combined == code)).astype(np.int32)
+    return CorpusLayout(
+        corpus=corpus, caption_images=images, ordinals=_int32(captions["ordinal"]), parts=dict(sorted(parts.items()))
+    )
+
+
+def ords_of(ids: pa.ChunkedArray, table: pa.Table) -> NDArray[np.int32]:
+    """Positions of ids in a table of items.
+
+    Raises:
+        ValueError: An id is not in the table.
+    """
+    found = pc.index_in(ids, value_set=table["id"].combine_chunks())
+    if found.null_count:
+        missing = ids.filter(pc.is_null(found))
+        raise ValueError(f"{len(missing)} ids are not in the corpus, first {missing[0].as_py()!r}")
+    return _int32(found)
+
+
+def _int32(values: pa.ChunkedArray | pa.Array) -> NDArray[np.int32]:
+    return np.ascontiguousarray(values.to_numpy(), dtype=np.int32)
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
+    encoded = column.combine_chunks().dictionary_encode()
+    return cast("list[str]", encoded.dictionary.to_pylist()), _int32(encoded.indices)
+
+
+def drawn_clusters(corpus: Corpus, protocol: Protocol) -> int | NDArray[np.int64]:
+    """The clusters that are resampled, as ords or how many: images, queries (judged documents) or quadruples."""
+    if protocol.kind == "judged":
+        return len(corpus.captions)
+    if protocol.direction == "quadruples":
+        return len(corpus.quadruples)
+    return len(corpus.images) if protocol.direction == "pairs" else drawn_images(corpus)
+
+
+def drawn_images(corpus: Corpus) -> int | NDArray[np.int64]:
+    """The images that queries can belong to: all, but for those that no caption describes and no ground truth asks for.
+
+    Such images are only searched: ten million of them beside COCO's 5,000 must not be drawn 10,000 times.
+    """
+    asked = corpus.relevance.filter(pc.field("direction") == "i2t")["query_id"]
+    described = pc.unique(pa.chunked_array([*corpus.captions["image_id"].chunks, *asked.chunks], pa.string()))
+    ids = corpus.images["id"]
+    if len(described.drop_null()) >= len(ids):
+        return len(ids)
+    drawn = pc.index_in(described, value_set=ids.combine_chunks()).drop_null().to_numpy()
+    return len(ids) if len(drawn) == len(ids) else np.sort(drawn).astype(np.int64)

@@ -1,0 +1,221 @@
+"""Late interaction: exact float32 MaxSim of multi-vectors, and the outcomes from it.
+
+``score(caption, image) = sum over caption tokens of max over image patches of their cosine`` (ColBERT, Khattab and
+Zaharia 2020; ColPali, Faysse et al. 2024).
+"""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from capim.store.errors import RequestError
+from capim.store.query.search import Index
+from capim.store.schema import TOP
+from capim.store.values import Ragged
+from capim.tasks.encoders.device import full_float32
+from capim.tasks.ranking.cosine import check_ords
+from capim.tasks.ranking.given import choice_outcomes
+from capim.tasks.ranking.maxsim_products import (
+    Blocks,
+    checked,
+    gather,
+    image_as_query_scores,
+    maxsim_scores,
+    pays,
+    scores_by_image,
+    screened_scores,
+)
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.ranker import BidirectionalRanker, ScoreRows, rows_of_table
+from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
+from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
+
+
+def score_maxsim(
+    images: Blocks,
+    captions: Blocks,
+    tasks: Sequence[ScoringTask],
+    *,
+    resources: Resources = ON_CPU,
+    top: int = TOP,
+    advance: Advance = ignore,
+) -> dict[str, Outcomes]:
+    """Outcomes of every task, from multi-vectors in corpus order.
+
+    Args:
+        images: Called for each pass over images: blocks in corpus order, every ord once; or of the ords that it is
+            called with.
+        captions: Called for all captions; these are held in memory.
+        tasks: Of one corpus. The protocol of an ``i2t`` task names its orientation.
+        resources: Half of the memory holds the scores of as many images as fit.
+        advance: Gets the shares of the scores as they are computed; together 1.
+
+    Returns:
+        Protocol id -> outcomes, in the order of ``tasks``.
+
+    Raises:
+        ValueError: A vector that is zero or not finite, different dimensions, or an item without vectors.
+    """
+    if not tasks:
+        return {}
+    n_images = 1 + max(task.highest_ord("image") for task in tasks)
+    whole = range(n_images)
+    ranking = maxsim_part(images, captions, tasks, whole, resources=resources, top=top, advance=advance)
+    outcomes = ranking.outcomes() | choices_of(images, captions, tasks, device=resources.device)
+    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def maxsim_part(
+    images: Blocks,
+    captions: Blocks,
+    tasks: Sequence[ScoringTask],
+    part: range,
+    *,
+    resources: Resources = ON_CPU,
+    top: int = TOP,
+    advance: Advance = ignore,
+) -> BidirectionalRanker:
+    """What a part of the images contributes: they are searched by all captions, and search all captions.
+
+    Arguments as for :func:`score_maxsim`; ``part`` has the ords of the images.
+    """
+    tokens = gather(captions())
+    check_ords(tasks, {"caption": len(tokens)})
+    ranking = BidirectionalRanker(tasks, top=top)
+    at_once = max(1, resources.budget // 2 // (4 * len(tokens)))
+    whole = len(part) <= at_once and len(part) == 1 + max(task.highest_ord("image") for task in tasks)
+    screened = pays(ranking, images, min(len(part), at_once), resources.device)
+    with full_float32():
+        if screened or not whole:  # captions are all at hand: only what they search has items outside of a window
+            pairs = ranking.pairs(part if screened else range(0))
+            ranking.set_positive_scores(pairs, scores_of_pairs(images, tokens, pairs, resources.device))
+        by_image = ranking.rankers.get("image-as-query")
+        of_tokens = {way: each for way, each in ranking.rankers.items() if each is not by_image}
+        by_token = partial(screened_scores, ranking=ranking) if screened else maxsim_scores
+        scorers = [(by_token, of_tokens)] if of_tokens else []
+        scorers += [(image_as_query_scores, {"image-as-query": by_image})] if by_image else []
+        for start in range(part.start, part.stop, at_once):
+            window = range(start, min(part.stop, start + at_once))
+            for score, rankers in scorers:
+                share = len(window) / len(part) / len(scorers)
+                scores = score(
+                    images if whole else partial(images, np.arange(window.start, window.stop, dtype=np.int32)),
+                    tokens,
+                    n_images=len(window),
+                    first=window.start,
+                    resources=resources,
+                    advance=partial(_part_done, advance, share),
+                )
+                for way, ranker in rankers.items():
+                    divisors = tokens.counts.astype(np.float32) if way == "transposed-per-token" else None
+                    by_rows = way == "t2i"
+                    for rows in rows_of_table(
+                        scores if by_rows else scores.T,
+                        divisors,
+                        memory_bytes=resources.budget,
+                        queries_from=0 if by_rows else start,
+                        items_from=start if by_rows else 0,
+                    ):
+                        ranker.add(rows)
+    return ranking
+
+
+def choices_of(
+    images: Blocks, captions: Blocks, tasks: Sequence[ScoringTask], *, device: str = "cpu"
+) -> dict[str, Outcomes]:
+    """Outcomes of the tasks that choose within small sets; only the pairs of the sets are scored."""
+    chosen = [task for task in tasks if isinstance(task, ChoiceTask)]
+    if not chosen:
+        return {}
+    tokens = gather(captions())
+    check_ords(chosen, {"caption": len(tokens)})
+    outcomes = {}
+    for task in chosen:
+        shape = (len(task.queries), task.captions.shape[1], task.images.shape[1])
+        of_sets = (np.maximum(task.captions, 0)[:, :, None], task.images[:, None, :])
+        caption_ords, image_ords = (np.broadcast_to(ords, shape).ravel().astype(np.int64) for ords in of_sets)
+        pairs, back = np.unique((caption_ords << 32) | image_ords, return_inverse=True)
+        with full_float32():
+            found = scores_of_pairs(images, tokens, np.stack([pairs >> 32, pairs & 0xFFFFFFFF], axis=1), device)
+        outcomes[task.protocol.id] = choice_outcomes(task, found[back].reshape(len(task.queries), -1))
+    return outcomes
+
+
+def scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.integer], device: str) -> NDArray[np.float32]:
+    """Scores of pairs of a caption and an image, shape ``(n, 2)``, bit for bit those of :func:`maxsim_scores`."""
+    scores = np.empty(len(pairs), np.float32)
+    order = np.argsort(pairs[:, 1], kind="stable")
+    wanted, starts = np.unique(pairs[order, 1], return_index=True)
+    ends = [*starts[1:], len(order)]
+    if len(wanted):
+        blocks = checked(images(wanted.astype(np.int32)), "image", captions.values.shape[1], ords=wanted)
+        vectors = (image for block in blocks for image in block)
+        of_images = np.split(pairs[order, 0], starts[1:])
+        for start, end, found in zip(starts, ends, scores_by_image(vectors, captions, of_images, device), strict=True):
+            scores[order[start:end]] = found
+    return scores
+
+
+def maxsim_score_rows(
+    images: Blocks,
+    captions: Blocks,
+    task: RetrievalTask,
+    *,
+    resources: Resources = ON_CPU,
+) -> Iterator[ScoreRows]:
+    """The scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
+    tokens = gather(captions())
+    check_ords([task], {"caption": len(tokens)})
+    orientation = task.protocol.orientation
+    score = image_as_query_scores if orientation == "image-as-query" else maxsim_scores
+    n_images = 1 + task.highest_ord("image")
+    with full_float32():
+        scores = score(images, tokens, n_images=n_images, resources=resources)
+    table = scores if task.protocol.direction == "t2i" else scores.T
+    divisors = tokens.counts.astype(np.float32) if orientation == "transposed-per-token" else None
+    return rows_of_table(table, divisors, memory_bytes=resources.budget)
+
+
+def _part_done(advance: Advance, share: float, done: float) -> None:
+    advance(done * share)
+
+
+@contextmanager
+def plaid(items: Ragged, *, seed: int) -> Iterator[Index]:
+    """fast-plaid's index with its default settings, on the CPU; it is removed when the block ends.
+
+    A search returns the best ``TOP`` items.
+
+    Raises:
+        RequestError: The package is not installed, or not with what it needs.
+    """
+    try:
+        search = importlib.import_module("fast_plaid.search")
+    except ImportError as error:
+        raise RequestError(f"fast-plaid cannot be imported ({error}); run `pip install fast-plaid`") from error
+    with tempfile.TemporaryDirectory(prefix="capim-plaid-") as folder:
+        index = search.FastPlaid(index=folder, device="cpu")
+        index.create(documents_embeddings=_tensors(items), seed=seed)
+
+        def scores(queries: Ragged) -> NDArray[np.float32]:
+            found = np.full((len(queries), len(items)), -np.inf, dtype=np.float32)
+            for row, hits in zip(found, index.search(_tensors(queries), top_k=min(TOP, len(items))), strict=True):
+                for item, score in hits:
+                    row[item] = score
+            return found
+
+        n_bytes = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+        yield Index(n_bytes / len(items), scores)
+
+
+def _tensors(items: Ragged) -> list[torch.Tensor]:
+    return [torch.from_numpy(item.astype(np.float32)) for item in items]

@@ -1,0 +1,309 @@
+"""The protocols of ``docs/protocols.md`` §3 and §5: which corpora each of them fits, and the task that it sets.
+
+Two figures with different protocol ids never share a column. An id that would repeat another one on a corpus
+(``t2i/first`` where every image has one caption) is therefore refused with the reason, not computed twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+import pyarrow.compute as pc
+
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.schema import JUDGED, texts
+from capim.store.types import Corpus, VectorKind
+from capim.tasks.protocols import ALL_NEGATIVES, ORIENTATIONS, PACKAGES, Protocol, ProtocolRule
+from capim.tasks.ranking import tasks as builders
+from capim.tasks.ranking.layout import FIVE, CorpusLayout, layout_of
+from capim.tasks.ranking.tasks import ScoringTask
+
+FOLDS = 5
+FOLD_SIZE = 1000
+_MANY_CATEGORIES = 20
+# First part of the ids of a corpus of pairs, by its name -> how its pairs are joined to sets; "pairs" for all others.
+_PAIR_FAMILIES: dict[str, builders.Together] = {
+    "sugarcrepe-pp": "negative_id",
+    "sugarcrepe": "id",
+    "aro": "id",
+    "crepe": "id",
+    "negbench": "caption_id",
+}
+_QUADRUPLES_ONLY = ("bivlc", "mmvp-vlm")  # their images and captions repeat, or say too little to be found among all
+_JUDGED = f"t2i/{JUDGED}"
+_JUDGED_FIVE = ("cxc", "eccv")  # their annotators saw COCO's captions 0 to 4
+
+Obstacle: TypeAlias = Callable[[CorpusLayout], str | None]
+TaskBuilder: TypeAlias = Callable[[CorpusLayout, Protocol], ScoringTask]
+
+
+def _retrieval(layout: CorpusLayout) -> str | None:
+    if not layout.parts:
+        return "no caption describes an image"
+    if layout.main is None:
+        languages = sorted({language for language, _ in layout.parts})
+        return (
+            f"its captions are in {', '.join(languages)} by several translators and none is the reference "
+            f"({layout.corpus.languages_reference}); name t2i/<language>/<translator>"
+        )
+    paired, captions = layout.corpus.pairs["caption_id"], layout.corpus.captions["id"].take(layout.captions)
+    if len(paired) and pc.all(pc.is_in(captions, paired.combine_chunks())).as_py():
+        return "its captions were written as pairs with hard negatives, not for retrieval"
+    if layout.corpus.name.startswith(_QUADRUPLES_ONLY):
+        return "its captions were written as quadruples with hard negatives, not for retrieval"
+    return None
+
+
+def _multi_positive(layout: CorpusLayout) -> str | None:
+    if fault := _retrieval(layout):
+        return fault
+    if layout.captions_per_image.max() < 2:
+        return "every image has one caption, so this would repeat t2i/all and i2t/any"
+    return None
+
+
+def _five(layout: CorpusLayout) -> str | None:
+    if fault := _retrieval(layout):
+        return fault
+    if not layout.has_five:
+        described = layout.captions_per_image[layout.captions_per_image > 0]
+        return f"it needs captions 0 to {FIVE - 1} of every image, and an image has {int(described.min())}"
+    return None
+
+
+def _folds(layout: CorpusLayout) -> str | None:
+    if fault := _five(layout):
+        return fault
+    described = int((layout.captions_per_image > 0).sum())
+    if layout.n_images != FOLDS * FOLD_SIZE or described != layout.n_images:
+        return f"it needs {FOLDS * FOLD_SIZE} described images, for {FOLDS} folds of {FOLD_SIZE}, and has {described}"
+    return None
+
+
+def _quadruples(layout: CorpusLayout) -> str | None:
+    return None if layout.corpus.quadruples.num_rows else "it has no quadruples (two images, two captions)"
+
+
+def _graded(layout: CorpusLayout) -> str | None:
+    return (
+        None if _judged_languages(layout) else "it has no graded judgements of queries and documents (docs/judged.md)"
+    )
+
+
+def _judged_languages(layout: CorpusLayout) -> list[str]:
+    """The languages of the queries that have a relevant document."""
+    corpus = layout.corpus
+    rows = corpus.relevance.filter((pc.field("ground_truth") == JUDGED) & (pc.field("grade") > 0))
+    queries = corpus.captions.filter(pc.is_in(corpus.captions["id"], rows["query_id"].combine_chunks()))
+    return sorted(set(texts(queries["language"])))
+
+
+def _rule(
+    id_: str,
+    build: TaskBuilder,
+    obstacle: Obstacle = lambda _: None,
+    *,
+    description: str = "",
+    on_request: bool = False,
+) -> ProtocolRule:
+    """A rule; all that its id does not say of the protocol is its description on this corpus."""
+    protocol = Protocol.of(id_)
+    if description:
+        protocol = replace(protocol, description=description)
+    return ProtocolRule(protocol=protocol, obstacle=obstacle, build=build, on_request=on_request)
+
+
+_to_images, _to_captions = builders.captions_to_images, builders.images_to_captions
+PROTOCOLS: dict[str, ProtocolRule] = {
+    rule.protocol.id: rule
+    for rule in (
+        _rule("t2i/all", _to_images, _retrieval),
+        _rule("i2t/any", _to_captions, _retrieval),
+        _rule("t2i/first", partial(_to_images, below=1), _multi_positive),
+        _rule("i2t/any5", partial(_to_captions, below=FIVE), _five),
+        _rule("i2t/symmetric-first", partial(_to_captions, below=1), _multi_positive),
+        _rule("t2i/ordinal-mean", partial(_to_images, below=FIVE), _five),
+        _rule("i2t/symmetric-mean", builders.images_to_each_ordinal, _five),
+        _rule("t2i/1k", partial(_to_images, below=FIVE, folds=FOLDS), _folds),
+        _rule("i2t/1k", partial(_to_captions, below=FIVE, folds=FOLDS), _folds),
+        _rule(_JUDGED, builders.judged, _graded),
+        _rule("winoground", builders.quadruples, _quadruples),
+    )
+}
+
+
+def rules_for(layout: CorpusLayout) -> list[ProtocolRule]:
+    """Every protocol that this corpus could have: those of the tables, its languages, ground truths and categories."""
+    return [
+        *(rule for name, rule in PROTOCOLS.items() if name != _JUDGED),
+        *PACKAGES.values(),
+        *_tags(layout),
+        *_languages(layout),
+        *_ground_truths(layout),
+        *_judged(layout),
+        *_pairs(layout),
+    ]
+
+
+def _tags(layout: CorpusLayout) -> list[ProtocolRule]:
+    """One protocol per tag of some quadruples, so that encoders are compared by tag; on request where there are many.
+
+    An id has no blanks, commas or other signs that a list of protocols gives a meaning: ``winoground/2-Main-Preds``.
+    """
+    tags_of: list[Any] = layout.corpus.quadruples["tags"].to_pylist()
+    counts = Counter(tag for tags in tags_of for tag in set(tags))
+    tags = sorted(tag for tag, count in counts.items() if count < len(tags_of))  # a tag of all repeats ``winoground``
+    names = {re.sub(r"[^A-Za-z0-9._-]+", "-", tag): tag for tag in tags}
+    return [
+        _rule(
+            f"winoground/{name}",
+            partial(builders.quadruples, tag=tag),
+            description=f"Two images, two captions: {tag}",
+            on_request=len(names) > _MANY_CATEGORIES,
+        )
+        for name, tag in names.items()
+    ]
+
+
+def _languages(layout: CorpusLayout) -> list[ProtocolRule]:
+    """One protocol per direction, language and translator, where there is more than one part."""
+    return [
+        _rule(f"{direction}/{'/'.join(part)}", partial(build, part=part))
+        for part in (layout.parts if len(layout.parts) > 1 else ())
+        for direction, build in (("t2i", _to_images), ("i2t", _to_captions))
+    ]
+
+
+def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
+    """``cxc``, ``eccv`` and other ground truths that came with the corpus."""
+    grouped = layout.corpus.relevance.group_by(["ground_truth", "direction"], use_threads=False).aggregate([])
+    names = [(row["direction"], row["ground_truth"]) for row in grouped.to_pylist() if row["ground_truth"] != JUDGED]
+    return [
+        _rule(
+            f"{direction}/{name}",
+            partial(builders.ground_truth, name=name, below=FIVE if name in _JUDGED_FIVE else None),
+            _retrieval,
+        )
+        for direction, name in names
+    ]
+
+
+def _judged(layout: CorpusLayout) -> list[ProtocolRule]:
+    """``t2i/judged`` with the corpus' headline, and where its queries are in several languages one for each."""
+    corpus = layout.corpus
+    rules = [PROTOCOLS[_JUDGED]]
+    languages = _judged_languages(layout)
+    if len(languages) > 1:
+        rules += [_rule(f"{_JUDGED}/{language}", partial(builders.judged, language=language)) for language in languages]
+    return [replace(r, protocol=replace(r.protocol, main_metric=corpus.main_metric)) for r in rules]
+
+
+def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:
+    """One protocol per category of hard negatives, macro and micro means, and all negatives of a caption at once."""
+    pairs = layout.corpus.pairs
+    categories = cast("list[str]", pc.unique(pairs["category"]).to_pylist())
+    family = next((name for name in _PAIR_FAMILIES if layout.corpus.name.startswith(name)), "pairs")
+    together: builders.Together = _PAIR_FAMILIES.get(family, "id")
+    build = partial(builders.pairs, categories=tuple(categories), together=together)
+
+    def rule(name: str, build: TaskBuilder, **more: Any) -> ProtocolRule:
+        return _rule(f"{family}/{name}", build, **more)
+
+    many = len(categories) > _MANY_CATEGORIES
+    rules = [rule(name, partial(build, categories=(name,)), on_request=many) for name in categories]
+    if len(categories) > 1:
+        rules.append(rule("macro", build, description=f"Mean over the {len(categories)} categories"))
+        rules.append(rule("micro", partial(build, macro=False)))
+    several = pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows
+    if several and together == "id" and family != "sugarcrepe":
+        rules.append(rule(ALL_NEGATIVES, partial(build, together="caption_id", macro=False)))
+    return rules
+
+
+def with_orientations(protocols: Sequence[Protocol]) -> tuple[Protocol, ...]:
+    """The protocols of a multi-vector encoder: ``i2t/any`` also in the two other orientations (§2)."""
+    oriented = [f"{id_}@{name}" for id_ in [p.id for p in protocols] if id_ == "i2t/any" for name in ORIENTATIONS]
+    return (*protocols, *map(Protocol.of, oriented))
+
+
+# --- Which protocols to evaluate on a corpus, and the task that each of them sets.
+
+
+def protocols_of(corpus: Corpus) -> tuple[Protocol, ...]:
+    """Every protocol that fits a corpus, headlines first, without orientations of late interaction.
+
+    Of more than 20 categories of hard negatives only the means, of more than 20 tags of quadruples none; such a
+    category or tag has to be requested by its id.
+    """
+    layout = layout_of(corpus)
+    return tuple(r.protocol for r in rules_for(layout) if not r.on_request and r.obstacle(layout) is None)
+
+
+def select_protocols(
+    corpus: Corpus, ids: Collection[str] = (), *, vectors: VectorKind = "multi"
+) -> tuple[Protocol, ...]:
+    """The protocols with these ids, in the order given; every protocol that fits the corpus if none is named.
+
+    Args:
+        ids: Protocol ids or shell patterns (``t2i/*/google``). An id may name an orientation of late interaction
+            (``i2t/any@image-as-query``).
+        vectors: Orientations are left out for single-vector encoders.
+
+    Raises:
+        RequestError: An id is unknown or does not fit this corpus; gives the reason for every such id.
+    """
+    if ids:
+        layout = layout_of(corpus)
+        plain = tuple(rule.protocol for rule in _matching(layout, ids).values())
+    else:
+        plain = protocols_of(corpus)
+    if vectors == "single":
+        return plain
+    return tuple(p for p in with_orientations(plain) if not ids or not p.orientation or p.id in ids)
+
+
+def build_task(corpus: Corpus, protocol: Protocol) -> ScoringTask:
+    """The task that one protocol sets on a corpus; see :func:`build_tasks` for several at once."""
+    return build_tasks(corpus, [protocol])[0]
+
+
+def build_tasks(corpus: Corpus, protocols: Iterable[Protocol]) -> list[ScoringTask]:
+    """The task that each protocol sets on a corpus, in the order of the protocols.
+
+    Raises:
+        RequestError: A protocol does not fit; gives the reason for every such protocol.
+    """
+    layout, wanted = layout_of(corpus), list(protocols)
+    rules = _matching(layout, [protocol.id for protocol in wanted])
+    return [rules[protocol.without_orientation.id].build(layout, protocol) for protocol in wanted]
+
+
+def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolRule]:
+    """Protocol id without orientation -> rule, of every protocol that is named and that fits the corpus."""
+    rules = {rule.protocol.id: rule for rule in rules_for(layout)}
+    name = layout.corpus.name
+    matching: dict[str, ProtocolRule] = {}
+    faults = []
+    oriented = [f"i2t/any@{orientation}" for orientation in ORIENTATIONS]
+    for id_ in ids:
+        if Protocol.of(id_).orientation and id_ not in oriented:
+            faults.append(f"protocol {id_!r} is unknown; known with an orientation: {', '.join(oriented)}")
+            continue
+        plain = Protocol.of(id_).without_orientation.id
+        matches = [plain] if plain in rules else [other for other in rules if fnmatchcase(other, plain)]
+        obstacles = {match: rules[match].obstacle(layout) for match in matches}
+        if not matches:
+            hint = did_you_mean(id_, rules)
+            faults.append(f"protocol {id_!r} is unknown for corpus {name!r}; {hint}known: {', '.join(rules)}")
+        elif all(obstacles.values()):
+            faults.append(f"protocol {id_!r} does not fit corpus {name!r}: {next(iter(obstacles.values()))}")
+        matching |= {match: rules[match] for match, obstacle in obstacles.items() if obstacle is None}
+    if faults:
+        raise RequestError(faults)
+    return matching

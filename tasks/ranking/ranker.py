@@ -1,0 +1,535 @@
+"""Blocks of the score matrix in, outcomes out: all tasks of one direction are answered from the same blocks.
+
+A block holds some queries and a window of the items. Ranks are counts, which add up over windows, and best lists merge:
+the outcomes are the same however the matrix was cut, in whatever order its blocks come, and in how many processes.
+
+A gallery that is a run of items is a view of the rows. Of other galleries (captions of one ordinal, all but the sixth)
+the best items are nearly always among the best few hundred of all items, which are selected once for all galleries;
+where they are not, the columns of the gallery are gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from capim.store.schema import TOP
+from capim.store.values import positions_within
+from capim.tasks.ranking.best_lists import TopK, count_above_and_tied, merged, tie_spans_of, top_k
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.resources import DEFAULT_MEMORY_BYTES
+from capim.tasks.ranking.tasks import RetrievalTask, ScoringTask, query_columns
+
+_SURPLUS = 1.5  # times as many of all items as would hold the list if the gallery were spread evenly
+_LARGE_GALLERY = 12  # times the length of a list: the best of a smaller gallery are too rarely among the best of all
+_ROWS_BYTES = 1 << 24
+_NEAR = 10  # items of a list whose share of unjudged ones is stored
+BUDGET_SHARE = 32  # rows of scores and what ranking them allocates stay below the memory budget by this factor
+
+
+class ScoreRows(NamedTuple):
+    """Scores of the queries ``start``, ``start + 1`` … with the items ``first``, ``first + 1`` … (ords), float32."""
+
+    start: int
+    scores: Tensor
+    first: int = 0
+
+
+def rows_of_table(
+    table: NDArray[np.float32],
+    divisors: NDArray[np.float32] | None = None,
+    *,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    queries_from: int = 0,
+    items_from: int = 0,
+) -> Iterator[ScoreRows]:
+    """A score table, a few rows at a time; every column is divided by its divisor, if there are any.
+
+    ``queries_from`` and ``items_from`` are the ords of its first row and column.
+    """
+    step = max(1, min(memory_bytes // BUDGET_SHARE, _ROWS_BYTES) // (4 * table.shape[1]))
+    for start in range(0, len(table), step):
+        part = np.ascontiguousarray(table[start : start + step])
+        yield ScoreRows(
+            queries_from + start, torch.from_numpy(part if divisors is None else part / divisors), items_from
+        )
+
+
+# --- What is counted: of every relevant item its score and the items above and tied; of every query its best list.
+
+
+class RelevantScores(NamedTuple):
+    """The score of every relevant item and its competitors: one entry per pair of a query and a relevant item."""
+
+    scores: NDArray[np.float32]
+    n_above: NDArray[np.int64]  # gallery items with a strictly higher score
+    n_tied: NDArray[np.int64]  # gallery items with exactly this score, the item itself included
+
+    def take(self, entries: NDArray[Any]) -> RelevantScores:
+        """Some entries, by position or mask."""
+        return RelevantScores(self.scores[entries], self.n_above[entries], self.n_tied[entries])
+
+
+class PartOutcomes(NamedTuple):
+    """What some windows of the items add to the outcomes of one task: counts of relevant items, and best lists."""
+
+    scores: NDArray[np.float32]  # of every relevant item; NaN where it is in another part
+    n_above: NDArray[np.int64]
+    n_tied: NDArray[np.int64]
+    top_ords: NDArray[np.int32]  # shape (n_queries, width); -1 beyond the end of a list
+    top_scores: NDArray[np.float32]  # same shape; NaN beyond the end
+
+    @classmethod
+    def empty(cls, task: RetrievalTask, top: int) -> PartOutcomes:
+        """What no window adds."""
+        n, shape = len(task.relevant), (len(task.queries), min(top, max(map(len, task.galleries))))
+        counts = np.full(n, np.nan, np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        return cls(*counts, np.full(shape, -1, np.int32), np.full(shape, np.nan, np.float32))
+
+    def add_lists(self, rows: NDArray[np.int64], best: TopK) -> None:
+        """Merge the best items of another window into the lists of some queries."""
+        width = self.top_ords.shape[1]
+        if (self.top_ords[rows, 0] >= 0).any():
+            earlier = TopK(self.top_scores[rows], self.top_ords[rows].astype(np.int64))
+            best = merged([earlier, best], width)
+        n = min(width, best.scores.shape[1])
+        self.top_scores[rows, :n], self.top_ords[rows, :n] = best.scores[:, :n], best.positions[:, :n]
+
+    def add(self, part: PartOutcomes) -> None:
+        """Add what other windows add."""
+        self.add_lists(np.arange(len(part.top_ords)), TopK(part.top_scores, part.top_ords.astype(np.int64)))
+        np.copyto(self.scores, part.scores, where=~np.isnan(part.scores))
+        self.n_above[:] += part.n_above
+        self.n_tied[:] += part.n_tied
+
+    def outcomes(self, task: RetrievalTask) -> Outcomes:
+        """The outcomes, once every window was added.
+
+        Raises:
+            ValueError: A window that holds a relevant item was not added.
+        """
+        if np.isnan(self.scores).any():
+            raise ValueError(f"protocol {task.protocol.id!r}: a part of the gallery is missing")
+        return Outcomes(
+            **query_columns(task),
+            top_ords=self.top_ords,
+            top_scores=self.top_scores,
+            unjudged=unjudged_share(task, self.top_ords, self.top_scores),
+            **ranks_of(RelevantScores(self.scores, self.n_above, self.n_tied), task.offsets, task.grades),
+        )
+
+
+def ranks_of(
+    relevant: RelevantScores, offsets: NDArray[np.int64], grades: NDArray[np.int32] | None = None
+) -> dict[str, Any]:
+    """The rank columns of :class:`Outcomes`: lowest and highest rank of every relevant item.
+
+    ``c`` relevant items tied with ``b`` irrelevant ones, below ``a`` items, take the ranks ``a + 1 … a + c`` at best
+    and ``a + b + 1 … a + b + c`` at worst.
+
+    Args:
+        relevant: Of all relevant items, query after query.
+        offsets: int64, shape ``(n_queries + 1,)``: where each query starts.
+        grades: Of all relevant items, where documents were judged.
+
+    Examples:
+        >>> two = RelevantScores(np.float32([0.5, 0.5]), np.array([2, 2]), np.array([5, 5]))
+        >>> ranks = ranks_of(two, np.array([0, 2]))
+        >>> [ranks[name].tolist() for name in ("relevant_rank_best", "relevant_rank_worst", "n_tied_relevant")]
+        [[3, 4], [6, 7], [2]]
+    """
+    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.lexsort((relevant.n_above, query) if grades is None else (-grades, relevant.n_above, query))
+    query, above, tied = query[order], relevant.n_above[order], relevant.n_tied[order]
+    new = np.ones(len(query), dtype=bool)
+    new[1:] = (query[1:] != query[:-1]) | (above[1:] != above[:-1])
+    group = np.cumsum(new) - 1
+    tied_relevant = np.bincount(group)[group]
+    best = above + 1 + np.arange(len(query)) - np.flatnonzero(new)[group]
+    worst = best + tied - tied_relevant
+    first = offsets[:-1]
+    return {
+        "best_score": relevant.scores[order][first],
+        "rank_best": best[first].astype(np.int32),
+        "rank_worst": worst[first].astype(np.int32),
+        "n_tied_relevant": tied_relevant[first].astype(np.int32),
+        "relevant_rank_best": best.astype(np.int32),
+        "relevant_rank_worst": worst.astype(np.int32),
+        "relevant_grades": None if grades is None else grades[order],
+        "relevant_scores": None if grades is None else relevant.scores[order],
+    }
+
+
+def unjudged_share(
+    task: RetrievalTask, top_ords: NDArray[np.int32], top_scores: NDArray[np.float32]
+) -> NDArray[np.float64] | None:
+    """Share of the 10 best items that nobody judged, shape ``(n_queries,)``; None where no documents were judged.
+
+    The lists are those of the outcomes. Equal scores are in random order as far as the list holds them.
+    """
+    if task.dismissed is None:
+        return None
+    n_items = int(task.galleries[0].max()) + 1
+    judged = np.concatenate(
+        [task.query_of_relevant * n_items + task.relevant, task.dismissed[:, 0] * n_items + task.dismissed[:, 1]]
+    )
+    found = top_ords >= 0
+    unknown = found & ~np.isin(np.arange(len(top_ords))[:, None] * n_items + top_ords, judged)
+    places = tie_spans_of(np.where(found, top_scores, -np.inf).astype(np.float32))
+    within = np.clip((_NEAR - places.start) / (places.end - places.start), 0.0, 1.0)
+    share: NDArray[np.float64] = (within * unknown).sum(axis=1) / np.minimum(found.sum(axis=1), _NEAR)
+    return share
+
+
+def relevant_in_lists(
+    lists: NDArray[np.int32], scores: NDArray[np.floating], task: RetrievalTask, *, unlisted: float
+) -> tuple[RelevantScores, NDArray[np.bool_]]:
+    """Scores of a task's relevant items, with the items of their query's list above and tied, and which are listed.
+
+    Args:
+        lists: Items of every query, shape ``(n_queries, length)``.
+        scores: Their scores, same shape.
+        task: The queries, in the order of the lists, and their relevant items.
+        unlisted: Score of a relevant item that its list does not hold.
+    """
+    query = task.query_of_relevant
+    hits = lists[query] == task.relevant[:, None]
+    listed = hits.any(axis=1)
+    own = np.where(listed, scores[query, hits.argmax(axis=1)], unlisted)
+    above = np.count_nonzero(scores[query] > own[:, None], axis=1)
+    tied = np.count_nonzero(scores[query] == own[:, None], axis=1)
+    return RelevantScores(own.astype(np.float32), above, tied), listed
+
+
+# --- Blocks of scores in, outcomes out.
+
+
+class BidirectionalRanker:
+    """The outcomes of the retrieval tasks of one corpus, from blocks of scores that are read both ways.
+
+    Attributes:
+        rankers: By the way of reading: ``t2i`` where captions search images, else the orientation of the score
+            (``tasks.protocols.ORIENTATIONS``, or ``transposed``).
+        tasks: The retrieval tasks.
+        top: Length of the lists.
+        positive_scores: Protocol id -> the scores that :meth:`set_positive_scores` was given, NaN where it was not.
+    """
+
+    def __init__(self, tasks: Sequence[ScoringTask], *, top: int = TOP) -> None:
+        self.tasks = [task for task in tasks if isinstance(task, RetrievalTask)]
+        self.top = top
+        self._rank_with({})
+
+    @property
+    def to_images(self) -> Ranker | None:
+        """Of the tasks in which captions search images; None if there are none."""
+        return self.rankers.get("t2i")
+
+    @property
+    def to_captions(self) -> Ranker | None:
+        """Of the tasks in which images search captions by the transposed scores; None if there are none."""
+        return self.rankers.get("transposed")
+
+    @property
+    def reads_both_ways(self) -> bool:
+        """Whether some tasks search images and others captions, by the same score."""
+        return self.to_images is not None and self.to_captions is not None
+
+    def pairs(self, part: range) -> NDArray[np.int64]:
+        """Captions and images of which scores must be known if no block holds all pairs: shape ``(n, 2)``, sorted.
+
+        ``part``: the images of all blocks that will be added.
+        """
+        found = []
+        for task in self.tasks:
+            captions, images = _pairs(task)
+            to_images = task.protocol.direction == "t2i"
+            found.append(((captions << 32) | images)[to_images | ((images >= part.start) & (images < part.stop))])
+        codes = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+        return np.stack([codes >> 32, codes & 0xFFFFFFFF], axis=1)
+
+    def set_positive_scores(self, pairs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
+        """Give the scores of :meth:`pairs`, before the first block."""
+        codes, found = (pairs[:, 0] << 32) | pairs[:, 1], {}
+        for task in self.tasks:
+            captions, images = _pairs(task)
+            wanted = (captions << 32) | images
+            at = np.searchsorted(codes, wanted).clip(max=len(codes) - 1)
+            found[task.protocol.id] = np.where(codes[at] == wanted, scores[at], np.float32(np.nan))
+        self._rank_with(found)
+
+    def part(self) -> dict[str, PartOutcomes]:
+        """Protocol id -> what the blocks that were added contribute."""
+        return {id_: part for ranker in self.rankers.values() for id_, part in ranker.parts.items()}
+
+    def merge(self, parts: Mapping[str, PartOutcomes]) -> None:
+        """Add what other blocks contribute."""
+        for id_, part in self.part().items():
+            part.add(parts[id_])
+
+    def outcomes(self) -> dict[str, Outcomes]:
+        """Protocol id -> outcomes of the retrieval tasks, once every pair was added."""
+        return {id_: found for ranker in self.rankers.values() for id_, found in ranker.outcomes().items()}
+
+    def _rank_with(self, positive_scores: dict[str, NDArray[np.float32]]) -> None:
+        by_way: dict[str, list[RetrievalTask]] = {}
+        for task in self.tasks:
+            way = "t2i" if task.protocol.direction == "t2i" else task.protocol.orientation or "transposed"
+            by_way.setdefault(way, []).append(task)
+        self.positive_scores = positive_scores
+        self.rankers = {
+            way: Ranker(tasks, top=self.top, positive_scores=positive_scores) for way, tasks in by_way.items()
+        }
+
+
+def _pairs(task: RetrievalTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The caption and the image of every relevant pair of a task, in its order."""
+    queries, items = task.queries[task.query_of_relevant].astype(np.int64), task.relevant.astype(np.int64)
+    return (queries, items) if task.protocol.direction == "t2i" else (items, queries)
+
+
+def retrieval_outcomes(
+    score_rows: Iterable[ScoreRows], tasks: Sequence[RetrievalTask], *, top: int = TOP
+) -> dict[str, Outcomes]:
+    """Protocol id -> outcomes of all tasks of one direction, in the order of the tasks, with lists of length ``top``.
+
+    The rows together hold every query of the tasks, with every item of the corpus.
+    """
+    ranker = Ranker(tasks, top=top)
+    for rows in score_rows:
+        ranker.add(rows)
+    return ranker.outcomes()
+
+
+class Ranker:
+    """Fills in the outcomes of all tasks of one direction, a block of scores at a time.
+
+    Blocks may come in any order; blocks of different queries from several threads at once. Every pair of a query and an
+    item comes once.
+
+    Attributes:
+        parts: Protocol id -> what the blocks that were added so far contribute.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[RetrievalTask],
+        *,
+        top: int = TOP,
+        positive_scores: Mapping[str, NDArray[np.float32]] | None = None,
+    ) -> None:
+        """``positive_scores``: protocol id -> scores of the task's relevant items, if no block holds all items."""
+        self._tasks, self._top = tasks, top
+        self._positive_scores = positive_scores or {}
+        self.parts = {task.protocol.id: PartOutcomes.empty(task, top) for task in tasks}
+        self._galleries = _galleries_of(tasks)
+        self._windows: dict[tuple[int, int], list[_Gallery]] = {}
+
+    def add(self, rows: ScoreRows) -> None:
+        """Fill in the outcomes of these rows' queries; the scores may be overwritten afterwards."""
+        stop, n_items = rows.start + len(rows.scores), rows.scores.shape[1]
+        galleries = self._within(rows.first, rows.first + n_items)
+        searched = [(g, queries) for g in galleries if (queries := g.queries_between(rows.start, stop))]
+        best_of_all = _best_of_all(rows.scores, [gallery for gallery, _ in searched], self._top)
+        for gallery, queries in searched:
+            wanted = _rows_to_search(np.concatenate([part.ords for part in queries]).astype(np.int64) - rows.start)
+            self._fill(rows, _search(rows.scores, wanted, gallery, best_of_all, self._top), queries)
+
+    def has_queries(self, start: int, stop: int) -> bool:
+        """Whether any task has a query with an ord in ``[start, stop)``."""
+        return any(gallery.queries_between(start, stop) for gallery in self._galleries)
+
+    def outcomes(self) -> dict[str, Outcomes]:
+        """Protocol id -> outcomes, in the order of the tasks, once every pair was added."""
+        return {task.protocol.id: self.parts[task.protocol.id].outcomes(task) for task in self._tasks}
+
+    def _within(self, first: int, stop: int) -> list[_Gallery]:
+        """The parts of all galleries in a window of the items, with ords counted from its start; kept."""
+        found = self._windows.get((first, stop))
+        if found is None:
+            found = [part for gallery in self._galleries if len((part := gallery.within(first, stop)).items)]
+            self._windows[first, stop] = found
+        return found
+
+    def _fill(self, rows: ScoreRows, searched: _Searched, queries: Sequence[_Queries]) -> None:
+        """The counts and lists of all tasks of which queries searched this gallery."""
+        first, n_items = rows.first + searched.first, searched.scores.shape[1]
+        best = TopK(searched.best.scores, searched.best.positions + first)
+        pairs, entries = [], []
+        for part in queries:
+            task = self._tasks[part.task]
+            at = np.searchsorted(searched.rows, part.ords - rows.start)
+            self.parts[task.protocol.id].add_lists(part.rows, best.of(at))
+            counts = task.n_relevant[part.rows]
+            query = np.repeat(np.arange(len(part.rows)), counts)
+            entry = task.offsets[part.rows][query] + positions_within(counts)
+            pairs.append((at[query] << 32) | task.relevant[entry])
+            entries.append(entry)
+        # protocols share most of their relevant pairs: each pair is looked up once
+        distinct, back = np.unique(np.concatenate(pairs), return_inverse=True)
+        row, column = distinct >> 32, (distinct & 0xFFFFFFFF) - first
+        inside = (column >= 0) & (column < n_items)
+        own = np.empty(len(distinct), np.float32)
+        if not inside.all():
+            ids = [self._tasks[part.task].protocol.id for part in queries]
+            if not self._positive_scores:
+                raise ValueError(f"{ids[0]!r}: scores of relevant items outside the window are needed first")
+            own[back] = np.concatenate([self._positive_scores[i][e] for i, e in zip(ids, entries, strict=True)])
+        own[inside] = _looked_up(searched.scores, row[inside], column[inside])
+        above, tied = _above_and_tied(searched, row, own)
+        ends = np.cumsum([len(entry) for entry in entries])
+        for part, entry, chosen in zip(queries, entries, np.split(back, ends[:-1]), strict=True):
+            found = self.parts[self._tasks[part.task].protocol.id]
+            found.scores[entry[inside[chosen]]] = own[chosen][inside[chosen]]
+            found.n_above[entry] += above[chosen]
+            found.n_tied[entry] += tied[chosen]
+
+
+class _Searched(NamedTuple):
+    """Some queries and one gallery."""
+
+    scores: Tensor  # shape (n_queries, n_items), items from `first` on
+    first: int
+    members: NDArray[np.bool_] | None  # which of these items are in the gallery; None: all
+    rows: NDArray[np.int64]  # positions of the queries among the rows of scores
+    best: TopK
+    longest: TopK  # the longest lists at hand, over the gallery or over all items, to count in
+
+
+def _above_and_tied(
+    searched: _Searched, rows: NDArray[np.int64], own: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Items of a gallery above and tied with given scores ``own`` of some queries, by their rows; shapes ``(n,)``.
+
+    An item that scores above the end of its query's best list is counted within the list; only the others cost a
+    pass over the gallery.
+    """
+    scores, best, members = searched.scores, searched.longest, searched.members
+    lists = best.scores[rows]
+    listed = True if members is None else members[best.positions[rows]]
+    above = np.count_nonzero((lists > own[:, None]) & listed, axis=1)
+    tied = np.count_nonzero((lists == own[:, None]) & listed, axis=1)
+    if best.scores.shape[1] < (scores.shape[1] if members is None else np.count_nonzero(members)):
+        deep = np.flatnonzero(own <= lists[:, -1])
+        above[deep], tied[deep] = count_above_and_tied(scores, rows[deep], own[deep], members)
+    return above, tied
+
+
+def _looked_up(scores: Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float32]:
+    pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
+    return scores[pairs].cpu().numpy()
+
+
+def _search(
+    scores: Tensor, rows: NDArray[np.int64], gallery: _Gallery, best_of_all: TopK | None, top: int
+) -> _Searched:
+    """The best items of one gallery for some rows of scores."""
+    items = gallery.items
+    if gallery.is_run:
+        first = int(items[0])
+        own = _take_rows(scores[:, first : first + len(items)], rows)
+        if best_of_all is not None and len(items) == scores.shape[1]:
+            return _Searched(own, first, None, rows, best_of_all.of(rows, top), best_of_all.of(rows))
+        best = top_k(own, top)
+        return _Searched(own, first, None, rows, best, best)
+    own, members, k = _take_rows(scores, rows), gallery.members(scores.shape[1]), min(top, len(items))
+    if best_of_all is not None and gallery.is_large(top):
+        longest = best_of_all.of(rows)
+        best, complete = longest.among(members, k)
+    else:
+        longest = best = TopK(np.empty((len(rows), k), np.float32), np.empty((len(rows), k), np.int64))
+        complete = np.zeros(len(rows), dtype=np.bool_)
+    if not complete.all():
+        columns = torch.from_numpy(items).to(scores.device)
+        short = torch.from_numpy(np.flatnonzero(~complete)).to(scores.device)
+        found = top_k(own.index_select(0, short).index_select(1, columns), k)
+        best.scores[~complete], best.positions[~complete] = found.scores, items[found.positions]
+    return _Searched(own, 0, members, rows, best, longest)
+
+
+def _best_of_all(scores: Tensor, galleries: Sequence[_Gallery], top: int) -> TopK | None:
+    """Best lists over all items, long enough for the large galleries that are no runs; None if there are none."""
+    sizes = [len(gallery.items) for gallery in galleries if not gallery.is_run and gallery.is_large(top)]
+    if not sizes:
+        return None
+    return top_k(scores, int(_SURPLUS * top * scores.shape[1] / min(sizes)))
+
+
+def _rows_to_search(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The distinct rows, ascending; with the rows between them where these are the fewer, so that no copy is needed."""
+    rows = np.unique(rows)
+    span = int(rows[-1] - rows[0]) + 1
+    return np.arange(rows[0], rows[-1] + 1) if 2 * len(rows) >= span else rows
+
+
+def _take_rows(scores: Tensor, rows: NDArray[np.int64]) -> Tensor:
+    if rows[-1] - rows[0] + 1 == len(rows):
+        return scores[int(rows[0]) : int(rows[-1]) + 1]
+    return scores.index_select(0, torch.from_numpy(rows).to(scores.device))
+
+
+# --- The distinct galleries of several tasks, each with all queries that search it.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Queries:
+    """The queries of one task that search one gallery, ordered by ord."""
+
+    task: int  # position among the tasks
+    rows: NDArray[np.int64]  # positions among the queries of the task
+    ords: NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Gallery:
+    """One gallery and all queries that search it."""
+
+    items: NDArray[np.int32]
+    queries: tuple[_Queries, ...]
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the gallery is a run of items without gaps."""
+        return bool(self.items[-1] - self.items[0] + 1 == len(self.items))
+
+    def is_large(self, top: int) -> bool:
+        """Whether its best items are usually among the best of all."""
+        return len(self.items) >= _LARGE_GALLERY * top
+
+    def within(self, first: int, stop: int) -> _Gallery:
+        """The part of the gallery in a window, with ords counted from its start; the same queries."""
+        part = self.items[slice(*np.searchsorted(self.items, (first, stop)))]
+        return _Gallery(items=part - np.int32(first) if first else part, queries=self.queries)
+
+    def members(self, n_items: int) -> NDArray[np.bool_]:
+        """Which items are in the gallery, shape ``(n_items,)``."""
+        members = np.zeros(n_items, dtype=np.bool_)
+        members[self.items] = True
+        return members
+
+    def queries_between(self, start: int, stop: int) -> list[_Queries]:
+        """The queries with ords in ``[start, stop)``, per task; tasks without any are left out."""
+        found = []
+        for queries in self.queries:
+            part = slice(*np.searchsorted(queries.ords, (start, stop)))
+            if part.start < part.stop:
+                found.append(_Queries(task=queries.task, rows=queries.rows[part], ords=queries.ords[part]))
+        return found
+
+
+def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_Gallery]:
+    """Every gallery with its queries; equal galleries of different tasks are one."""
+    found: dict[bytes, tuple[NDArray[np.int32], list[_Queries]]] = {}
+    for number, task in enumerate(tasks):
+        for index, items in enumerate(task.galleries):
+            rows = np.flatnonzero(task.gallery_of == index)
+            rows = rows[np.argsort(task.queries[rows], kind="stable")]
+            queries = _Queries(task=number, rows=rows, ords=task.queries[rows])
+            found.setdefault(items.tobytes(), (items, []))[1].append(queries)
+    return [_Gallery(items=items, queries=tuple(queries)) for items, queries in found.values()]

@@ -1,1 +1,0 @@
-"""Late interaction: MaxSim over multi-vectors, and the outcomes from it."""

@@ -1,1 +1,0 @@
-"""From blocks of scores to ranks, ties and top lists."""

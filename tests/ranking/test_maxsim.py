@@ -1,0 +1,154 @@
+"""Late interaction against its definition, pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from capim.store.types import Corpus
+from capim.store.values import Ragged
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.maxsim import score_maxsim
+from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols, with_orientations
+from capim.tasks.ranking.resources import Resources
+
+
+class Items:
+    """Multi-vectors of some items, handed out in windows like the store's."""
+
+    def __init__(self, seed: int, n: int, dim: int = 8, longest: int = 20, window: int = 4) -> None:
+        rng = np.random.default_rng(seed)
+        self.vectors = []
+        for _ in range(n):
+            v = rng.standard_normal((rng.integers(1, longest + 1), dim))
+            self.vectors.append((v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float16))
+        self.window = window
+
+    def __call__(self, ords: NDArray[np.int32] | None = None) -> Iterator[Ragged]:
+        wanted = np.arange(len(self.vectors)) if ords is None else ords
+        for start in range(0, len(wanted), self.window):
+            part = wanted[start : start + self.window]
+            yield Ragged.of([self.vectors[ord_] for ord_ in part], ords=part)
+
+
+def by_definition(captions: Items, images: Items) -> NDArray[np.float64]:
+    table = np.empty((len(captions.vectors), len(images.vectors)))
+    for i, caption in enumerate(captions.vectors):
+        for j, image in enumerate(images.vectors):
+            table[i, j] = (caption.astype(np.float64) @ image.astype(np.float64).T).max(axis=1).sum()
+    return table
+
+
+def test_scores_equal_the_sum_over_tokens_of_the_best_patch(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1] * 30)
+    images, captions = Items(0, 30), Items(1, 30)
+    found = evaluate(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]), images=images, captions=captions)
+    table = by_definition(captions, images)
+    for id_, scores in (("t2i/all", table), ("i2t/any", table.T)):
+        outcomes = found[id_]
+        np.testing.assert_allclose(outcomes.best_score, np.diag(scores), rtol=1e-5)
+        assert outcomes.rank_best.tolist() == [1 + (row > row[i]).sum() for i, row in enumerate(scores)]
+        np.testing.assert_array_equal(outcomes.top_ords, np.argsort(-scores, axis=1, kind="stable"))
+
+
+def test_negative_similarities_are_not_beaten_by_padding(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1, 1])
+    images, captions = Items(0, 2, longest=3), Items(1, 2, longest=3)
+    images.vectors = [-np.abs(v) for v in images.vectors]
+    captions.vectors = [np.abs(v) for v in captions.vectors]
+    found = score_maxsim(images, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all"])))
+    assert (found["t2i/all"].best_score < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda items: items.vectors[1].__setitem__(0, np.nan), "not finite, first in image 1"),
+        (lambda items: items.vectors[4].__setitem__(0, -np.inf), "not finite, first in image 4"),
+        (lambda items: items.vectors[5].__setitem__(0, 0), "zero, first in image 5"),
+        (lambda items: items.vectors.__setitem__(2, items.vectors[2][:0]), "image 2 has no vectors"),
+        (lambda items: items.vectors.pop(), "has image 5, but there are embeddings of 5"),
+        (lambda items: items.vectors.clear(), "no image vectors"),
+        (lambda items: setattr(items, "vectors", [v[:, :4] for v in items.vectors]), "4 dimensions, caption vectors 8"),
+    ],
+    ids=["NaN", "infinite", "zero", "item without vectors", "missing item", "none", "dimensions"],
+)
+def test_unusable_multi_vectors_are_refused_by_name(
+    corpus_of: Callable[[list[int]], Corpus], spoil: Callable[[Items], None], message: str
+) -> None:
+    corpus = corpus_of([1] * 6)
+    images, captions = Items(0, 6), Items(1, 6)
+    spoil(images)
+    with pytest.raises(ValueError, match=message):
+        score_maxsim(images, captions, build_tasks(corpus, protocols_of(corpus)))
+
+
+def assert_same(one: Outcomes, other: Outcomes) -> None:
+    for name, values in vars(one).items():
+        if isinstance(values, np.ndarray):
+            np.testing.assert_array_equal(values, getattr(other, name), err_msg=f"{one.protocol.id}: {name}")
+
+
+@pytest.mark.parametrize("score", [maxsim_scores, image_as_query_scores])
+@pytest.mark.parametrize("counts", [[32] * 40, [20, 33, 20, 700, 33, 20], [7] * 9, [1030, 1030]])
+def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
+    counts: list[int], score: Callable[..., NDArray[np.float32]]
+) -> None:
+    images, captions = Items(0, len(counts), 128, window=16), gather(Items(1, 50, 128)())
+    images.vectors = [np.resize(v, (count, 128)) for v, count in zip(images.vectors, counts, strict=True)]
+    together = score(images, captions, n_images=len(counts))
+    for item, vectors in enumerate(images.vectors):
+        alone = Items(0, 1, 128)
+        alone.vectors = [vectors]
+        np.testing.assert_array_equal(together[:, [item]], score(alone, captions, n_images=1))
+
+
+def test_the_three_orientations_follow_their_definitions(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1] * 12)
+    images, captions = Items(0, 12, longest=70), Items(1, 12)
+    found = evaluate(corpus, with_orientations(select_protocols(corpus, ["i2t/any"])), images=images, captions=captions)
+    table = by_definition(captions, images)
+    lengths = np.array([len(v) for v in captions.vectors])
+    by_image = by_definition(images, captions)
+    for id_, scores in (
+        ("i2t/any", table.T),
+        ("i2t/any@transposed-per-token", table.T / lengths),
+        ("i2t/any@image-as-query", by_image),
+    ):
+        np.testing.assert_array_equal(found[id_].top_ords, np.argsort(-scores, axis=1, kind="stable"), err_msg=id_)
+        np.testing.assert_allclose(found[id_].best_score, np.diag(scores), rtol=1e-5)
+
+
+def test_scores_that_do_not_fit_memory_are_the_same(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([2] * 20)
+    images, captions = Items(0, 20), Items(1, 40)
+    tasks = build_tasks(corpus, protocols_of(corpus))
+    roomy, tight = (
+        score_maxsim(images, captions, tasks, resources=Resources(memory_bytes=m)) for m in (1 << 30, 1 << 8)
+    )
+    for id_ in roomy:
+        assert_same(roomy[id_], tight[id_])
+
+
+def test_small_sets_are_scored_exactly(winoground_form: Corpus) -> None:
+    images, captions = Items(0, 6), Items(1, 6)
+    tasks = build_tasks(winoground_form, select_protocols(winoground_form, ["winoground"]))
+    exact = score_maxsim(images, captions, tasks)
+    table = by_definition(captions, images)
+    expected = [[table[2 * n + c, 2 * n + i] for c in (0, 1) for i in (0, 1)] for n in range(3)]
+    assert exact["winoground"].scores is not None
+    np.testing.assert_allclose(exact["winoground"].scores, expected, rtol=1e-5)
+
+
+def test_a_dense_encoder_has_no_orientations(
+    corpus_of: Callable[[list[int]], Corpus], unit_of: Callable[[NDArray[np.floating]], NDArray[np.float32]]
+) -> None:
+    corpus = corpus_of([1, 1])
+    vectors = unit_of(np.eye(2))
+    with pytest.raises(ValueError, match="multi-vector"):
+        evaluate(corpus, with_orientations(select_protocols(corpus, ["i2t/any"])), images=vectors, captions=vectors)

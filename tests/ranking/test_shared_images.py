@@ -1,0 +1,140 @@
+"""Sets for composition that share an image are one cluster: their outcomes are not independent."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.images.source import crop_key
+from capim.tasks.corpora.readers.negatives import read_aro, read_crepe
+from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.corpora.readers.quadruples import read_bivlc
+from capim.tasks.corpora.readers.shapes import read_shapes_winoground
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.intervals import cluster_robust_error
+
+
+def clusters(corpus: Corpus, protocol_id: str) -> NDArray[np.int32]:
+    """The cluster of every set, in its place among those of the corpus."""
+    [protocol] = select_protocols(corpus, [protocol_id])
+    found = build_task(corpus, protocol).clusters
+    assert found.max() < drawn_clusters(corpus, protocol)
+    return found
+
+
+def quadruples(images: list[tuple[str, str]], *, sha: dict[str, str] | None = None) -> Corpus:
+    """One quadruple for each two image keys; captions of its own."""
+    ids = [f"q{k}/{side}" for k in range(len(images)) for side in (0, 1)]
+    keys = [key for both in images for key in both]
+    hashes = [(sha or {}).get(key) for key in keys]
+    return build_corpus(
+        "quadruples",
+        [ImageRow(id_, key, sha=hash_) for id_, key, hash_ in zip(ids, keys, hashes, strict=True)],
+        [CaptionRow(id_, id_, f"caption {id_}") for id_ in ids],
+        source=None,
+        quadruples=[
+            QuadrupleRow(f"q{k}", ids[2 * k], ids[2 * k + 1], ids[2 * k], ids[2 * k + 1], ())
+            for k in range(len(images))
+        ],
+    )
+
+
+def test_quadruples_that_share_a_photograph_are_one_cluster_named_by_the_first() -> None:
+    linked = quadruples([("a", "b"), ("c", "d"), ("e", "a"), ("c", "f"), ("d", "e")])
+    assert clusters(linked, "winoground").tolist() == [0] * 5
+    apart = quadruples([("a", "b"), ("c", "d"), ("e", "a"), ("g", "h")])
+    assert clusters(apart, "winoground").tolist() == [0, 1, 0, 3]
+    boxes = quadruples([(crop_key("a", 0, 0, 9, 9), "b"), ("c", "d"), (crop_key("a", 5, 5, 9, 9), "f")])
+    assert clusters(boxes, "winoground").tolist() == [0, 1, 0]
+    bytes_ = quadruples([("a", "b"), ("c", "d"), ("e", "f")], sha={"b": "1" * 32, "e": "1" * 32})
+    assert clusters(bytes_, "winoground").tolist() == [0, 1, 0]
+
+
+def test_winogrounds_own_form_has_a_cluster_for_every_quadruple() -> None:
+    corpus = read_shapes_winoground(n_quadruples=20)
+    assert clusters(corpus, "winoground").tolist() == list(range(20))
+
+
+def test_bivlcs_quadruples_of_one_photograph_are_one_cluster(shared_data: Path) -> None:
+    """2,933 quadruples were resampled as independent, though a COCO photograph stands in up to five of them."""
+    corpus = read_bivlc(shared_data / "bivlc" / "ViT-B-32.csv")
+    with (shared_data / "bivlc" / "ViT-B-32.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = clusters(corpus, "winoground")
+    captions = [row["caption"] for row in rows]
+    assert found.tolist() == [captions.index(caption) for caption in captions]
+    assert len(set(found.tolist())) == 2390
+    group = np.array([row["group_score"] == "True" for row in rows], dtype=float)
+    alone, together = (
+        cluster_robust_error(group, Clusters.of(labels, len(rows))) for labels in (np.arange(len(rows)), found)
+    )
+    assert together > 1.02 * alone
+    adding = [k for k, row in enumerate(rows) if row["type"] == "add"]
+    assert clusters(corpus, "winoground/add").tolist() == found[adding].tolist()
+
+
+def test_captions_of_bivlc_are_those_of_one_photograph_in_sugarcrepe(shared_data: Path) -> None:
+    """What stands for the photograph where BiVLC's images are absent, against the file names of the same items."""
+    files: dict[str, set[str]] = {}
+    for file in (shared_data / "sugar_crepe").glob("*.json"):
+        for item in json.loads(file.read_text()).values():
+            files.setdefault(item["caption"], set()).add(item["filename"])
+    with (shared_data / "bivlc" / "ViT-B-32.csv").open(newline="") as rows:
+        known = [row["caption"] for row in csv.DictReader(rows) if row["caption"] in files]
+    assert len(known) == 1976
+    assert sum(len(files[caption]) > 1 for caption in set(known)) == 8  # such captions join two photographs
+
+
+def test_sugarcrepes_items_of_one_image_are_one_cluster(shared_data: Path) -> None:
+    corpus = table_reader("sugarcrepe")(shared_data / "sugar_crepe")
+    for protocol, n_items, n_images in (
+        ("sugarcrepe/micro", 7511, 1560), ("sugarcrepe/macro", 7511, 1560), ("sugarcrepe/add_obj", 2062, 908),
+    ):  # fmt: skip
+        found = clusters(corpus, protocol)
+        assert (len(found), len(np.unique(found))) == (n_items, n_images)
+
+
+def test_sugarcrepe_pps_items_of_one_image_are_one_cluster(shared_data: Path) -> None:
+    corpus = table_reader("sugarcrepe-pp")(
+        shared_data / "sugarcrepe_pp", categories=("replace_att", "replace_rel", "swap_att")
+    )
+    found = clusters(corpus, "sugarcrepe-pp/micro")
+    assert (len(found), len(np.unique(found))) == (2860, 1328)
+
+
+@pytest.mark.parametrize("protocol", ["aro/micro", "aro/on"])
+def test_boxes_of_one_photograph_are_one_cluster_in_aro(tmp_path: Path, protocol: str) -> None:
+    """Each box was a cluster of its own."""
+    items = [
+        {
+            "image_path": f"{photograph}.jpg",
+            "bbox_x": 1, "bbox_y": 1, "bbox_w": 5 + number, "bbox_h": 5,
+            "true_caption": f"a {number} on a b", "false_caption": f"a b on a {number}",
+            "relation_name": relation,
+        }
+        for number, (photograph, relation) in enumerate([(1, "on"), (2, "on"), (1, "near"), (3, "near"), (1, "on")])
+    ]  # fmt: skip
+    (tmp_path / "visual_genome_relation.json").write_text(json.dumps(items))
+    corpus = read_aro(tmp_path, part="relation")
+    assert clusters(corpus, protocol).tolist() == {"aro/micro": [0, 1, 0, 3, 0], "aro/on": [0, 1, 0]}[protocol]
+
+
+def test_boxes_of_one_photograph_are_one_cluster_in_crepe(tmp_path: Path) -> None:
+    rows = [
+        {"image_id": image, "x": x, "y": 0, "width": 4, "height": 4, "caption": "a", "hard_negs": "['b', 'c']"}
+        for image, x in (("5.0", 0), ("7.0", 0), ("5.0", 9))
+    ]
+    with (tmp_path / "prod_vg_hard_negs_atom_complexity_4.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    assert clusters(read_crepe(tmp_path), "crepe/all-negatives").tolist() == [0, 1, 0]
