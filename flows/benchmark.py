@@ -25,7 +25,7 @@ from capim.flows.execution import (
     run_flow,
 )
 from capim.store.errors import RequestError, WorkError
-from capim.tasks.analyses.table import BY_PART, check_analyses
+from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.combine import score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
 from capim.tasks.custom_metric import custom_metric
@@ -139,8 +139,8 @@ def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: b
     """
     load_metric(metric)  # a wrong request leaves no record of a run
     check_analyses(config.analyses)
-    if config.analyses and not results and set(config.analyses).isdisjoint(BY_PART):
-        raise RequestError(f"{', '.join(config.analyses)}: a metric of your own is sliced by {', '.join(BY_PART)}")
+    if config.analyses and not results and set(config.analyses).isdisjoint(of_parts()):
+        raise RequestError(f"{', '.join(config.analyses)}: a metric of your own is sliced by {', '.join(of_parts())}")
     evaluations = evaluations_of(config)
     with recorded_run(config, "custom-metric") as run:
         arguments = _settings(config, run) | {

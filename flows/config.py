@@ -32,7 +32,7 @@ from capim.store.errors import RequestError, unknown
 from capim.store.types import Precision, Storage
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.runtime.references import encoder_name
-from capim.tasks.statistics.resampling import Adjustment, IntervalMethod, Resampling
+from capim.tasks.statistics.draws import Adjustment, IntervalMethod, Resampling
 
 if TYPE_CHECKING:
     from capim.tasks.metrics.custom import CustomMetric

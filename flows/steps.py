@@ -220,7 +220,7 @@ def evaluate(
 
         metric = with_judgements(judgements)
     if metric is not None:
-        from capim.reports.rows.pairs import AGAINST_BEST
+        from capim.reports.rows.standing import AGAINST_BEST
 
         return Rows(
             rows=_evaluate_metric(config, metric, quiet=quiet, results=True), columns=(*RESULT_COLUMNS, *AGAINST_BEST)
@@ -253,7 +253,7 @@ def _evaluate_metric(
     """
     from capim.flows.benchmark import evaluate_custom
     from capim.flows.execution import start
-    from capim.reports.rows.pairs import against_best, pair_rows
+    from capim.reports.rows.standing import against_best, pair_rows
     from capim.store import EmbeddingStore
     from capim.tasks.metrics.custom import load_metric
 
@@ -300,7 +300,7 @@ def compare(
     """
     from capim.flows.benchmark import compare as flow
     from capim.flows.execution import start
-    from capim.reports.rows.pairs import PAIR_COLUMNS, summary
+    from capim.reports.rows.standing import PAIR_COLUMNS, summary
     from capim.store import EmbeddingStore
     from capim.tasks.compare import compared_rows
 
@@ -359,7 +359,7 @@ def _print_ranking(config: RunConfig, compared: Compared, form: Form) -> None:
 
 def _words(rows: Sequence[Row]) -> list[str]:
     """What the columns are, and what is not in the table."""
-    from capim.reports.rows.pairs import same_photographs
+    from capim.reports.rows.standing import same_photographs
 
     first, level = rows[0], f"{100 * rows[0]['level']:g} %"
     described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first["corpora"]))
@@ -699,7 +699,7 @@ def ann(
     from capim.flows.exchange import approximate_flow
     from capim.flows.execution import start
     from capim.store import EmbeddingStore
-    from capim.tasks.analyses.compression.methods import METHODS
+    from capim.tasks.analyses.compression import METHODS
 
     faults = [unknown("method", name, METHODS) for name in methods if name not in METHODS]
     columns = ("encoder", "corpus", "protocol", "method", "setting", "metric", *STORED, *DETAILS)

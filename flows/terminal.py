@@ -168,7 +168,7 @@ class Rows:
     def read(self) -> pa.Table | list[dict[str, Any]]:
         """The rows."""
         rows = self.rows() if callable(self.rows) else self.rows
-        return rows if hasattr(rows, "to_pylist") else [dict(row) for row in rows]  # type: ignore[union-attr]
+        return rows if hasattr(rows, "to_pylist") else [dict(row) for row in rows]  # type: ignore[return-value]
 
     def print(self, form: Form, out: TextIO | None = None) -> int:
         """Print the rows; returns the exit code.

@@ -13,7 +13,7 @@ from capim.reports.destination import write_files
 from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
 from capim.reports.elements.page import Grid, Hit, Report, Section
 from capim.reports.elements.thumbnails import data_uris
-from capim.reports.exports.plain import json_bytes
+from capim.reports.exports.tabular import json_bytes
 from capim.reports.render import render_html
 from capim.store.errors import RequestError
 from capim.store.layout import Explanation

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from capim.reports.elements import charts
 from capim.reports.elements.page import Cases, Chart, Report, Table
 from capim.reports.elements.tables import T
-from capim.reports.exports.plain import csv_bytes
+from capim.reports.exports.tabular import csv_bytes
 from capim.store.errors import plain
 
 TEMPLATES = Path(__file__).parent / "templates"

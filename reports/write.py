@@ -12,12 +12,11 @@ from capim.reports import format as show
 from capim.reports.destination import write_files
 from capim.reports.elements.page import Report, Section
 from capim.reports.elements.thumbnails import data_uris
-from capim.reports.exports.plain import csv_bytes, row_schema
+from capim.reports.exports.tabular import csv_bytes, row_schema
 from capim.reports.render import figure_files, render_html, render_markdown
-from capim.reports.rows.match_maps import Explain
+from capim.reports.rows.gallery import Explain
 from capim.reports.rows.reading import Describe, read_report_data
-from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.shareable import OF_THE_MACHINE, shareable
+from capim.reports.rows.report_data import OF_THE_MACHINE, ReportData, redact
 from capim.reports.rows.snapshot import SCHEMA
 from capim.reports.sections import (
     ablations,
@@ -103,7 +102,7 @@ def report_of(data: ReportData) -> Report:
         subtitle=f"{_named(encoders, 'encoder')} on {_named(corpora, 'corpus', 'corpora')}",
         facts=(("Results", show.number(len(data.results), 0)), ("Newest result", show.moment(newest))),
         sections=explained,
-        thumbnails=data_uris({data.picture_keys[sha]: encoded for sha, encoded in data.thumbnails.items()}),
+        thumbnails=data_uris({data.picture(sha): encoded for sha, encoded in data.thumbnails.items()}),
         sources=data.digest,
         colophon=COLOPHON,
         answer=said,
@@ -193,7 +192,7 @@ def results_json(data: ReportData) -> dict[str, object]:
         "answer": sentence.answer(data),
         **{table: json_value(getattr(data, table)) for table in STORED},
         "encoders": {
-            name: {"fingerprint": spec.fingerprint, **shareable(spec.identity())} for name, spec in data.specs.items()
+            name: {"fingerprint": spec.fingerprint, **redact(spec.identity())} for name, spec in data.specs.items()
         },
         "corpora": {
             name: {

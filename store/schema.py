@@ -212,6 +212,7 @@ SLICES = _columns(
     *_SUBJECT,
     *required(pa.string(), "metric"),
     *required(pa.string(), "analysis"),  # complexity, category, length, errors, tags, hubs, precision …
+    *optional(pa.string(), "analysis_version"),  # of its code; null: a comparison with published figures
     *required(pa.string(), "feature"),  # spatial, colour, person …
     *required(pa.string(), "level_name"),  # with, without, difference, or the bin
     *optional(pa.float64(), "value", "ci_low", "ci_high", "p_adjusted"),

@@ -14,10 +14,9 @@ from capim.store.errors import RequestError
 from capim.store.tables.rows import in_order
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
 from capim.store.values import Ragged
-from capim.tasks.analyses.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
-from capim.tasks.analyses.compression.frontier import frontier, measured
-from capim.tasks.analyses.compression.methods import METHODS, methods_of
-from capim.tasks.analyses.slices import Slice, slice_rows
+from capim.tasks.analyses.ablations import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
+from capim.tasks.analyses.analysis import Slice, slice_rows
+from capim.tasks.analyses.compression import METHODS, frontier, measured, methods_of
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.table import headline_of
@@ -47,8 +46,8 @@ from capim.tasks.runtime.scoring import missing_sets, open_sets
 from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
 from capim.tasks.runtime.task import shell
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
-from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("fuse", run_name="fuse-{members[0].sets.corpus}")

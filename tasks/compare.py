@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from capim.reports.rows.pairs import counted_once
+from capim.reports.rows.standing import counted_once
 from capim.store import EmbeddingStore
 from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import texts
@@ -33,9 +33,9 @@ from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import shell
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA
-from capim.tasks.statistics.resampling import Resampling
 
 
 @shell("compare", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")

@@ -14,9 +14,8 @@ from capim.store.errors import RequestError
 from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.slices import slice_rows
-from capim.tasks.analyses.table import BY_PART, diagnose
+from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
+from capim.tasks.analyses.table import diagnose, of_parts
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics import is_known
 from capim.tasks.metrics.custom import CustomMetric, load_metric
@@ -35,7 +34,7 @@ from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
 from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of
 from capim.tasks.runtime.task import shell
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 
 @shell("custom-metric", run_name="{metric}-{evaluations[0].sets.corpus}")
@@ -82,7 +81,7 @@ def custom_metric(
             of_protocol = own.evaluated(protocol)
             if of_protocol:
                 parts["comparisons"].append(own.comparisons(of_protocol))
-                parts["slices"].append(own.slices(of_protocol, analyses or BY_PART))
+                parts["slices"].append(own.slices(of_protocol, analyses or of_parts()))
                 parts["results"] += [result_rows(of_protocol, resampling)] if results else []
                 parts["replicates"] += [
                     replicate_rows(each, resampling) for each in of_protocol if results and keep_replicates
@@ -182,7 +181,9 @@ class _OwnMetric:
         """Means over parts of the queries of one protocol; an aggregate has none."""
         outcomes = {each.source["encoder"]: each.outcomes for each in evaluated}
         [metric], protocol = evaluated[0].metrics, evaluated[0].outcomes.protocol
-        wanted = [name for name in BY_PART if name in analyses and metric.reduce == "mean" and is_diagnosed(protocol)]
+        wanted = [
+            name for name in of_parts() if name in analyses and metric.reduce == "mean" and is_diagnosed(protocol)
+        ]
         data = AnalysisInput(
             corpus=self.corpus,
             protocol=protocol,

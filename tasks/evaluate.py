@@ -29,7 +29,7 @@ from capim.tasks.runtime.scoring import (
 )
 from capim.tasks.runtime.stored import outcome_encoders
 from capim.tasks.runtime.task import shell
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 

@@ -23,7 +23,7 @@ from capim.tasks.results.imported.sources import (
 )
 from capim.tasks.runtime.open_corpora import corpus_for_import
 from capim.tasks.runtime.task import shell
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 
 @shell("import-embeddings")

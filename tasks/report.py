@@ -12,10 +12,9 @@ from capim.reports.rows.snapshot import answer_lines, first_screen
 from capim.reports.write import write_report
 from capim.store import EmbeddingStore
 from capim.store.schema import JUDGED, texts
-from capim.tasks.analyses.ablations.forward_precision import device_rows
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.content.queries import caption_features
-from capim.tasks.analyses.slices import slice_rows
+from capim.tasks.analyses.ablations import device_rows
+from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
+from capim.tasks.analyses.content import caption_features
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.metrics.table import RSUM, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
@@ -25,7 +24,7 @@ from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, in_a_run, shell, show_table, show_text
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 # --- Task `diagnose`: analyses of the outcomes and vectors of a corpus, and checks of its results, as slices.
 

@@ -51,7 +51,7 @@ from capim.tasks.runtime.stored import chosen, read_outcomes, vectors_of
 from capim.tasks.runtime.task import shell
 from capim.tasks.runtime.versions import library_versions
 from capim.tasks.statistics.clusters import Clusters, known_queries
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 NAMED = 5  # runs that an error names
 SECONDS_PER_DAY = 86_400

@@ -1,10 +1,12 @@
-"""The application of ``capim serve``: a table of pages over one store."""
+"""The application of ``capim serve``: a table of pages over one store, who may see them, and one view as one file."""
 
 from __future__ import annotations
 
+import html
 import secrets
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.applications import Starlette
@@ -12,23 +14,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Match, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from capim.reports.app.pages import compare, grid, match, plane, queries, query, runs, search
-from capim.reports.app.rendering import STATIC, View, media_type, rendered, style
-from capim.reports.app.services import Services
-from capim.reports.app.state import State, Statement, state_of
+from capim.reports.app import figures, items, queries
+from capim.reports.app.state import STATIC, Services, State, Statement, View, media_type, rendered, state_of, style
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, WorkError, without_credentials
-
-# --- Who may use the pages: a browser on this machine that knows the token, and no page of another site.
-#
-# A request must name this machine as its host (a foreign name that leads here is refused), come from no other origin,
-# and carry the token: in the address once, from then on in a cookie. Scripts and styles come from our own files only,
-# so that text of a corpus runs nowhere even if it were not escaped.
-
+from capim.store.errors import RequestError, WorkError, unknown, without_credentials
 
 HOSTS = frozenset({"127.0.0.1", "localhost"})
 MOST_BYTES = 20 * 2**20  # of the body of a request: a picture to search for
@@ -44,10 +37,82 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+HEIGHT = 640  # of a frame in a notebook, in pixels
+
+
+def create_app(store: EmbeddingStore, *, token: str, services: Services, judgements: Path | None = None) -> Starlette:
+    """The application over a store.
+
+    Args:
+        store: Read only.
+        token: A request without it, in the address or in the cookie, is refused.
+        services: Computations that reports may not import.
+        judgements: The user's file to which "also right" adds lines; None: there is no such button.
+    """
+    app = Starlette(
+        routes=[
+            Route("/", figures.grid),
+            Route("/queries", queries.listed),
+            Route("/query/{id:path}", queries.query),
+            Route("/judge", queries.judge, methods=["POST"]),
+            Route("/compare", figures.pair),
+            Route("/compare/points", figures.points),
+            Route("/match", queries.match),
+            Route("/match.png", queries.match_picture),
+            Route("/search", items.search),
+            Route("/search", items.upload, methods=["POST"]),
+            Route("/search/column", items.column),
+            Route("/map", items.maps),
+            Route("/map/figure", items.figure),
+            Route("/map/item", items.item),
+            Route("/runs", figures.runs),
+            Route("/picture/{sha}", _picture),
+            Route("/style.css", _style),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(OnlyThisBrowser, token=token)],
+        exception_handlers={
+            RequestError: partial(_problem, title="This cannot be shown", status=400),
+            WorkError: partial(_problem, title="The store could not be read", status=500),
+            404: _nowhere,
+        },
+        max_body_size=MOST_BYTES,
+    )
+    app.state.capim = State(store, services, judgements)
+    return app
+
+
+def _picture(request: Request) -> Response:
+    sha = request.path_params["sha"]
+    found = state_of(request).store.thumbnails([sha]).get(sha)
+    if found is None:
+        return PlainTextResponse("no thumbnail of this image\n", status_code=404)
+    kept = {"Cache-Control": "private, max-age=86400, immutable"}  # the address is the hash of the image
+    return Response(found, media_type=media_type(found), headers=kept)
+
+
+def _style(_: Request) -> Response:
+    return Response(style(), media_type="text/css")
+
+
+def _nowhere(request: Request, _: Exception) -> Response:
+    reason = f"{request.url.path} is none of the pages above"
+    return _problem(request, reason, title="There is no such page", status=404)
+
+
+def _problem(request: Request, fault: Exception | str, *, title: str, status: int) -> Response:
+    lines = without_credentials(str(fault)).splitlines()
+    view = View(template="problem.html", title=title, statement=Statement(sql="SELECT 1"), values={"lines": lines})
+    return HTMLResponse(rendered(request, view), status_code=status)
 
 
 class OnlyThisBrowser:
-    """ASGI middleware that refuses every request but those of a browser on this machine that knows the token."""
+    """ASGI middleware that refuses every request but those of a browser on this machine that knows the token.
+
+    A request must name this machine as its host (a foreign name that leads here is refused), come from no other
+    origin, and carry the token: in the address once, from then on in a cookie. Scripts and styles come from our own
+    files only, so that text of a corpus runs nowhere even if it were not escaped.
+    """
 
     def __init__(self, app: ASGIApp, *, token: str) -> None:
         self.app = app
@@ -97,67 +162,52 @@ def _refusal(reason: str) -> Response:
     return PlainTextResponse(f"capim: {reason}\n", status_code=403)
 
 
-def create_app(store: EmbeddingStore, *, token: str, services: Services, judgements: Path | None = None) -> Starlette:
-    """The application over a store.
+class Shown:
+    """A view as it was when it was made; a notebook displays it, without scripts.
+
+    Attributes:
+        html: One file, with styles and pictures inside.
+    """
+
+    def __init__(self, html: str) -> None:
+        self.html = html
+
+    def _repr_html_(self) -> str:
+        """A frame of its own, in which nothing of the page can reach the notebook."""
+        style = f"width:100%;height:{HEIGHT}px;border:1px solid #8884"
+        return f'<iframe sandbox="" srcdoc="{html.escape(self.html)}" style="{style}" title="capim"></iframe>'
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file; returns its path."""
+        Path(path).write_text(self.html, encoding="utf-8")
+        return Path(path)
+
+
+def show(store: EmbeddingStore, services: Services, address: str, /, **parameters: object) -> Shown:
+    """The view of an address of `capim serve`: ``queries``, ``/queries?wrong=a``, or copied from the browser.
 
     Args:
-        store: Read only.
-        token: A request without it, in the address or in the cookie, is refused.
-        services: Computations that reports may not import.
-        judgements: The user's file to which "also right" adds lines; None: there is no such button.
+        store: The store.
+        services: As for :func:`reports.app.application.create_app`.
+        address: A page, with or without parameters; host and token are left out.
+        parameters: More parameters; of several names one list.
+
+    Raises:
+        RequestError: There is no such page, or a parameter is wrong.
     """
-    app = Starlette(
-        routes=[
-            Route("/", grid.page),
-            Route("/queries", queries.page),
-            Route("/query/{id:path}", query.page),
-            Route("/judge", query.judge, methods=["POST"]),
-            Route("/compare", compare.page),
-            Route("/compare/points", compare.points),
-            Route("/match", match.page),
-            Route("/match.png", match.picture),
-            Route("/search", search.page),
-            Route("/search", search.upload, methods=["POST"]),
-            Route("/search/column", search.column),
-            Route("/map", plane.page),
-            Route("/map/figure", plane.figure),
-            Route("/map/item", plane.item),
-            Route("/runs", runs.page),
-            Route("/picture/{sha}", _picture),
-            Route("/style.css", _style),
-            Mount("/static", StaticFiles(directory=STATIC)),
-        ],
-        middleware=[Middleware(OnlyThisBrowser, token=token)],
-        exception_handlers={
-            RequestError: partial(_problem, title="This cannot be shown", status=400),
-            WorkError: partial(_problem, title="The store could not be read", status=500),
-            404: _nowhere,
-        },
-        max_body_size=MOST_BYTES,
-    )
-    app.state.capim = State(store, services, judgements)
-    return app
-
-
-def _picture(request: Request) -> Response:
-    sha = request.path_params["sha"]
-    found = state_of(request).store.thumbnails([sha]).get(sha)
-    if found is None:
-        return PlainTextResponse("no thumbnail of this image\n", status_code=404)
-    kept = {"Cache-Control": "private, max-age=86400, immutable"}  # the address is the hash of the image
-    return Response(found, media_type=media_type(found), headers=kept)
-
-
-def _style(_: Request) -> Response:
-    return Response(style(), media_type="text/css")
-
-
-def _nowhere(request: Request, _: Exception) -> Response:
-    reason = f"{request.url.path} is none of the pages above"
-    return _problem(request, reason, title="There is no such page", status=404)
-
-
-def _problem(request: Request, fault: Exception | str, *, title: str, status: int) -> Response:
-    lines = without_credentials(str(fault)).splitlines()
-    view = View(template="problem.html", title=title, statement=Statement(sql="SELECT 1"), values={"lines": lines})
-    return HTMLResponse(rendered(request, view), status_code=status)
+    split = urlsplit(address)
+    given = dict(parse_qsl(split.query))
+    for name, value in parameters.items():
+        given[name] = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    given = {name: value for name, value in given.items() if name not in ("token", "as")} | {"as": "html"}
+    path = "/" + split.path.strip("/")
+    app = create_app(store, token="", services=services)
+    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": [], "app": app}
+    scope |= {"query_string": urlencode(given).encode(), "scheme": "http", "server": ("localhost", 80)}
+    for route in app.routes:
+        match, found = route.matches(scope)
+        if match is Match.FULL and isinstance(route, Route):
+            response: Response = route.endpoint(Request({**scope, **found}))
+            return Shown(bytes(response.body).decode())
+    pages = [route.path for route in app.routes if isinstance(route, Route) and route.path.count("/") == 1]
+    raise RequestError(unknown("page", path, dict.fromkeys(pages)))

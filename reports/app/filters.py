@@ -8,72 +8,20 @@ first alone; a tie at the top is neither.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from starlette.datastructures import QueryParams
 
-from capim.reports.app.state import Evaluated, Snapshot, Statement, names_in
-from capim.reports.rows.languages import judged_language
+from capim.reports.app.state import Evaluated, Statement, StoreSnapshot, names_in, placeholders
 from capim.store.errors import RequestError, unknown
+from capim.tasks.protocols import Direction
 
-# --- Conditions of a filter of queries: a selection of items, and slices.
-
-
+Condition: TypeAlias = tuple[str, tuple[object, ...]]
+"""A condition of a SELECT, and the values of the ``?`` in it."""
 MOST_ITEMS = 1_000_000  # of a selection
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Clauses:
-    """The condition of a statement, with its values."""
-
-    conditions: list[str]
-    values: list[object]
-
-    def add(self, condition: str, *values: object) -> None:
-        """Requires one more condition, with the values of its ``?``."""
-        self.conditions.append(condition)
-        self.values.extend(values)
-
-
-def among(where: Clauses, items: str, evaluated: Evaluated) -> None:
-    """The queries of a selection; of one of images also the captions of these."""
-    kind, _, listed = items.partition(":")
-    ends = [part.partition("-") for part in listed.split(".")]
-    if not all(one.isdecimal() and len(one) < 10 for low, _, high in ends for one in (low, high or low)):
-        raise RequestError(f"items={items[:60]}: expected caption:3-5.9 or image:7, positions in the corpus")
-    ranges = [range(int(low), int(high or low) + 1) for low, _, high in ends]
-    if sum(map(len, ranges)) > MOST_ITEMS:
-        raise RequestError(f"items={items[:60]}: more than {MOST_ITEMS:,} items; select fewer")
-    positions = [position for each in ranges for position in each]
-    if (kind, evaluated.direction) in (("caption", "t2i"), ("image", "i2t")):
-        where.add("o.query_ord IN (SELECT unnest(?))", positions)
-    elif (kind, evaluated.direction) == ("image", "t2i"):
-        of_images = "SELECT id FROM images WHERE corpus_fingerprint = ? AND ord IN (SELECT unnest(?))"
-        where.add(f"i.image_id IN ({of_images})", evaluated.corpus_fingerprint, positions)
-    else:
-        raise RequestError(f"items={items[:60]}: queries of {evaluated.protocol} are no {kind}s")
-
-
-def in_slice(where: Clauses, kind: str, value: str, evaluated: Evaluated) -> None:
-    """The queries of a slice, such as those whose image shows an object."""
-    direction = evaluated.direction
-    if kind == "shows" and judged_language(evaluated.protocol) is None:
-        of_image = "SELECT ord FROM images WHERE corpus_fingerprint = ? AND list_contains(objects, ?)"
-        where.add(f"o.cluster IN ({of_image})", evaluated.corpus_fingerprint, value)
-    elif kind == "type" and direction == "t2i":
-        where.add("list_contains(i.query_types, ?)", value)
-    elif kind == "tag" and direction in ("quadruples", "pairs"):
-        where.add("list_contains(i.tags, ?)" if direction == "quadruples" else "i.category = ?", value)
-    elif kind == "ambiguous":
-        missed = "SELECT query_id FROM ambiguous_misses WHERE corpus_fingerprint = ? AND protocol = o.protocol"
-        where.add(f"i.id IN ({missed} AND cause = ?)", evaluated.corpus_fingerprint, value)
-    else:
-        raise RequestError(f"slice {kind}:{value}: queries of {evaluated.protocol} have no slices of this kind")
-
-
 PAGE = 50  # queries that are shown at a time
 SORTS = {
     "": "as in the corpus",
@@ -87,7 +35,7 @@ _NUMBERS = {"low", "high", "page"}
 
 _QUERY = "i.corpus_fingerprint = ? AND i.ord = o.query_ord"
 _CAPTION = "LEFT JOIN captions {0} ON {0}.corpus_fingerprint = i.corpus_fingerprint AND {0}.id = i."
-_ITEMS = {
+_ITEMS: Mapping[Direction, tuple[str, str, str]] = {
     "t2i": ("i.text", "i.language", f"captions i ON {_QUERY}"),
     "i2t": (
         "i.id",
@@ -103,7 +51,11 @@ _ITEMS = {
 }
 """Direction -> text of a query, its language, and the table of queries (alias ``i``)."""
 
-
+_MARGIN = (
+    "best_score - top_scores[1 + CASE WHEN rank_worst > 1 THEN 0 WHEN relevant_rank_best IS NULL THEN 1"
+    " ELSE len(list_filter(relevant_rank_best, lambda x: x = 1)) END]"
+)
+"""The best relevant score less the best irrelevant one (``tasks.analyses.calibration``)."""
 _RANGE = re.compile(r"([^:]+):([1-9]\d{0,8})-([1-9]\d{0,8})")
 
 
@@ -163,7 +115,7 @@ class QueryFilter:
         return replace(self, **{"page": 1, **changed})
 
 
-def read_filter(parameters: QueryParams, snapshot: Snapshot) -> tuple[QueryFilter, Evaluated]:
+def read_filter(parameters: QueryParams, snapshot: StoreSnapshot) -> tuple[QueryFilter, Evaluated]:
     """The filter of an address, with corpus and protocol filled in, and what was evaluated there.
 
     Names of encoders may be given with commas or several times.
@@ -194,7 +146,7 @@ def read_filter(parameters: QueryParams, snapshot: Snapshot) -> tuple[QueryFilte
         faults.append(f"slice={wanted.slice}: expected {', '.join(f'{name}:…' for name in SLICES)}")
     if faults:
         raise RequestError(faults)
-    return replace(wanted, corpus=evaluated.corpus, protocol=evaluated.protocol), evaluated
+    return replace(wanted, corpus=evaluated.corpus, protocol=evaluated.protocol.id), evaluated
 
 
 def _unknown_encoders(wanted: QueryFilter, known: Sequence[str]) -> list[str]:
@@ -231,12 +183,12 @@ def focus(wanted: QueryFilter, evaluated: Evaluated) -> str:
     return wanted.of or shown(wanted, evaluated)[0]
 
 
-def all_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
+def select(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
     """Every query of a filter, in order: protocol, id, position, text, language, and the ranks of each encoder.
 
     Columns of ranks are called by the encoder: ``tiny-clip`` at best, ``tiny-clip (worst)`` with ties against it.
     """
-    text, language, items = _ITEMS[evaluated.direction]
+    text, language, items = _ITEMS[evaluated.protocol.direction]
     names = shown(wanted, evaluated)
     values: list[object] = []
     ranks, columns = [], []
@@ -251,15 +203,15 @@ def all_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
             values.append(name)
         columns += [f'o.best_{at} AS "{name}"', f'o.worst_{at} AS "{name} (worst)"']
     every = [one for name in names for one in evaluated.evaluations[name]]
-    where = _conditions(wanted, evaluated, number)
+    where = list(_conditions(wanted, evaluated, number))
     ranks_sql = ",\n         ".join(ranks)
-    condition = "\n  AND ".join(where.conditions) or "TRUE"
-    several = "*" in evaluated.protocol
+    condition = "\n  AND ".join(sql for sql, _ in where) or "TRUE"
+    several = evaluated.protocol.is_combined
     sql = f"""WITH o AS (
   SELECT {"protocol" if several else "? AS protocol"}, query_ord, any_value(cluster) AS cluster,
          {ranks_sql}
   FROM outcomes
-  WHERE evaluation IN ({_holes(every)})
+  WHERE evaluation IN ({placeholders(every)})
   GROUP BY {"protocol, query_ord" if several else "query_ord"}
 )
 SELECT o.protocol, i.id AS query_id, o.query_ord, o.cluster, {text} AS text, {language} AS language,
@@ -268,45 +220,34 @@ FROM o
   LEFT JOIN {items}
 WHERE {condition}
 ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.protocol"""  # noqa: S608 - only placeholders, our own names
-    protocol = () if several else (evaluated.protocol,)
-    parameters = (*protocol, *values, *every, evaluated.corpus_fingerprint, *where.values)
+    protocol = () if several else (evaluated.protocol.id,)
+    parameters = (*protocol, *values, *every, evaluated.corpus_fingerprint, *(value for _, of in where for value in of))
     corpus = (evaluated.corpus_fingerprint,)
-    only = {"outcomes": tuple(one for of in evaluated.evaluations.values() for one in of), "captions": corpus}
+    only = {"outcomes": evaluated.every_evaluation, "captions": corpus}
     only |= {"images": corpus, "quadruples": corpus, "pairs": corpus}
     lists = evaluated.evaluations[margin] if margin else ()
     return Statement(sql=sql, parameters=parameters, only=only, lists=lists)
 
 
-_MARGIN = (
-    "best_score - top_scores[1 + CASE WHEN rank_worst > 1 THEN 0 WHEN relevant_rank_best IS NULL THEN 1"
-    " ELSE len(list_filter(relevant_rank_best, lambda x: x = 1)) END]"
-)
-"""The best relevant score less the best irrelevant one (``tasks.analyses.calibration``)."""
-
-
 def some_of(wanted: QueryFilter, evaluated: Evaluated, *, first: int, most: int = PAGE) -> Statement:
     """At most so many queries of a filter from a place on (from 0), with the ranks of the encoders that it names."""
-    every = all_of(_narrow(wanted, evaluated), evaluated)
+    every = select(_narrow(wanted, evaluated), evaluated)
     return replace(every, sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, most, first))
 
 
 def count_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
     """How many queries a filter has: the same statement, counted."""
-    every = all_of(_narrow(wanted.but(sort=""), evaluated), evaluated)
+    every = select(_narrow(wanted.but(sort=""), evaluated), evaluated)
     return replace(every, sql=f"SELECT count(*) AS n FROM (\n{every.sql}\n)")  # noqa: S608 - our own statement
 
 
 def ranks_of(evaluated: Evaluated, queries: Sequence[int]) -> Statement:
     """The ranks of every encoder for the queries at these positions."""
-    evaluations = tuple(one for of in evaluated.evaluations.values() for one in of)
+    evaluations = evaluated.every_evaluation
     sql = f"""SELECT protocol, query_ord, encoder, rank_best, rank_worst
 FROM outcomes
-WHERE evaluation IN ({_holes(evaluations)}) AND query_ord IN ({_holes(queries)})"""  # noqa: S608 - only placeholders
+WHERE evaluation IN ({placeholders(evaluations)}) AND query_ord IN ({placeholders(queries)})"""  # noqa: S608 - only placeholders
     return Statement(sql=sql, parameters=(*evaluations, *queries), only={"outcomes": evaluations})
-
-
-def _holes(values: Sequence[object]) -> str:
-    return ", ".join("?" for _ in values) or "NULL"
 
 
 def _narrow(wanted: QueryFilter, evaluated: Evaluated) -> QueryFilter:
@@ -317,28 +258,62 @@ def _narrow(wanted: QueryFilter, evaluated: Evaluated) -> QueryFilter:
     return replace(wanted, encoders=tuple(dict.fromkeys(named)))
 
 
-def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> Clauses:
-    text, language, _ = _ITEMS[evaluated.direction]
-    where = Clauses(conditions=[], values=[])
-    for name in wanted.wrong:
-        where.add(f"o.best_{number[name]} > 1")
-    for name in wanted.right:
-        where.add(f"o.worst_{number[name]} = 1")
+def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> Iterator[Condition]:
+    text, language, _ = _ITEMS[evaluated.protocol.direction]
+    yield from ((f"o.best_{number[name]} > 1", ()) for name in wanted.wrong)
+    yield from ((f"o.worst_{number[name]} = 1", ()) for name in wanted.right)
     if wanted.language:
-        where.add(f"{language} = ?", wanted.language)
+        yield f"{language} = ?", (wanted.language,)
     if wanted.text:
-        where.add(f"contains(lower({text}), lower(?))", wanted.text)
+        yield f"contains(lower({text}), lower(?))", (wanted.text,)
     for limit, sign in ((wanted.low, ">="), (wanted.high, "<=")):
         if limit is not None:
-            where.add(f"o.best_{number[focus(wanted, evaluated)]} {sign} ?", limit)
-    for name, (low, high) in _with_ranges(wanted).items():
-        where.add(f"o.best_{number[name]} BETWEEN ? AND ?", low, high)
+            yield f"o.best_{number[focus(wanted, evaluated)]} {sign} ?", (limit,)
+    for name, ends in _with_ranges(wanted).items():
+        yield f"o.best_{number[name]} BETWEEN ? AND ?", ends
     if wanted.items:
-        among(where, wanted.items, evaluated)
+        yield _among(wanted.items, evaluated)
     if wanted.slice:
         kind, _, value = wanted.slice.partition(":")
-        in_slice(where, kind, value, evaluated)
-    return where
+        yield in_slice(kind, value, evaluated)
+
+
+def _among(items: str, evaluated: Evaluated) -> Condition:
+    """The queries of a selection; of one of images also the captions of these."""
+    kind, _, listed = items.partition(":")
+    ends = [part.partition("-") for part in listed.split(".")]
+    if not all(one.isdecimal() and len(one) < 10 for low, _, high in ends for one in (low, high or low)):
+        raise RequestError(f"items={items[:60]}: expected caption:3-5.9 or image:7, positions in the corpus")
+    ranges = [range(int(low), int(high or low) + 1) for low, _, high in ends]
+    if sum(map(len, ranges)) > MOST_ITEMS:
+        raise RequestError(f"items={items[:60]}: more than {MOST_ITEMS:,} items; select fewer")
+    positions = [position for each in ranges for position in each]
+    if (kind, evaluated.protocol.direction) in (("caption", "t2i"), ("image", "i2t")):
+        return "o.query_ord IN (SELECT unnest(?))", (positions,)
+    if (kind, evaluated.protocol.direction) == ("image", "t2i"):
+        of_images = "SELECT id FROM images WHERE corpus_fingerprint = ? AND ord IN (SELECT unnest(?))"
+        return f"i.image_id IN ({of_images})", (evaluated.corpus_fingerprint, positions)
+    raise RequestError(f"items={items[:60]}: queries of {evaluated.protocol.id} are no {kind}s")
+
+
+def in_slice(kind: str, value: str, evaluated: Evaluated) -> Condition:
+    """The queries of a slice, such as those whose image shows an object.
+
+    Raises:
+        RequestError: The queries of this protocol have no such slices.
+    """
+    direction = evaluated.protocol.direction
+    if kind == "shows" and evaluated.protocol.kind != "judged":
+        of_image = "SELECT ord FROM images WHERE corpus_fingerprint = ? AND list_contains(objects, ?)"
+        return f"o.cluster IN ({of_image})", (evaluated.corpus_fingerprint, value)
+    if kind == "type" and direction == "t2i":
+        return "list_contains(i.query_types, ?)", (value,)
+    if kind == "tag" and direction in ("quadruples", "pairs"):
+        return "list_contains(i.tags, ?)" if direction == "quadruples" else "i.category = ?", (value,)
+    if kind == "ambiguous":
+        missed = "SELECT query_id FROM ambiguous_misses WHERE corpus_fingerprint = ? AND protocol = o.protocol"
+        return f"i.id IN ({missed} AND cause = ?)", (evaluated.corpus_fingerprint, value)
+    raise RequestError(f"slice {kind}:{value}: queries of {evaluated.protocol.id} have no slices of this kind")
 
 
 def _order(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> str:

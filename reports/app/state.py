@@ -1,33 +1,87 @@
-"""What the pages share: the store, what was read from its present version, and the address of everything shown."""
+"""What the pages share: the store with what was read of its present version, addresses, and the forms of a view."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
+from typing import Protocol as Interface
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
+from markupsafe import Markup
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from capim.reports.app.services import Services
-from capim.reports.rows.languages import JUDGED, cross_lingual, judged_language
+from capim.reports.exports.tabular import csv_bytes
+from capim.reports.render import TEMPLATES, html_templates
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Conclusion, conclusions
+from capim.reports.search import Search
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.exchange.row_files import read_judgements
+from capim.store.layout import Explanation
 from capim.store.query.sql import HeldTables, version_of
-from capim.tasks.protocols import Direction
+from capim.store.types import Modality, digest16
+from capim.store.values import Map, Method
+from capim.tasks.protocols import Protocol, with_outcomes
 
 T = TypeVar("T")
 PICTURES = 8  # of those that were searched for, in memory
+STATIC = Path(__file__).parent / "static"
+PAGES = (
+    ("/", "Grid"),
+    ("/queries", "Queries"),
+    ("/compare", "Compare"),
+    ("/search", "Search"),
+    ("/map", "Map"),
+    ("/runs", "Runs"),
+)
+"""The pages of the navigation bar: path and title."""
+
+
+class Services(Interface):
+    """What the pages need of models and of computations that reports may not import; the command supplies it.
+
+    Every function raises ``RequestError`` for a wrong request.
+    """
+
+    def search(
+        self,
+        *,
+        encoder: str,
+        corpus: str,
+        text: str | None = None,
+        image: bytes | None = None,
+        like: tuple[Modality, int] | None = None,
+        modality: Modality | None = None,
+        k: int = 10,
+    ) -> Search:
+        """The nearest items, as ``capim search`` finds them; loads the model of the encoder on its first use.
+
+        ``like``: to a stored item, by its position; needs no model.
+        """
+
+    def loaded(self, encoder: str) -> bool:
+        """Whether the model of an encoder is in memory."""
+
+    def thumbnail(self, image: bytes) -> bytes:
+        """A small JPEG of an encoded image."""
+
+    def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Map:
+        """The items of a set of single vectors as points of a plane; kept beside the store."""
+
+    def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
+        """Of every pair (position of a caption and of an image), where they match; late-interaction encoders only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +116,11 @@ def _literal(value: object) -> str:
     return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
 
 
+def placeholders(values: Sequence[object]) -> str:
+    """What stands between the parentheses of ``IN (...)`` for these values."""
+    return ", ".join("?" for _ in values) or "NULL"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
     """One protocol of one corpus whose queries can be listed.
@@ -69,41 +128,28 @@ class Evaluated:
     Attributes:
         corpus: Name of the corpus.
         corpus_fingerprint: The state of it that was evaluated.
-        protocol: Its id; ``t2i/*/*`` stands for the protocols of all languages.
-        direction: What a query is: ``t2i`` a caption, ``i2t`` an image, ``quadruples``, ``pairs``.
+        protocol: The protocol; a mean over languages stands for the protocols of all languages.
         evaluations: Encoder to the evaluations that hold its outcomes, one per protocol that is meant.
     """
 
     corpus: str
     corpus_fingerprint: str
-    protocol: str
-    direction: Direction
+    protocol: Protocol
     evaluations: Mapping[str, tuple[str, ...]]
 
     @property
     def has_images(self) -> bool:
         """Whether the cluster of a query is its image; of judged queries it is a group of queries."""
-        return self.direction in ("t2i", "i2t") and judged_language(self.protocol) is None
+        return self.protocol.kind in ("retrieval", "mean")
 
-
-class _Shas(dict[str, str]):
-    """Every image hash to itself: a live page has a picture of each at its own address."""
-
-    def get(self, key: str | None, default: Any = None) -> Any:
-        return default if not key or "/" in key else key  # keys with a slash are those of maps
-
-
-class LiveData(ReportData):
-    """The data of a report without a gallery, whose pictures are read when they are shown."""
-
-    @cached_property
-    def picture_keys(self) -> Mapping[str, str]:
-        """Image hash to itself."""
-        return _Shas()
+    @property
+    def every_evaluation(self) -> tuple[str, ...]:
+        """The evaluations of all encoders."""
+        return tuple(one for of in self.evaluations.values() for one in of)
 
 
 @dataclass(kw_only=True)
-class Snapshot:
+class StoreSnapshot:
     """What was read from one version of the store."""
 
     version: str
@@ -127,25 +173,21 @@ class Snapshot:
         """Corpus and protocol to what was evaluated there; the headline protocols of a corpus first."""
         found: dict[tuple[str, str], Evaluated] = {}
         for corpus in dict.fromkeys([*(each.corpus for each in self.conclusions), *self.data.corpus_names()]):
-            protocols = [p for p in self.data.protocols(corpus) if not set("*+") & set(p)]
-            groups = {p: [p] for p in protocols}
-            for direction in ("t2i", "i2t"):
-                of_languages = [p for p in protocols if (parts := cross_lingual(p)) and parts.direction == direction]
-                if of_languages:
-                    groups[f"{direction}/*/*"] = of_languages
-            for protocol in sorted(groups, key=lambda p: (_place(p), p)):
+            groups: dict[Protocol, list[str]] = {}
+            for protocol in with_outcomes(self.data.protocols(corpus)):
+                groups[protocol] = [protocol.id]
+                if protocol.is_of_language:
+                    groups.setdefault(protocol.mean_over_languages, []).append(protocol.id)
+            for protocol in sorted(groups, key=lambda protocol: protocol.place):
                 evaluations: dict[str, dict[str, None]] = {}
-                rows = [row for p in groups[protocol] for row in self.data.of(corpus, p)]
-                for row in rows:
+                for row in (row for id_ in groups[protocol] for row in self.data.of(corpus, id_)):
                     evaluations.setdefault(row["encoder"], {})[row["evaluation"]] = None
-                if rows:
-                    found[corpus, protocol] = Evaluated(
-                        corpus=corpus,
-                        corpus_fingerprint=str(rows[0]["corpus_fingerprint"]),
-                        protocol=protocol,
-                        direction=_direction(protocol, {row["metric"] for row in rows}),
-                        evaluations={name: tuple(of) for name, of in sorted(evaluations.items())},
-                    )
+                found[corpus, protocol.id] = Evaluated(
+                    corpus=corpus,
+                    corpus_fingerprint=self.data.corpora[corpus].fingerprint,
+                    protocol=protocol,
+                    evaluations={name: tuple(of) for name, of in sorted(evaluations.items())},
+                )
         return found
 
     def protocols(self, corpus: str) -> list[str]:
@@ -172,21 +214,6 @@ class Snapshot:
         return self.evaluated[corpus, protocol]
 
 
-_FIRST = (JUDGED, "t2i/all", "t2i/*/*", "i2t/any", "i2t/*/*", "winoground")
-
-
-def _place(protocol: str) -> int:
-    return _FIRST.index(protocol) if protocol in _FIRST else len(_FIRST)
-
-
-def _direction(protocol: str, metrics: set[str]) -> Direction:
-    if "winoground_group" in metrics:
-        return "quadruples"
-    if "pair_accuracy" in metrics:
-        return "pairs"
-    return "i2t" if protocol.startswith("i2t") else "t2i"
-
-
 class State:
     """The store behind the pages; what was read is kept until the store changes."""
 
@@ -197,16 +224,15 @@ class State:
         self.held = HeldTables(store)
         self._lock = Lock()
         self._pictures: dict[str, tuple[bytes, bytes]] = {}
-        self._snapshot: Snapshot | None = None
+        self._snapshot: StoreSnapshot | None = None
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StoreSnapshot:
         """What the present version of the store says; read again only after a change."""
         with self._lock:
             version = version_of(self.store)
             if self._snapshot is None or self._snapshot.version != version:
                 data = read_report_data(self.store, gallery=False)
-                live = LiveData(**{each.name: getattr(data, each.name) for each in fields(data)})
-                self._snapshot = Snapshot(version=version, data=live)
+                self._snapshot = StoreSnapshot(version=version, data=data)
             return self._snapshot
 
     def judgements_of(self, corpus: str, direction: str, query_id: str) -> set[str]:
@@ -236,8 +262,13 @@ class State:
 
     def rows(self, statement: Statement) -> pa.Table:
         """The answer of the store to a statement."""
-        held = self.held.select
-        return held(statement.sql, statement.parameters, only=statement.only, lists=statement.lists)
+        return self.held.select(statement.sql, statement.parameters, only=statement.only, lists=statement.lists)
+
+
+def state_of(request: Request) -> State:
+    """The state of the application that a request is for."""
+    state: State = request.app.state.capim
+    return state
 
 
 def names_in(parameters: QueryParams, name: str) -> tuple[str, ...]:
@@ -245,7 +276,97 @@ def names_in(parameters: QueryParams, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for text in parameters.getlist(name) for part in text.split(",") if part))
 
 
-def state_of(request: Request) -> State:
-    """The state of the application that a request is for."""
-    state: State = request.app.state.capim
-    return state
+def address(request: Request, **changed: object) -> str:
+    """The address of this view with some of its parameters changed; None or an empty text leaves one out."""
+    given = {key: request.query_params.getlist(key) for key in request.query_params if key not in ("as", "page")}
+    given |= {key: [] if value in (None, "") else [str(value)] for key, value in changed.items()}
+    query = urlencode([(key, value) for key, values in given.items() for value in values if value], safe="/*,: ")
+    return request.url.path + (f"?{query}" if query else "")
+
+
+def link(path: str, **parameters: object) -> str:
+    """An address of the application; empty parameters are left out."""
+    given = [(key, str(value)) for key, value in parameters.items() if value not in (None, "", ())]
+    query = urlencode(given, safe="/*,:")
+    return quote(path) + (f"?{query}" if query else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What one page shows.
+
+    Attributes:
+        template: File below ``templates/app/``.
+        title: Heading and title of the window.
+        values: What the template reads.
+        statement: Gives the rows of the view, for CSV and SQL; None where no SELECT does.
+        table: The rows, where a statement does not give them.
+    """
+
+    template: str
+    title: str
+    statement: Statement | None = None
+    table: pa.Table | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def respond(request: Request, view: View) -> Response:
+    """The view in the form that the address asks for: ``as=csv``, ``as=sql``, ``as=html`` (one file), else a page."""
+    form = request.query_params.get("as", "")
+    if form == "sql" and view.statement is not None:
+        return PlainTextResponse(view.statement.text + "\n")
+    table = view.table
+    if form == "csv" and table is None and view.statement is not None:
+        table = state_of(request).rows(view.statement)
+    if form == "csv" and table is not None:
+        return PlainTextResponse(csv_bytes(table.to_pylist(), table.column_names), media_type="text/csv")
+    if form not in ("", "html"):
+        raise RequestError(f"as={form}: expected csv, sql or html")
+    page = rendered(request, view, saved=form == "html")
+    named = {"Content-Disposition": f'attachment; filename="capim-{digest16(str(request.url.query))}.html"'}
+    return HTMLResponse(page, headers=named if form == "html" else None)
+
+
+def rendered(request: Request, view: View, *, saved: bool = False) -> str:
+    """The page; ``saved``: with its styles and pictures inside, and without scripts."""
+
+    def picture(sha: str | None) -> str:
+        """Where the browser finds the thumbnail with this hash; empty where there is none."""
+        if not sha or not saved:
+            return f"/picture/{sha}" if sha else ""
+        found = state_of(request).store.thumbnails([sha]).get(sha)
+        return "" if found is None else data_uri(found)
+
+    return (
+        html_templates()
+        .get_template(f"app/{view.template}")
+        .render(
+            view=view,
+            saved=saved,
+            picture=picture,
+            style=Markup(style()) if saved else "",  # noqa: S704 - our own files
+            pages=PAGES,
+            path=request.url.path,
+            here=address(request),
+            address=lambda **changed: address(request, **changed),
+            link=link,
+            store=state_of(request).store.uri,
+            **view.values,
+        )
+    )
+
+
+def data_uri(picture: bytes) -> str:
+    """A JPEG or PNG inside a page."""
+    return f"data:{media_type(picture)};base64,{base64.b64encode(picture).decode()}"
+
+
+def media_type(picture: bytes) -> str:
+    """The type of a stored thumbnail: JPEG or PNG."""
+    return "image/png" if picture.startswith(b"\x89PNG") else "image/jpeg"
+
+
+@cache
+def style() -> str:
+    """The style of a report, and what the pages add."""
+    return (TEMPLATES / "page.css").read_text("utf-8") + (STATIC / "app.css").read_text("utf-8")

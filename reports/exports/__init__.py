@@ -7,13 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from capim.reports.destination import write_files
-from capim.reports.exports.clip_benchmark_table import clip_benchmark_files
-from capim.reports.exports.coco_sm import coco_sm_files
-from capim.reports.exports.latex import latex_files
-from capim.reports.exports.model_index import model_index_files
-from capim.reports.exports.mteb_results import mteb_files
-from capim.reports.exports.plain import csv_files, json_files, parquet_files
-from capim.reports.exports.v28 import v28_files
+from capim.reports.exports.other_tools import clip_benchmark_files, model_index_files, mteb_files
+from capim.reports.exports.tabular import coco_sm_files, csv_files, json_files, latex_files, parquet_files, v28_files
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData, Row
 from capim.store import EmbeddingStore

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.shareable import without_paths
+from capim.reports.rows.report_data import ReportData, without_paths
 from capim.store.errors import RequestError
 
 EXPERIMENT = "capim"

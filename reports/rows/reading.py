@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import fields
 from datetime import datetime
 from operator import itemgetter
@@ -13,12 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.reports.rows.gallery_tasks import gallery_tasks
-from capim.reports.rows.match_maps import Explain, match_maps
-from capim.reports.rows.pairs import one_family, shown_ranking
-from capim.reports.rows.report_data import TABLES, ReportData, Row, grouped
-from capim.reports.rows.selected_queries import SelectedQuery, select_queries
-from capim.reports.rows.shareable import shareable, without_paths
+from capim.reports.format import count
+from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
+from capim.reports.rows.report_data import TABLES, ReportData, Row, grouped, redact, without_paths
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.query.names import matching
@@ -54,7 +51,7 @@ def read_report_data(
         corpora: Only the results on these corpora; by default on all.
         encoders: Only the results of these encoders; by default of all.
         protocols: Only the results under these protocols, ids or shell patterns; by default under all.
-        describe: Gives the features of English captions (``tasks.analyses.content.queries.caption_features``)
+        describe: Gives the features of English captions (``tasks.analyses.content.caption_features``)
             for the filter of the gallery; reports import no analyses.
         explain: Gives the maps of late-interaction encoders (``tasks.runtime.stored.explain_pairs``).
         gallery: Whether to select queries for the gallery, which reads outcomes and thumbnails.
@@ -136,8 +133,8 @@ def read_report_data(
         larger_families=larger_families,
         rankings=rankings,
         slices=slices,
-        batches=tuple(map(shareable, batches)),
-        runs=tuple(map(shareable, runs)),
+        batches=tuple(map(redact, batches)),
+        runs=tuple(map(redact, runs)),
         sets=tuple(
             s
             for s in sorted(source.sealed_sets(), key=lambda s: (s.key.corpus, s.key.encoder, s.key.modality))
@@ -152,6 +149,7 @@ def read_report_data(
         thumbnails=thumbnails | maps,
         left_out=tuple(map(without_paths, left_out)),
         metrics=stored_metrics(source, metrics),
+        live=not gallery,
     )
 
 
@@ -242,3 +240,62 @@ def _incomplete(runs: Sequence[Row], encoders: Mapping[str, str]) -> list[str]:
             if row is runs[-1] or not wanted <= encoders.keys():
                 sentences.append(f"{row['message']} (run {row['run']})")
     return sentences
+
+
+def one_family(
+    comparisons: Iterable[Row], current: Callable[[Row], bool], shown: Mapping[tuple[str, str, str], Set[str]]
+) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """For each figure the comparisons of one run, and a sentence about families of which only a part is shown.
+
+    Of the runs that compared encoders by a figure, the one with most pairs of the shown encoders counts; of these the
+    one with fewest others, then the newest. So a request for some encoders takes no pair out of the comparison of all.
+
+    Args:
+        comparisons: Rows of ``schema.COMPARISONS``.
+        current: Whether a row is about the states of corpora and encoders that the report shows.
+        shown: Figure to the encoders with a result by it.
+    """
+    kept: list[Row] = []
+    larger: dict[str, tuple[int, int]] = {}
+    for figure, of_figure in sorted(grouped(comparisons, _figure).items()):
+        if figure not in shown:
+            continue
+        families = grouped(of_figure, itemgetter("run"))
+        fitting = {run: list(filter(current, rows)) for run, rows in families.items()}
+        others = {run: len(_encoders(rows) - shown[figure]) for run, rows in families.items()}
+        newest = {run: max(row["created"] for row in rows) for run, rows in families.items()}
+        best = max(families, key=lambda run: (len(fitting[run]), -others[run], newest[run], run))
+        kept += sorted(fitting[best], key=lambda row: (row["encoder_a"], row["encoder_b"]))
+        if fitting[best] and others[best]:
+            larger[figure[0]] = (len(_encoders(families[best])), len(_encoders(fitting[best])))
+    return tuple(kept), tuple(
+        f"On {corpus}, p-values are adjusted over the pairs of all {count(of_all, 'encoder')} that were compared, of "
+        f"which this report shows {of_shown}."
+        for corpus, (of_all, of_shown) in larger.items()
+    )
+
+
+def _encoders(rows: Iterable[Row]) -> set[str]:
+    return {row[side] for row in rows for side in ("encoder_a", "encoder_b")}
+
+
+def shown_ranking(rows: Iterable[Row], encoders: Mapping[str, str], corpora: Mapping[str, str]) -> tuple[Row, ...]:
+    """The rows of the ranking of most encoders and corpora, then the newest, of those about what the report shows.
+
+    Args:
+        rows: Of ``schema.RANKINGS``.
+        encoders: Name of each encoder in the report to its fingerprint.
+        corpora: The same of the corpora.
+    """
+    fitting = [
+        group
+        for group in grouped(rows, itemgetter("ranking")).values()
+        if all(encoders.get(row["encoder"]) == row["encoder_fingerprint"] for row in group)
+        and all(corpora.get(c["corpus"]) == c["fingerprint"] for c in json.loads(group[0]["corpora"]))
+    ]
+    chosen = max(
+        fitting,
+        key=lambda g: (g[0]["n_encoders"] * g[0]["n_corpora"], len(g), g[0]["created"], g[0]["ranking"]),
+        default=[],
+    )
+    return tuple(sorted(chosen, key=lambda row: (row["estimand"], row["statistic"], row["encoder"])))

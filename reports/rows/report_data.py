@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from capim.reports.rows.selected_queries import SelectedQuery
 from capim.store import SealedSet
+from capim.store.errors import without_credentials
 from capim.store.exchange.row_files import json_value
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.statistics.ranking import EncoderRank, PairTest, rank_encoders
 
+if TYPE_CHECKING:
+    from capim.reports.rows.gallery import SelectedQuery
+
 Row: TypeAlias = Mapping[str, Any]
 K = TypeVar("K")
+T = TypeVar("T")
 
 LEADING, WITHOUT = "R@1", "R@1 without ambiguous misses"
 SHARE = "share of misses"
@@ -49,6 +54,7 @@ class ReportData:
         left_out: Sentences about stored results that this report does not show, and why.
         metrics: What is stored of each metric in ``results``; see :meth:`metric`.
         rankings: The rows of one ranking of these encoders over some of these corpora; empty without one.
+        live: Whether the pages of `capim serve` show it, without a gallery.
     """
 
     uri: str
@@ -68,6 +74,7 @@ class ReportData:
     larger_families: tuple[str, ...] = ()
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
     rankings: tuple[Row, ...] = ()
+    live: bool = False
 
     @cached_property
     def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:
@@ -84,9 +91,17 @@ class ReportData:
                     marks.setdefault(key, {})[row["feature"]] = detail["sources"][at] if "sources" in detail else ""
         return marks
 
+    def picture(self, sha: str | None) -> str:
+        """The key of an image's picture in the page; empty where it has none.
+
+        A live page has the pictures of all images, at their own hashes; keys with a slash are those of maps.
+        """
+        if self.live:
+            return "" if not sha or "/" in sha else sha
+        return self._picture_keys.get(sha or "", "")
+
     @cached_property
-    def picture_keys(self) -> Mapping[str, str]:
-        """Image hash to a short key of its picture in the page."""
+    def _picture_keys(self) -> Mapping[str, str]:
         return {sha: f"p{number}" for number, sha in enumerate(self.thumbnails)}
 
     @cached_property
@@ -198,9 +213,9 @@ def goodness(row: Row) -> float:
     return -value if row["lower_is_better"] else value
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
+def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """The rows by a key, each group in their order."""
-    groups: dict[K, list[Row]] = {}
+    groups: dict[K, list[T]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups
@@ -236,3 +251,33 @@ def detail_of(row: Row) -> dict[str, Any]:
     """The details that an analysis stored with a slice."""
     detail: dict[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
     return detail
+
+
+_PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")
+
+OF_THE_MACHINE = ("host", "pid")
+"""Columns of stored rows that reports leave out."""
+
+
+def without_paths(text: str) -> str:
+    """A text with every absolute path cut to its last part; addresses stay, without user and password.
+
+    Examples:
+        >>> without_paths("capim run --workspace /home/ada/work/ws --corpora ./photos")
+        'capim run --workspace …/ws --corpora ./photos'
+        >>> without_paths("s3://KEY:SECRET@bucket/store")
+        's3://***@bucket/store'
+        >>> without_paths("s3://bucket/store"), without_paths("t2i/all and i2t/any"), without_paths("/tmp/ws/")
+        ('s3://bucket/store', 't2i/all and i2t/any', '…/ws/')
+    """
+    return _PATH.sub(_last_part, without_credentials(text))
+
+
+def _last_part(found: re.Match[str]) -> str:
+    return "…/" + (found[1] or f"{found[0].rstrip('/').rpartition('/')[2]}/")
+
+
+def redact(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored row of a run or a batch without its machine (name, process) and without absolute paths."""
+    kept = {name: value for name, value in row.items() if name not in OF_THE_MACHINE}
+    return {name: without_paths(value) if isinstance(value, str) else value for name, value in kept.items()}

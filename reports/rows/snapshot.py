@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.fs
 
-from capim.reports.rows.shareable import shareable
+from capim.reports.rows.report_data import redact
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
@@ -131,7 +131,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         results=results,
         comparisons=until("comparisons"),
         encoders={
-            row["encoder"]: shareable(store.encoder(row["encoder_fingerprint"]).identity()) for row in results.values()
+            row["encoder"]: redact(store.encoder(row["encoder_fingerprint"]).identity()) for row in results.values()
         },
         corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in results.values()},
         versions=_versions(row for row in runs if row["started"] <= end),

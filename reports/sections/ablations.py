@@ -32,25 +32,9 @@ from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped
 from capim.reports.sections.frontier import cost_of_compression
 from capim.reports.sections.gate import ANALYSIS as REFERENCE
 from capim.reports.sections.leaderboard import headlines, retrieval_corpora
-from capim.reports.sections.parts import TITLES as SLICES
 from capim.reports.sections.parts import order, part_label, slice_cell
+from capim.tasks.analyses.table import headings
 
-TITLES = {
-    "precision": "Precision of the stored vectors",
-    "normalisation": "Normalisation",
-    "truncation": "Truncated vectors (Matryoshka)",
-    "pca": "Projection onto principal components",
-    "pooling": "Pooled multi-vectors",
-    "quantisation": "Quantised multi-vectors",
-    "forward precision": "Precision of the forward pass",
-    "hardware": "Other hardware",
-    "two-stage": "Retrieve with one, re-rank with another",
-    "fusion": "Fused scores",
-    "ann": "Compressed vectors and approximate search",
-    "distractors": "More images in the gallery, relevant to nothing",
-    "temperature": "Temperature and calibration",
-    "threshold": "Answering only above a threshold",
-}
 COSTS = {
     "bytes_per_item": "bytes per item",
     "n": "items re-ranked",
@@ -74,9 +58,10 @@ LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the 
 def section(data: ReportData) -> Section:
     """A curve or a table per corpus, protocol, ablation and metric."""
     blocks: list[Block] = []
-    titles = [*TITLES, *sorted({r["analysis"] for r in data.slices} - TITLES.keys())]
+    own = headings("ablations")
+    titles = [*own, *sorted({r["analysis"] for r in data.slices} - own.keys())]  # of packages that are gone, last
     for corpus in retrieval_corpora(data):
-        shown = (r for r in _of_corpus(data, corpus) if r["analysis"] not in {*SLICES, REFERENCE})
+        shown = (r for r in _of_corpus(data, corpus) if r["analysis"] not in {*headings("slices"), REFERENCE})
         groups = grouped(shown, itemgetter("analysis", "protocol", "metric"))
         for analysis, protocol, metric in sorted(groups, key=lambda key: (titles.index(key[0]), key)):
             rows = groups[analysis, protocol, metric]
@@ -156,7 +141,7 @@ def _label(row: Row) -> str:
 def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
     names = order(data, corpus, protocol, metric, rows)
     details = {id(r): detail_of(r) for r in rows}
-    title = TITLES.get(analysis, analysis.replace("-", " ").capitalize())
+    title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize())
 
     def change(r: Row) -> Cell:
         own = details[id(r)]

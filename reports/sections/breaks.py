@@ -7,13 +7,14 @@ import dataclasses
 from capim.reports import format as show
 from capim.reports.elements.page import Case, Cases, Cell, Notice, Section, Table
 from capim.reports.elements.tables import absent, metric_title, numbers, pivot, texts
+from capim.reports.rows.gallery import SelectedQuery
 from capim.reports.rows.languages import cross_lingual, language_name
 from capim.reports.rows.names import DIRECTION_TITLES, plain_title
 from capim.reports.rows.report_data import ReportData, Row, goodness
-from capim.reports.rows.selected_queries import SelectedQuery
 from capim.reports.rows.standing import chance_of, conclusions, headline_tasks, in_order
 from capim.reports.sections.cases import case_of
-from capim.reports.sections.parts import TITLES, part_label, slice_cell
+from capim.reports.sections.parts import part_label, slice_cell
+from capim.tasks.analyses.table import headings
 
 WORST = 3
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
@@ -62,7 +63,7 @@ def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
         return absent() if best is None else dataclasses.replace(slice_cell(best), state=best["encoder"])
 
     def slice_of(key: tuple[str, ...]) -> Cell:
-        where = f"{TITLES[key[3]]}: {tasks[key[:3]].title}, {key[0]}"  # type: ignore[index]
+        where = f"{headings('slices')[key[3]]}: {tasks[key[:3]].title}, {key[0]}"  # type: ignore[index]
         return Cell(text=key[4], note=f"{where}; {show.count(parts[key][first]['n_queries'], 'query', 'queries')}")
 
     return pivot(

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 
 from capim.reports import format as show
 from capim.reports.elements.page import Answer, Case, Hit
-from capim.reports.rows.match_maps import map_key
+from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
 from capim.reports.rows.names import DIRECTION_TITLES
 from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.selected_queries import LONGEST_LIST, RankedList, SelectedQuery
 from capim.store.types import Corpus
 
 DIRECTIONS = {**DIRECTION_TITLES, "quadruples": "two images, two captions", "pairs": "caption or hard negative"}
@@ -173,7 +172,7 @@ def _maps(data: ReportData, query: SelectedQuery, ranked: RankedList) -> tuple[H
     hits = {}
     for name, image in (("first", ranked.top[0][0] if ranked.top else None), ("expected", query.image)):
         key = "" if image is None else map_key(query.corpus, ranked.encoder, query.query, image)
-        if thumbnail := data.picture_keys.get(key):
+        if thumbnail := data.picture(key):
             label = f"where {query.query_id} matches the {name} image"
             hits[key] = Hit(
                 rank=f"map of the {name}", label=label, thumbnail=thumbnail, score="", right=name == "expected"
@@ -223,7 +222,7 @@ def _scored(data: ReportData, contents: Corpus, query: SelectedQuery, ranked: Ra
 def _picture(
     data: ReportData, image: Mapping[str, Any], *, rank: str = "", score: str = "", right: bool = False
 ) -> Hit:
-    thumbnail = data.picture_keys.get(image["sha"], "")
+    thumbnail = data.picture(image["sha"])
     return Hit(rank=rank, label=image["id"], thumbnail=thumbnail, score=score, right=right)
 
 

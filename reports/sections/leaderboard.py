@@ -22,8 +22,7 @@ from capim.reports.elements.tables import (
 )
 from capim.reports.rows.languages import judged_language
 from capim.reports.rows.names import named
-from capim.reports.rows.report_data import ReportData, is_own
-from capim.reports.rows.shareable import without_paths
+from capim.reports.rows.report_data import ReportData, is_own, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.sections.frontier import accuracy_over_speed, rate_cell
 from capim.reports.sections.sentence import row_words

@@ -27,28 +27,10 @@ from capim.reports.elements.tables import (
 from capim.reports.rows.names import named
 from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines
+from capim.tasks.analyses.table import headings
 from capim.tasks.statistics.decision import ALPHA
 
 CONTRAST = ("with", "without", "difference")
-TITLES = {
-    "judged": "By language, kind of query, relevant documents and page",
-    "complexity": "Features of the caption",
-    "supercategory": "Objects in the image",
-    "category": "Objects in the image, by category",
-    "category-inferred": "Objects named in the caption (inferred from words)",
-    "agreement": "Inferred and annotated categories",
-    "length": "Length of the caption",
-    "ordinal": "Position of the caption",
-    "truncated-captions": "Captions longer than the model reads",
-    "errors": "Kinds of errors",
-    "disagreement": "Correct where another encoder is wrong",
-    "tags": "By tag",
-    "baseline": "Captions alone, without the image",
-    "hubs": "Hubs",
-    "families": "Confused images",
-    "margin": "Score margin",
-    "gap": "Modality gap",
-}
 FOLDED = frozenset({"category", "agreement", "margin", "gap", "baseline"})
 OF_THE_CORPUS = frozenset({"agreement", "baseline"})  # the same for all encoders; stored under one of them
 JOINED = frozenset({"hubs", "gap", "baseline"})  # several metrics in one table
@@ -70,10 +52,10 @@ class SliceGroup(NamedTuple):
 
 
 def blocks(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]:
-    """The tables of one corpus, in the order of ``TITLES``."""
+    """The tables of one corpus, in the order of the registry of analyses."""
     tables: list[Table] = []
     leading = headlines(data, corpus)[:1]
-    for analysis in TITLES:
+    for analysis in headings("slices"):
         own = (r for r in rows if r["analysis"] == analysis)
         groups = grouped(own, lambda r: (r["protocol"], "" if r["analysis"] in JOINED else r["metric"]))
         for protocol, metric in sorted(groups, key=lambda key: (key[0].startswith("i2t"), key)):
@@ -145,7 +127,7 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
     shared = all(
         len({row["n_queries"] for name in columns.values() if (row := by_key.get((name, *part)))}) < 2 for part in parts
     )  # or hits and misses, say, of which every encoder has other numbers
-    title = f"{TITLES[group.analysis]} · {group.corpus} · {named(group.protocol)}"
+    title = f"{headings('slices')[group.analysis]} · {group.corpus} · {named(group.protocol)}"
     unit = ", percent" if is_fraction(group.metric) else ""
     return [
         pivot(

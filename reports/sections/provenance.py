@@ -11,8 +11,7 @@ from capim.reports import format as show
 from capim.reports.elements.page import Block, Cell, Section, Table, Text
 from capim.reports.elements.tables import measures, numbers, pivot, texts
 from capim.reports.rows.names import named
-from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.shareable import without_paths
+from capim.reports.rows.report_data import ReportData, Row, without_paths
 from capim.reports.sections.ablations import rounding_cost
 from capim.store.exchange.importing import ADAPTER as IMPORTED
 from capim.store.types import EncoderSpec

@@ -10,9 +10,8 @@ from capim.reports import format as show
 from capim.reports.elements.page import Cell, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, metric_title, numbers, pivot, texts, value
 from capim.reports.format import PERCENT
-from capim.reports.rows.pairs import same_photographs
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import headline_tasks
+from capim.reports.rows.standing import headline_tasks, same_photographs
 
 THESE, LIKE_THESE = "these corpora", "corpora like these"
 MACRO, BORDA = "macro mean", "borda"

@@ -30,7 +30,8 @@ from capim.reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, gr
 from capim.reports.sections import parts
 from capim.reports.sections.compositional import pair_protocols
 from capim.reports.sections.leaderboard import headlines
-from capim.reports.sections.parts import CONTRAST, TITLES, order, slice_cell
+from capim.reports.sections.parts import CONTRAST, order, slice_cell
+from capim.tasks.analyses.table import headings
 
 
 def section(data: ReportData) -> Section:
@@ -104,7 +105,7 @@ def _contrast_chart(
         alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q"),
         *charts.intervals(base, x, size=55, shape=charts.shape(names, everyone, legend=legend, sort=names)),
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
-    title = f"{TITLES.get(analysis, analysis)} · {corpus} · {named(protocol)}" + (
+    title = f"{headings('slices').get(analysis, analysis)} · {corpus} · {named(protocol)}" + (
         f" · {described(data, metric)}" if is_own(metric) else ""
     )
     name = anchor(analysis, corpus, protocol, metric)

@@ -16,10 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.values import positions_within
-from capim.tasks.analyses.ablations.forms import FITTED_ON
-from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput, Matrix, SingleVectors
-from capim.tasks.analyses.slice_means import QueryValues, mean_slices, part_slices
-from capim.tasks.analyses.slices import Slice
+from capim.tasks.analyses.ablations import FITTED_ON
+from capim.tasks.analyses.analysis import (
+    METRIC,
+    AnalysisInput,
+    Matrix,
+    QueryValues,
+    SingleVectors,
+    Slice,
+    mean_slices,
+    part_slices,
+)
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.evaluate import score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
@@ -60,8 +67,8 @@ def temperatures(data: AnalysisInput) -> Iterator[Slice]:
             of_first = confidence[at, queries]
             error = Interval(value=calibration_error(of_first, hits), reason=BIASED)
             detail = {**about, "mean_confidence": float(of_first.mean()), "accuracy": float(hits.mean())}
-            metric = "expected calibration error"
-            yield data.slice(encoder, "temperature", "scale", metric, error, level_name=name, detail=detail)
+            figure = encoder, "temperature", "scale", "expected calibration error"
+            yield Slice(*figure, error, *data.counts, level_name=name, detail=detail)
 
 
 def thresholds(data: AnalysisInput) -> Iterator[Slice]:

@@ -1,13 +1,6 @@
-"""Ambiguous misses: misses that may be no mistake of the encoder (``docs/protocols.md`` §5b).
+"""Misses: the kind of each, those that may be no mistake, images taken for each other, where encoders disagree.
 
-==============  =====================================================================================
-``annotation``  the item in first place is right by another annotation (``tasks.analyses.content.queries``)
-``agreement``   most encoders have the same wrong item in first place. A suspicion: encoders that were
-                trained alike make the same mistakes
-==============  =====================================================================================
-
-A miss has the best relevant item strictly below the first place; a tie is no miss. Nothing is dropped: R@1 stays what
-it is, and beside it stands the mean over the queries that are no ambiguous misses.
+A miss has the best relevant item strictly below the first place; a tie is no miss.
 """
 
 from __future__ import annotations
@@ -18,17 +11,14 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis_input import METRIC, AnalysisInput
-from capim.tasks.analyses.content.queries import first_is_right
-from capim.tasks.analyses.hubs import K, is_hub, k_occurrence
-from capim.tasks.analyses.slice_means import QueryValues, mean_slices
-from capim.tasks.analyses.slices import Slice
-from capim.tasks.ranking.layout import layout_of
+from capim.tasks.analyses.analysis import METRIC, AnalysisInput, QueryValues, Slice, mean_slices
+from capim.tasks.analyses.gallery import K, is_hub, k_occurrence
+from capim.tasks.protocols import Direction
+from capim.tasks.ranking.layout import first_linked, layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 
 ANALYSIS = "ambiguous"
@@ -37,10 +27,22 @@ SHARE = "share of misses"
 CAUSES = ("annotation", "agreement")
 FEWEST = 3  # encoders that agree; so many are needed for a suspicion at all
 MOST = 2 / 3  # of the encoders with result lists
+NEAR = 10  # the last rank of a near miss
+N_EXAMPLES = 5
+N_LISTED = 20  # pairs and groups of images per encoder
 
 
 def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
     """R@1 of all queries and without the ambiguous misses, by cause and by either, and their share of the misses.
+
+    Ambiguous misses may be no mistake of the encoder (``docs/protocols.md`` §5b). Nothing is dropped: R@1 stays what it
+    is, and beside it stands the mean over the other queries.
+
+    ==============  =====================================================================================
+    ``annotation``  the item in first place is right by another annotation (:func:`first_is_right`)
+    ``agreement``   most encoders have the same wrong item in first place. A suspicion: encoders that were
+                    trained alike make the same mistakes
+    ==============  =====================================================================================
 
     The share of ``annotation`` and ``agreement`` has the ids of the queries in its detail, and the sources of each.
     An encoder without result lists has no rows, and fewer than ``FEWEST`` encoders have none of ``agreement``.
@@ -121,10 +123,62 @@ def agreeing(first: NDArray[np.integer]) -> NDArray[np.int64]:
     return np.stack([(first == row).sum(axis=0) for row in first])
 
 
-# --- Confusable images: pairs of images that an encoder takes for each other, and the groups that such pairs form.
+def first_is_right(outcomes: Outcomes, corpus: Corpus) -> dict[str, NDArray[np.bool_]]:
+    """Source -> for which queries it says that the first item is right, shape ``(n_queries,)``.
+
+    A relevant item is right by some sources too. Only sources that the corpus has; none without result lists.
+
+    =================  ==================================================================================
+    ``cxc``, ``eccv``  an extra ground truth of the corpus names the pair; its name is the source
+    ``same words``     the image has a caption of its own with the words of this caption
+    ``same picture``   the image has the same bytes as the image that the caption belongs to
+    =================  ==================================================================================
+    """
+    if outcomes.top_ords is None:
+        return {}
+    direction = outcomes.protocol.direction
+    queries, items = outcomes.query_ords.astype(np.int64), outcomes.top_ords[:, 0].astype(np.int64)
+    captions, images = (queries, items) if direction == "t2i" else (items, queries)
+    n_images, sources = len(corpus.images), {}
+    pairs = captions * n_images + images
+    for truth, links in _judged(corpus, direction).items():
+        sources[truth] = np.isin(pairs, links)
+    own = layout_of(corpus).caption_images.astype(np.int64)  # -1: of no image
+    words = _codes([None if text is None else _words(text) for text in corpus.captions["text"].to_pylist()])
+    written = np.unique((words * n_images + own)[(words >= 0) & (own >= 0)])
+    if written.size > np.unique(written // n_images).size:  # some words describe two images
+        sources["same words"] = (words[captions] >= 0) & np.isin(words[captions] * n_images + images, written)
+    pictures = _codes(corpus.images["sha"].to_pylist())
+    if np.bincount(pictures[pictures >= 0]).max(initial=0) > 1:
+        described = np.where(own >= 0, pictures[own], -1)[captions]
+        sources["same picture"] = (described >= 0) & (described == pictures[images])
+    return sources
 
 
-N_LISTED = 20  # pairs and groups per encoder
+def _judged(corpus: Corpus, direction: Direction) -> dict[str, NDArray[np.int64]]:
+    """Extra ground truth -> its pairs of this direction, as ``caption ord * n_images + image ord``."""
+    rows = corpus.relevance.filter((pc.field("direction") == direction) & (pc.field("grade") > 0))
+    caption, image = ("query_id", "item_id") if direction == "t2i" else ("item_id", "query_id")
+    truths = np.asarray(rows["ground_truth"].to_pylist(), dtype=object)
+    links = ords_of(rows[caption], corpus.captions).astype(np.int64) * len(corpus.images)
+    links += ords_of(rows[image], corpus.images)
+    return {str(truth): links[truths == truth] for truth in sorted(set(truths))}
+
+
+def _words(text: str) -> str:
+    """A text without what two people write differently: capitals, spaces, the full stop.
+
+    Examples:
+        >>> _words("A red  bus .") == _words("a red bus")
+        True
+    """
+    return " ".join(text.casefold().split()).rstrip(" .")
+
+
+def _codes(values: list[str | None]) -> NDArray[np.int64]:
+    """The number of each value, equal for equal values; -1 for None and for an empty text."""
+    number_of: dict[str, int] = {}
+    return np.array([number_of.setdefault(v, len(number_of)) if v else -1 for v in values], dtype=np.int64)
 
 
 class Confusion(NamedTuple):
@@ -191,34 +245,28 @@ def connected(pairs: list[Confusion]) -> list[list[int]]:
         >>> connected([Confusion(0, 1, 1, 1), Confusion(4, 5, 1, 1), Confusion(1, 3, 1, 1)])
         [[0, 1, 3], [4, 5]]
     """
-    if not pairs:
-        return []
-    images, ends = np.unique([(p.first, p.second) for p in pairs], return_inverse=True)
-    a, b = ends.reshape(-1, 2).T
-    graph = sparse.coo_matrix((np.ones(len(a)), (a, b)), shape=(len(images), len(images)))
-    n_groups, label = connected_components(graph, directed=False)
-    groups = [images[label == group].tolist() for group in range(n_groups)]
-    return sorted(groups, key=lambda group: (-len(group), group))
-
-
-# --- The kind of every error. Each query has exactly one kind, the first that applies; hits are a kind too.
-#
-# ======================  ===============================================================================
-# ``hit``                 the best relevant item alone is first
-# ``tie``                 nothing scores above the best relevant item, but an irrelevant item scores the same
-# ``false negative``      the first item is right by another annotation (``tasks.analyses.content.queries``)
-# ``near miss``           the best relevant item is at rank 2 to 10
-# ``hub``                 the first item is a hub (``tasks.analyses.hubs``)
-# ``rest``                none of these
-# ======================  ===============================================================================
-
-
-NEAR = 10
-N_EXAMPLES = 5
+    images = [image for pair in pairs for image in (pair.first, pair.second)]
+    groups: dict[int, set[int]] = {}
+    of_pairs = first_linked(images, [at // 2 for at in range(len(images))])
+    for image, first in zip(images, of_pairs.tolist(), strict=True):
+        groups.setdefault(first, set()).add(image)
+    return sorted((sorted(group) for group in groups.values()), key=lambda group: (-len(group), group))
 
 
 def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
-    """Share of all queries per kind; the detail holds its share of the errors, and the clearest examples."""
+    """Share of all queries per kind; the detail holds its share of the errors, and the clearest examples.
+
+    Each query has exactly one kind, the first that applies; hits are a kind too.
+
+    ======================  ===============================================================================
+    ``hit``                 the best relevant item alone is first
+    ``tie``                 nothing scores above the best relevant item, but an irrelevant item scores the same
+    ``false negative``      the first item is right by another annotation (:func:`first_is_right`)
+    ``near miss``           the best relevant item is at rank 2 to 10
+    ``hub``                 the first item is a hub (``tasks.analyses.gallery``)
+    ``rest``                none of these
+    ======================  ===============================================================================
+    """
     rows = []
     for encoder, outcomes in data.outcomes.items():
         sources = first_is_right(outcomes, data.corpus)
@@ -258,9 +306,6 @@ def clearest(outcomes: Outcomes, chosen: NDArray[np.bool_], rank: NDArray[np.int
     places = np.flatnonzero(chosen)
     order = np.argsort(-rank[places].astype(np.int64), kind="stable")[:N_EXAMPLES]
     return [str(outcomes.query_ids[place]) for place in places[order]]
-
-
-# --- Where encoders disagree: one is right and another wrong, one alone is right or wrong, or all are wrong.
 
 
 def disagreement(data: AnalysisInput) -> Iterator[Slice]:

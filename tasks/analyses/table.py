@@ -1,69 +1,235 @@
-"""The table of analyses. A new analysis is a function from :class:`AnalysisInput` to slices, and a row here."""
+"""The registry of analyses: what each is called, needs and shows; reports, flows and stored rows read it here.
+
+To add one: a function from :class:`tasks.analyses.analysis.AnalysisInput` to slices in a file of this folder, and a
+row here; or an :class:`Analysis` that a package of your own names in an entry point ``capim.analyses``
+(``docs/own_model.md``). Functions are named by their place, and loaded when they first run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
 
-from capim.store.errors import RequestError, unknown
-from capim.tasks.analyses.ablations.forms import vector_forms
-from capim.tasks.analyses.ablations.forward_precision import forward_precision
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.calibration import score_margins, temperatures, thresholds
-from capim.tasks.analyses.compositional import caption_baselines, tags
-from capim.tasks.analyses.content.queries import categories, complexity, judged_queries, truncated_captions
-from capim.tasks.analyses.hubs import hubs, modality_gap
-from capim.tasks.analyses.misses import ambiguous, confusable_images, disagreement, error_kinds, without_ambiguous
-from capim.tasks.analyses.resampled_gallery import resampled_gallery
-from capim.tasks.analyses.slices import Slice
-from capim.tasks.protocols import Direction
+from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.plugins import Plugin, Table
+from capim.tasks.protocols import Direction, Kind, Protocol
 
-_RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})
+Section: TypeAlias = Literal["slices", "ablations"]
+Need: TypeAlias = Literal["vectors", "specs", "truncated"]
+
+_RETRIEVAL: frozenset[Kind] = frozenset({"retrieval"})
 _TEXT_TO_IMAGE: frozenset[Direction] = frozenset({"t2i"})
+_VECTORS: frozenset[Need] = frozenset({"vectors"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Analysis:
     """One analysis.
 
     Attributes:
-        run: Yields the slices; none where the corpus lacks what the analysis needs.
-        directions: Directions of the protocols that it applies to.
+        name: By which it is requested.
+        function: Gives slices of an ``AnalysisInput``, none where the corpus lacks what it looks at; for one of capim
+            its place, ``file:function``. None: the slices are written by another command than ``capim compare``.
+        tables: Name in the column ``analysis`` of its slices -> heading of the table of these; the first is its title.
+        kinds: Kinds of the protocols that it applies to. Queries of judged documents describe no image.
+        directions: Directions of these protocols; None: all.
+        scope: Whether the slices of an encoder depend on it alone, or on the other encoders too.
+        needs: What it reads beside outcomes and corpus: fields of ``AnalysisInput``.
+        version: Raised when the same input gets other slices; stored with each. A package's also has its version.
+        of_parts: Its slices are means over parts of the queries. It slices any metric of queries, and R@1 a second time
+            without the ambiguous misses; these depend on all encoders.
+        section: Where the report shows it.
         on_request: Whether it runs only when it is named.
-        judged: Whether it applies to judged documents only (True), to all protocols (None), or not to these (False):
-            their queries describe no image.
     """
 
-    run: Callable[[AnalysisInput], Iterable[Slice]]
-    directions: frozenset[Direction] = _RETRIEVAL
+    name: str
+    function: Callable[[Any], Iterable[Any]] | str | None
+    tables: Mapping[str, str]
+    _: KW_ONLY
+    kinds: frozenset[Kind] = _RETRIEVAL
+    directions: frozenset[Direction] | None = None
+    scope: Literal["one encoder", "all encoders"] = "one encoder"
+    needs: frozenset[Need] = frozenset()
+    version: int | str = 1
+    of_parts: bool = False
+    section: Section = "slices"
     on_request: bool = False
-    judged: bool | None = False
+
+    @property
+    def title(self) -> str:
+        """What it shows, in a few words."""
+        return next(iter(self.tables.values()))
+
+    def applies(self, protocol: Protocol) -> bool:
+        """Whether it looks at outcomes of this protocol."""
+        return protocol.kind in self.kinds and (self.directions is None or protocol.direction in self.directions)
+
+    def run(self, data: Any) -> Iterator[Any]:
+        """The slices of an ``AnalysisInput``, with the version.
+
+        Raises:
+            ValueError: A slice of a table that is not among ``tables``.
+        """
+        if self.function is None:
+            raise ValueError(f"analysis {self.name!r} is not run: its slices are written by another command")
+        function = _at(self.function) if isinstance(self.function, str) else self.function
+        for each in function(data):
+            if each.analysis not in self.tables:
+                raise ValueError(f"analysis {self.name!r} gave a slice of {each.analysis!r}, not one of its tables")
+            yield replace(each, version=str(self.version))
 
 
-ANALYSES: dict[str, Analysis] = {
-    "complexity": Analysis(run=complexity, directions=_TEXT_TO_IMAGE),
-    "categories": Analysis(run=categories),
-    "truncated-captions": Analysis(run=truncated_captions),
-    "errors": Analysis(run=error_kinds, judged=None),
-    "ambiguous": Analysis(run=ambiguous),
-    "hubs": Analysis(run=hubs),
-    "margins": Analysis(run=score_margins),
-    "disagreement": Analysis(run=disagreement),
-    "families": Analysis(run=confusable_images),
-    "resampled-gallery": Analysis(run=resampled_gallery, on_request=True),
-    "thresholds": Analysis(run=thresholds),
-    "tags": Analysis(run=tags, directions=frozenset({"quadruples"})),
-    "judged": Analysis(run=judged_queries, directions=_TEXT_TO_IMAGE, judged=True),
-    "baselines": Analysis(run=caption_baselines, directions=frozenset({"pairs", "quadruples"})),
-    "gap": Analysis(run=modality_gap, directions=_TEXT_TO_IMAGE),
-    "forward-precision": Analysis(run=forward_precision),
-    "temperatures": Analysis(run=temperatures),
-    "ablations": Analysis(run=vector_forms, directions=_TEXT_TO_IMAGE),
-}
+def _at(place: str) -> Callable[[Any], Any]:
+    file, _, name = place.partition(":")
+    found: Callable[[Any], Any] = getattr(import_module(f"capim.tasks.analyses.{file}"), name)
+    return found
 
-BY_PART = ("complexity", "categories", "tags")
-"""Analyses whose slices are means over parts of the queries: they slice any metric of queries, and R@1 a second time
-without the ambiguous misses."""
+
+def _of_package(plugin: Plugin, found: object) -> Analysis:
+    """The analysis, whose errors name the package."""
+    if not isinstance(found, Analysis):
+        raise TypeError(f"expected a capim.tasks.analyses.table.Analysis, got {type(found).__name__}")
+    if found.name != plugin.point.name:
+        raise ValueError(f"the analysis has another name, {found.name!r}")
+    if not callable(found.function):
+        raise TypeError(f"the function of the analysis is {found.function!r}")
+    taken = {table for analysis in _OWN for table in analysis.tables} & {*found.tables}
+    if taken or not found.tables:
+        raise ValueError(f"tables must be named, and not like capim's own, got {', '.join(sorted(taken)) or 'none'}")
+
+    def function(data: Any) -> Iterator[Any]:
+        try:
+            yield from found.function(data)  # type: ignore[operator, misc]  # callable, by the check above
+        except Exception as error:
+            raise WorkError(f"{plugin}: the analysis failed ({type(error).__name__}: {error})") from error
+
+    return replace(found, function=function, version=f"{found.version} of {plugin.package} {plugin.version}")
+
+
+_OWN = (
+    Analysis(
+        "complexity",
+        "content:complexity",
+        {
+            "complexity": "Features of the caption",
+            "length": "Length of the caption",
+            "ordinal": "Position of the caption",
+        },
+        directions=_TEXT_TO_IMAGE,
+        of_parts=True,
+    ),
+    Analysis(
+        "categories",
+        "content:categories",
+        {
+            "supercategory": "Objects in the image",
+            "category": "Objects in the image, by category",
+            "category-inferred": "Objects named in the caption (inferred from words)",
+            "agreement": "Inferred and annotated categories",
+        },
+        scope="all encoders",
+        of_parts=True,
+    ),
+    Analysis(
+        "truncated-captions",
+        "content:truncated_captions",
+        {"truncated-captions": "Captions longer than the model reads"},
+        needs=frozenset({"truncated"}),
+    ),
+    Analysis(
+        "judged",
+        "content:judged_queries",
+        {"judged": "By language, kind of query, relevant documents and page"},
+        kinds=frozenset({"judged"}),
+        directions=_TEXT_TO_IMAGE,
+    ),
+    Analysis("errors", "misses:error_kinds", {"errors": "Kinds of errors"}, kinds=frozenset({"retrieval", "judged"})),
+    Analysis(
+        "disagreement",
+        "misses:disagreement",
+        {"disagreement": "Correct where another encoder is wrong"},
+        scope="all encoders",
+    ),
+    Analysis("tags", "content:tags", {"tags": "By tag"}, kinds=frozenset({"quadruples"}), of_parts=True),
+    Analysis(
+        "baselines",
+        "content:caption_baselines",
+        {"baseline": "Captions alone, without the image"},
+        kinds=frozenset({"pairs", "quadruples"}),
+        scope="all encoders",
+    ),
+    Analysis("hubs", "gallery:hubs", {"hubs": "Hubs"}),
+    Analysis("families", "misses:confusable_images", {"families": "Confused images"}),
+    Analysis("margins", "calibration:score_margins", {"margin": "Score margin"}),
+    Analysis("gap", "gallery:modality_gap", {"gap": "Modality gap"}, directions=_TEXT_TO_IMAGE, needs=_VECTORS),
+    Analysis(
+        "ablations",
+        "ablations:vector_forms",
+        {
+            "precision": "Precision of the stored vectors",
+            "normalisation": "Normalisation",
+            "truncation": "Truncated vectors (Matryoshka)",
+            "pca": "Projection onto principal components",
+            "pooling": "Pooled multi-vectors",
+            "quantisation": "Quantised multi-vectors",
+        },
+        directions=_TEXT_TO_IMAGE,
+        needs=frozenset({"vectors", "specs"}),
+        section="ablations",
+    ),
+    Analysis(
+        "forward-precision",
+        "ablations:forward_precision",
+        {"forward precision": "Precision of the forward pass"},
+        scope="all encoders",
+        needs=frozenset({"vectors", "specs"}),
+        section="ablations",
+    ),
+    Analysis("hardware", None, {"hardware": "Other hardware"}, section="ablations"),
+    Analysis("two-stage", None, {"two-stage": "Retrieve with one, re-rank with another"}, section="ablations"),
+    Analysis("fusion", None, {"fusion": "Fused scores"}, section="ablations"),
+    Analysis("ann", None, {"ann": "Compressed vectors and approximate search"}, section="ablations"),
+    Analysis(
+        "distractors", None, {"distractors": "More images in the gallery, relevant to nothing"}, section="ablations"
+    ),
+    Analysis(
+        "temperatures",
+        "calibration:temperatures",
+        {"temperature": "Temperature and calibration"},
+        needs=_VECTORS,
+        section="ablations",
+    ),
+    Analysis(
+        "thresholds", "calibration:thresholds", {"threshold": "Answering only above a threshold"}, section="ablations"
+    ),
+    Analysis("ambiguous", "misses:ambiguous", {"ambiguous": "Ambiguous"}, scope="all encoders", section="ablations"),
+    Analysis(
+        "resampled-gallery",
+        "gallery:resampled_gallery",
+        {"resampled-gallery": "Resampled gallery"},
+        section="ablations",
+        on_request=True,
+    ),
+)
+ANALYSES = Table("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
+"""Every analysis by name, those of packages last."""
+
+
+def headings(section: Section) -> dict[str, str]:
+    """Name of each table of slices -> its heading, in the order in which a section of the report shows them."""
+    return {
+        table: heading
+        for analysis in ANALYSES.values()
+        if analysis.section == section
+        for table, heading in analysis.tables.items()
+    }
+
+
+def of_parts() -> list[str]:
+    """The names of the analyses that slice any metric of queries."""
+    return [name for name, analysis in ANALYSES.items() if analysis.of_parts]
 
 
 def check_analyses(names: Sequence[str]) -> None:
@@ -72,12 +238,14 @@ def check_analyses(names: Sequence[str]) -> None:
     Raises:
         RequestError: An unknown name.
     """
-    if faults := [unknown("analysis", name, ANALYSES) for name in sorted({*names} - {*ANALYSES})]:
-        raise RequestError(faults)
+    strange = sorted(name for name in {*names} if name not in ANALYSES or ANALYSES[name].function is None)
+    if strange:
+        known = [name for name, analysis in ANALYSES.items() if analysis.function is not None]
+        raise RequestError([unknown("analysis", name, known) for name in strange])
 
 
-def diagnose(data: AnalysisInput, names: Sequence[str] = ()) -> Iterator[Slice]:
-    """The slices of the named analyses that apply to the protocol of the input.
+def diagnose(data: Any, names: Sequence[str] = ()) -> Iterator[Any]:
+    """The slices of the named analyses that apply to the protocol of an ``AnalysisInput``.
 
     No names: all analyses, except those that run on request only.
 
@@ -87,9 +255,9 @@ def diagnose(data: AnalysisInput, names: Sequence[str] = ()) -> Iterator[Slice]:
     check_analyses(names)
     for name, analysis in ANALYSES.items():
         wanted = name in names if names else not analysis.on_request
-        fits = analysis.judged in (None, data.protocol.kind == "judged")
-        if wanted and fits and data.protocol.direction in analysis.directions:
-            yield from analysis.run(data)
-            without = without_ambiguous(data) if name in BY_PART else None
-            if without is not None:
-                yield from analysis.run(without)
+        if analysis.function is None or not wanted or not analysis.applies(data.protocol):
+            continue
+        yield from analysis.run(data)
+        without = _at("misses:without_ambiguous")(data) if analysis.of_parts else None
+        if without is not None:
+            yield from analysis.run(without)

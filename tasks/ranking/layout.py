@@ -58,7 +58,7 @@ class CorpusLayout:
         Boxes of one photograph, and images of equal bytes or the same key, are one.
         """
         keys: list[Any] = self.corpus.images["key"].to_pylist()
-        return first_with_same([photograph_key(key) for key in keys], self.corpus.images["sha"].to_pylist())
+        return first_linked([photograph_key(key) for key in keys], self.corpus.images["sha"].to_pylist())
 
     @cached_property
     def main(self) -> tuple[str, str] | None:
@@ -93,13 +93,13 @@ class CorpusLayout:
         return described > 0 and bool((np.bincount(first_five, minlength=FIVE) == described).all())
 
 
-def first_with_same(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
+def first_linked(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
     """Position of the first row that a row is linked to by equal values in any column, directly or by others.
 
     None is equal to nothing.
 
     Examples:
-        >>> first_with_same(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
+        >>> first_linked(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
         [0, 1, 1, 1, 4]
     """
     n = len(columns[0])

@@ -15,7 +15,7 @@ from capim.store.schema import JUDGED
 from capim.store.types import Modality
 from capim.store.values import offsets_of, positions_within
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.layout import FIVE, CorpusLayout, first_with_same, ords_of
+from capim.tasks.ranking.layout import FIVE, CorpusLayout, first_linked, ords_of
 
 # --- The task that a protocol sets on a corpus: queries, galleries and relevant items, or small sets to choose in.
 
@@ -301,7 +301,7 @@ def judged(layout: CorpusLayout, protocol: Protocol, *, language: str | None = N
         protocol=protocol,
         query_ids=layout.caption_ids[queries],
         queries=queries,
-        clusters=first_with_same(corpus.captions["query_group"].to_pylist())[queries],
+        clusters=first_linked(corpus.captions["query_group"].to_pylist())[queries],
         galleries=(np.arange(layout.n_images, dtype=np.int32),),
         gallery_of=np.zeros(len(queries), dtype=np.int32),
         offsets=offsets_of(counts),
@@ -321,7 +321,7 @@ def quadruples(layout: CorpusLayout, protocol: Protocol, *, tag: str | None = No
     own = np.arange(table.num_rows, dtype=np.int32)
     shown = (layout.photographs[ords_of(table[side], layout.corpus.images)] for side in ("image_0", "image_1"))
     both_sides = np.concatenate(list(shown)).tolist()
-    clusters = first_with_same(both_sides, [*own.tolist(), *own.tolist()])  # rows linked by a photograph on either side
+    clusters = first_linked(both_sides, [*own.tolist(), *own.tolist()])  # rows linked by a photograph on either side
     if tag is not None:
         tags_of: list[Any] = table["tags"].to_pylist()
         own = np.array([row for row, tags in enumerate(tags_of) if tag in tags], dtype=np.int32)

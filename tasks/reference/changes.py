@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.decision import ALPHA, adjusted
-from capim.tasks.statistics.draws import narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.draws import Resampling, narrowed, on_grid, weighted_sums
 from capim.tasks.statistics.flips import FlipTest, shared_flips, tests_of_flips
-from capim.tasks.statistics.resampling import Resampling
 
 FigureKey: TypeAlias = tuple[str, str, str, str]
 """Corpus, protocol, metric and encoder."""

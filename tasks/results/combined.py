@@ -36,9 +36,9 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.summary import Evaluated, Source, result_row, results_table, tie_share
 from capim.tasks.statistics.clusters import Clusters, Drawn
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
 from capim.tasks.statistics.pairs import Scale
-from capim.tasks.statistics.resampling import Resampling
 
 RowOf: TypeAlias = Callable[..., dict[str, Any]]
 SUMMARISED = ("R@1", "R@5", "R@10", "consistency_nDCG@20", "consistency_RBO")

@@ -19,8 +19,8 @@ from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import Scale, compare_encoders
-from capim.tasks.statistics.resampling import Resampling
 
 SIDES = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
 

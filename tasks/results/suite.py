@@ -25,12 +25,12 @@ from capim.tasks.corpora.images.source import photograph_key
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.layout import drawn_clusters, first_linked
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries, linked
+from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA, rank_over_corpora
-from capim.tasks.statistics.resampling import Resampling
 
 
 class EncoderId(NamedTuple):
@@ -166,7 +166,12 @@ def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
     ]
     units = None
     if any(common):
-        labels = linked([cluster for clusters in of_clusters for cluster in clusters])
+        rows = [
+            [None, *cluster] for clusters in of_clusters for cluster in clusters
+        ]  # a cluster may have no photograph
+        owners = [at for at, row in enumerate(rows) for _ in row]
+        first = first_linked([photograph for row in rows for photograph in row], owners)
+        labels = np.unique(first[np.searchsorted(owners, range(len(rows)))], return_inverse=True)[1]
         units = np.split(labels, np.cumsum([len(clusters) for clusters in of_clusters])[:-1])
     return SharedPhotographs(units, [*zip(map(len, every), common, strict=True)])
 

@@ -20,6 +20,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
 from capim.tasks.statistics.decision import against_chance
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
     ClusteredValues,
     Interval,
@@ -31,7 +32,6 @@ from capim.tasks.statistics.intervals import (
     share_interval,
     statistic_of,
 )
-from capim.tasks.statistics.resampling import Resampling
 
 ANY_SCORES = "no interval: any scores have this value, because the gallery is so small"
 NOT_DEFINED = "no value: the aggregate of these queries is not a number"

@@ -24,7 +24,7 @@ from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
 from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
 from capim.tasks.runtime.scoring import ScoredSets
 from capim.tasks.statistics import VERSION
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 
 class Renewed(NamedTuple):

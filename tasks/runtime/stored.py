@@ -17,7 +17,7 @@ from capim.store.schema import texts
 from capim.store.sets.reading import VectorWindows
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.values import Ragged
-from capim.tasks.analyses.analysis_input import LateInteractionVectors, SingleVectors, StoredVectors
+from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import VectorRows
 from capim.tasks.ranking.maxsim_products import Blocks, token_similarities

@@ -31,7 +31,7 @@ from prefect.context import FlowRunContext, TaskRunContext
 from prefect.exceptions import PrefectException
 from prefect.logging.handlers import APILogHandler
 
-from capim.reports.rows.shareable import without_paths
+from capim.reports.rows.report_data import without_paths
 from capim.store.errors import without_credentials
 from capim.store.types import digest16
 from capim.tasks.runtime.progress import Overall, Progress, current_listener, listening

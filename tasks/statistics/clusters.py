@@ -5,14 +5,11 @@ The five captions of an image are not five independent observations; the cluster
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 Drawn = int | NDArray[np.int64]
 """The labels among which clusters are drawn: how many, from 0; or where some are left out, those, ascending."""
@@ -147,22 +144,6 @@ class Clusters:
         cell = self.labels[inside] * width + np.maximum(levels[inside] - first, 0)
         counts = np.bincount(cell, minlength=self.n_clusters * width)
         return counts.reshape(self.n_clusters, width).cumsum(axis=1).astype(np.float64)
-
-
-def linked(members: Sequence[Iterable[Hashable]]) -> NDArray[np.int64]:
-    """A label for each of several collections: equal where they have a member in common, directly or by others.
-
-    Examples:
-        >>> linked([["a"], ["b", "c"], ["a", "d"], [], ["c"]]).tolist()
-        [0, 1, 0, 2, 1]
-    """
-    codes: dict[Hashable, int] = {}
-    edges = [(at, codes.setdefault(member, len(codes))) for at, of in enumerate(members) for member in of]
-    collection, member = np.array(edges, dtype=np.int64).reshape(-1, 2).T
-    n = len(members) + len(codes)
-    links = coo_array((np.ones(len(edges)), (collection, member + len(members))), shape=(n, n))
-    labels: NDArray[np.int64] = connected_components(links, directed=False)[1].astype(np.int64)
-    return labels[: len(members)]
 
 
 def known_queries(values: NDArray[np.float64]) -> NDArray[np.bool_]:

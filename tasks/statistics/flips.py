@@ -22,9 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA
-from capim.tasks.statistics.draws import flip_blocks, narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.draws import Resampling, flip_blocks, narrowed, on_grid, weighted_sums
 from capim.tasks.statistics.intervals import medians_in_window
-from capim.tasks.statistics.resampling import Resampling
 
 EXACT_FLIPS = 10**6  # up to this number all flips of one pair are enumerated
 ALL_FLIPS = 2**16  # up to this number all flips that the pairs share are enumerated

@@ -19,8 +19,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA
-from capim.tasks.statistics.draws import block_rows, count_blocks, narrowed, on_grid, weighted_sums
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling, block_rows, count_blocks, narrowed, on_grid, weighted_sums
 
 # --- Statistics of a weighted sample of clusters: the functions that a bootstrap or a permutation test evaluates.
 #
@@ -345,7 +344,7 @@ def bootstrap_statistic(
             row,
             level=resampling.level,
             left_out=without,
-            one_value=constant and 2 * 0.5**n <= 1 - resampling.level,
+            one_value=constant and 2 * 0.5**n <= resampling.alpha,
         )
         if n > 1
         else Interval(value=estimate, reason=TOO_FEW_CLUSTERS)

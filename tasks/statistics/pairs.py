@@ -22,9 +22,9 @@ from scipy.stats import beta, binom
 
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.decision import ALPHA, adjusted
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import NO_TEST, FlipTest, median_flip_tests, sign_flip_tests
 from capim.tasks.statistics.intervals import Interval, Reduce, cluster_robust_error, in_agreement, paired_intervals
-from capim.tasks.statistics.resampling import Resampling
 
 # --- Effect sizes of two encoders: wins and losses, McNemar's test, Cohen's d and h, odds ratio, power, equivalence.
 

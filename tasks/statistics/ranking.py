@@ -15,10 +15,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 from scipy.stats import t
 
-from capim.tasks.statistics.clusters import Clusters, linked
+from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA, adjusted
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
 from capim.tasks.statistics.intervals import (
     NO_SPREAD,
@@ -28,7 +30,6 @@ from capim.tasks.statistics.intervals import (
     interval_of,
     stacked_statistic,
 )
-from capim.tasks.statistics.resampling import Resampling
 
 
 class PairTest(NamedTuple):
@@ -219,12 +220,14 @@ def rank_over_corpora(
     if units is None:
         ends = np.cumsum([0, *map(len, shares)])
         units = [np.arange(start, end) for start, end in pairwise(ends)]
-    groups = _sharing(units)
+    shared = np.array([[np.intersect1d(one, other).size > 0 for other in units] for one in units])
+    _, group = connected_components(shared, directed=False)  # corpora that are linked by common units
+    groups = [np.flatnonzero(group == number).tolist() for number in range(group.max() + 1)]
     together = np.zeros((1 + max(int(unit.max()) for unit in units), n_encoders))
     for unit, share in zip(units, shares, strict=True):
         np.add.at(together, unit, share)
-    everywhere = _better(together / n_corpora, resampling, 1 - resampling.level)
-    within = np.stack([_better(share, resampling, (1 - resampling.level) / n_corpora) for share in shares])
+    everywhere = _better(together / n_corpora, resampling, resampling.alpha)
+    within = np.stack([_better(share, resampling, resampling.alpha / n_corpora) for share in shares])
     return {
         ("these corpora", "macro mean"): _standings(
             _macro_intervals(corpora, headlines.mean(axis=0), resampling, units, groups), everywhere
@@ -233,19 +236,6 @@ def rank_over_corpora(
         ("corpora like these", "macro mean"): _sampled(headlines, resampling, len(groups), discrete=False),
         ("corpora like these", "borda"): _sampled(borda, resampling, len(groups), discrete=True),
     }
-
-
-def _sharing(units: Sequence[NDArray[np.int64]]) -> list[list[int]]:
-    """The corpora that are linked by common units, group by group; each alone where there are none.
-
-    Examples:
-        >>> _sharing([np.array([0, 1]), np.array([2, 3]), np.array([1, 4])])
-        [[0, 2], [1]]
-    """
-    found: dict[int, list[int]] = {}
-    for at, label in enumerate(linked([unit.tolist() for unit in units]).tolist()):
-        found.setdefault(label, []).append(at)
-    return list(found.values())
 
 
 def borda_counts(headlines: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -369,7 +359,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
         else Interval(value=m, reason=NO_SPREAD.replace("replicates", "corpora"))
         for m, r, e in zip(means.tolist(), reach.tolist(), errors.tolist(), strict=True)
     ]
-    alpha = 1 - resampling.level
+    alpha = resampling.alpha
     if discrete:
         return _standings(figures, _better(table / n_corpora, resampling, alpha))
     pairs = list(combinations(range(n_encoders), 2))

@@ -14,9 +14,8 @@ from scipy import sparse
 from scipy.special import ndtr
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
-from capim.tasks.statistics.draws import count_blocks, on_grid
+from capim.tasks.statistics.draws import Resampling, count_blocks, on_grid
 from capim.tasks.statistics.intervals import Interval, clustered_wilson, interval_of
-from capim.tasks.statistics.resampling import Resampling
 
 LEAST_CLUSTERS = 10  # of a part with an interval or a test: with 2, 3, 5 images intervals covered 62, 77, 89 %
 LEAST_EXPECTED = 5.0  # hits, and misses, of a part that is like all queries: with fewer, no interval and no test

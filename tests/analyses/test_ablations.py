@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus, EncoderSpec
-from capim.tasks.analyses.ablations import forms
-from capim.tasks.analyses.ablations.forms import FITTED_ON
-from capim.tasks.analyses.ablations.transforms import normalised, principal_axes
-from capim.tasks.analyses.analysis_input import AnalysisInput, Matrix, SingleVectors
+from capim.tasks.analyses import ablations
+from capim.tasks.analyses.ablations import FITTED_ON
+from capim.tasks.analyses.analysis import AnalysisInput, Matrix, SingleVectors, Slice
 from capim.tasks.analyses.calibration import SCALES, temperatures, thresholds
-from capim.tasks.analyses.slices import Slice
+from capim.tasks.analyses.transforms import normalised, principal_axes
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.protocols import select_protocols
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 N, K, DIM = 40, 2, 12
 
@@ -84,8 +83,8 @@ def test_parameters_come_from_the_images_that_the_query_does_not_belong_to(
     data: AnalysisInput, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Means, axes and ranges were computed from the images and captions that were then scored."""
-    monkeypatch.setattr(forms, "FEWEST_COMPONENTS", 3)
-    slices = {(s.analysis, s.feature, s.level_name): s for s in forms.vector_forms(data)}
+    monkeypatch.setattr(ablations, "FEWEST_COMPONENTS", 3)
+    slices = {(s.analysis, s.feature, s.level_name): s for s in ablations.vector_forms(data)}
     for name, change in (
         (("normalisation", "", "centred per modality"), centred),
         (("pca", "", "6 components"), six_axes),
@@ -99,8 +98,8 @@ def test_parameters_come_from_the_images_that_the_query_does_not_belong_to(
 
 
 def test_a_sample_of_the_queries_is_stated(data: AnalysisInput, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forms, "SINGLE_QUERIES", 30)
-    rows = list(forms.vector_forms(data))
+    monkeypatch.setattr(ablations, "SINGLE_QUERIES", 30)
+    rows = list(ablations.vector_forms(data))
     assert {(row.n_queries, details(row)["n_all_queries"]) for row in rows} == {(30, N * K)}
 
 

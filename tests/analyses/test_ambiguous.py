@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.content.queries import first_is_right
-from capim.tasks.analyses.misses import SHARE, WITHOUT, ambiguous
-from capim.tasks.analyses.slices import Slice
+from capim.tasks.analyses.analysis import AnalysisInput, Slice
+from capim.tasks.analyses.misses import SHARE, WITHOUT, ambiguous, first_is_right
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.shapes import Scene, parse_scene, read_shapes, wordings
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.protocols import build_task, select_protocols
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from tests.analyses.test_outcome_analyses import N, corpus, one_wrong, perfect, subject
 
 

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.compositional import caption_baselines, tags
-from capim.tasks.analyses.content.queries import categories, complexity
+from capim.tasks.analyses.analysis import AnalysisInput
+from capim.tasks.analyses.content import caption_baselines, categories, complexity, tags
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 RIGHT = np.array([[1, 0], [0, 1]], np.float32)  # the two images, and what a right caption says
 LEVEL = np.array([[1, 1], [1, 1]], np.float32)

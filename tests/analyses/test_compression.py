@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from capim.store.query.search import Index
 from capim.store.values import Ragged
-from capim.tasks.analyses.ablations.transforms import BYTES, pooled, token_trees
-from capim.tasks.analyses.compression.frontier import depths_of, frontier, measured
-from capim.tasks.analyses.compression.methods import METHODS, FixedEncoding, Method, methods_of
+from capim.tasks.analyses.compression import METHODS, FixedEncoding, Method, depths_of, frontier, measured, methods_of
+from capim.tasks.analyses.transforms import BYTES, pooled, token_trees
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 DIM = 16
 N = 40

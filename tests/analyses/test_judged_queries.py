@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.ranking.given import score_given

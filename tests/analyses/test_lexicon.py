@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from capim.tasks.analyses.content.lexicon import Rule, lexicon, read_lexicon_file
-from capim.tasks.analyses.content.queries import FEATURES, caption_features
+from capim.tasks.analyses.content import FEATURES, caption_features
+from capim.tasks.analyses.lexicon import Rule, lexicon, read_lexicon_file
 
 LABELS = Path(__file__).parents[1] / "golden" / "caption_labels.tsv"
 ENOUGH = 0.95

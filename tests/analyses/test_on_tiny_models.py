@@ -17,10 +17,15 @@ from PIL import Image
 from capim.store.schema import BATCHES, SLICES
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.values import Ragged
-from capim.tasks.analyses.ablations.forms import restricted, sample_queries, vector_forms
-from capim.tasks.analyses.ablations.forward_precision import device_rows, forward_precision
-from capim.tasks.analyses.analysis_input import AnalysisInput, LateInteractionVectors, SingleVectors, StoredVectors
-from capim.tasks.analyses.slices import Slice, slice_rows
+from capim.tasks.analyses.ablations import device_rows, forward_precision, restricted, sample_queries, vector_forms
+from capim.tasks.analyses.analysis import (
+    AnalysisInput,
+    LateInteractionVectors,
+    SingleVectors,
+    Slice,
+    StoredVectors,
+    slice_rows,
+)
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_winoground
@@ -32,7 +37,7 @@ from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.reference.published import Published, judge_results
 from capim.tasks.results.summary import Evaluated, result_rows
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 pytestmark = pytest.mark.slow
 MODELS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")

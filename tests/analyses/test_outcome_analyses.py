@@ -10,9 +10,9 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis_input import AnalysisInput
+from capim.tasks.analyses.analysis import AnalysisInput, Slice, slice_rows
 from capim.tasks.analyses.calibration import score_margin, score_margins
-from capim.tasks.analyses.hubs import _never_without, _skewness_without, hubs, k_occurrence, skewness
+from capim.tasks.analyses.gallery import _never_without, _skewness_without, hubs, k_occurrence, skewness
 from capim.tasks.analyses.misses import (
     confusable_images,
     connected,
@@ -21,13 +21,12 @@ from capim.tasks.analyses.misses import (
     kinds_of,
     mutual_confusions,
 )
-from capim.tasks.analyses.slices import Slice, slice_rows
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 N = 12
 

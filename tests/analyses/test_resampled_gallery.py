@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.resampled_gallery import resampled_gallery
-from capim.tasks.analyses.slices import Slice, slice_rows
+from capim.tasks.analyses.analysis import AnalysisInput, Slice, slice_rows
+from capim.tasks.analyses.gallery import resampled_gallery
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
-from capim.tasks.statistics.draws import count_blocks
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling, count_blocks
 
 N_IMAGES, PER_IMAGE, DRAWS = 60, 5, 30
 

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from capim.store.values import Ragged
-from capim.tasks.analyses.ablations.forms import hits_scored_in
-from capim.tasks.analyses.ablations.transforms import (
+from capim.tasks.analyses.ablations import hits_scored_in
+from capim.tasks.analyses.calibration import calibration_error
+from capim.tasks.analyses.gallery import centre_distance, mean_cosine
+from capim.tasks.analyses.transforms import (
     centring,
     normalised,
     pooled,
@@ -22,8 +24,6 @@ from capim.tasks.analyses.ablations.transforms import (
     truncated,
     whitening,
 )
-from capim.tasks.analyses.calibration import calibration_error
-from capim.tasks.analyses.hubs import centre_distance, mean_cosine
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense

@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.slices import Slice
+from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.readers.translations import read_urban1k
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.protocols import build_task, select_protocols
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 SHORT, LONG = "a red circle", "a red circle left of a blue square " * 4
 

@@ -53,10 +53,10 @@ for encoder in range(n_encoders):
 """
 MEASURE = """
 import json, resource, time
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.slices import slice_rows
+from capim.tasks.analyses.analysis import AnalysisInput
+from capim.tasks.analyses.analysis import slice_rows
 from capim.tasks.analyses.table import diagnose
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.ranking.outcomes import Outcomes
 start = time.perf_counter()
 n_rows = 0

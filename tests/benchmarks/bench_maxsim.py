@@ -23,8 +23,7 @@ from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 from numpy.typing import NDArray
 
 from capim.store.values import Ragged
-from capim.tasks.analyses.compression.frontier import measured
-from capim.tasks.analyses.compression.methods import METHODS, methods_of
+from capim.tasks.analyses.compression import METHODS, measured, methods_of
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import score_maxsim

@@ -29,7 +29,7 @@ from capim.tasks.ranking.evaluate import Side, by_gallery_size
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.runtime.references import SetsRef
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.bench_scoring import synthetic
 from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row

@@ -15,8 +15,8 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.summary import Evaluated, result_rows
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import bootstrap_samples
-from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
 
 REPOSITORY = Path(__file__).resolve().parents[2]

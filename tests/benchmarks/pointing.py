@@ -23,8 +23,8 @@ from capim.tasks.corpora.readers.pages import parse_page, query_id, questions_to
 from capim.tasks.corpora.readers.shapes import SIDE, parse_scene
 from capim.tasks.ranking.maxsim_products import token_similarities
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, paired_intervals
-from capim.tasks.statistics.resampling import Resampling
 
 CENTRES = {"left": ((17, 32), (47, 32)), "above": ((32, 17), (32, 47))}  # of both things, give or take 3 pixels
 REACH = {"small": 11, "large": 16}  # pixels from a centre: the largest radius, and 3

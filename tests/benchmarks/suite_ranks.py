@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, bootstrap_replicates, stacked_statistic
 from capim.tasks.statistics.ranking import (
     LEAST_SAMPLE,
@@ -19,7 +20,6 @@ from capim.tasks.statistics.ranking import (
     borda_counts,
     rank_over_corpora,
 )
-from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
 
 LEVEL = 0.95

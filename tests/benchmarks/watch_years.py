@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from capim.tasks.reference.changes import FigureChange, WatchRule, judge_change, tested_changes
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.rows import Row
 
 WEEKS, DAYS = 52, 7.0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import pickle
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,13 +15,7 @@ from capim.tasks.corpora.description import description_model, load_reader
 from capim.tasks.corpora.images.decode import decode_image, image_sha
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.subset import index_images
-
-_spec = importlib.util.spec_from_file_location("corpora_local_copies", Path(__file__).with_name("local_copies.py"))
-assert _spec is not None
-assert _spec.loader is not None
-local_copies = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = local_copies
-_spec.loader.exec_module(local_copies)
+from tests.corpora import local_copies
 
 
 # of published document pages, test_judged_tasks.py reads copies
@@ -37,15 +29,19 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return copy, open_corpus(copy.description), root
 
 
-@pytest.mark.parametrize("name", CORPORA)
-def test_the_reader_of_a_row_is_found_by_its_name_and_says_what_it_raises(name: str) -> None:
-    reader = load_reader(name)
-    assert "Raises:" in (reader.__doc__ or "") or reader.__module__.endswith(("shapes", "pages"))
-    parameters = list(inspect.signature(reader).parameters.values())
-    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[1:])
-    assert description_model(reader)
-    assert CORPORA[name].title
-    assert CORPORA[name].licence
+def test_every_reader_says_what_it_raises_and_its_options_can_be_checked_and_have_right_defaults() -> None:
+    for name, entry in CORPORA.items():
+        reader = load_reader(name)
+        assert "Raises:" in (reader.__doc__ or "") or entry.module == "shapes" or name in ("shapes", "pages"), name
+        parameters = inspect.signature(reader).parameters
+        assert all(p.kind is p.KEYWORD_ONLY for p in list(parameters.values())[1:]), name
+        model = description_model(reader)
+        assert set(parameters) <= set(model.model_fields)
+        for option, field in model.model_fields.items():
+            if not field.is_required():
+                model.__pydantic_validator__.validate_assignment(model.model_construct(), option, field.default)
+        assert entry.title
+        assert entry.licence
 
 
 def test_counts_and_first_and_last_rows_are_those_of_the_files(case) -> None:

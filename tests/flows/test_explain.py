@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from capim.flows.cli import main
-from capim.reports.rows.match_maps import map_key, match_maps
+from capim.reports.rows.gallery import map_key, match_maps
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.values import Ragged

@@ -15,7 +15,7 @@ import pytest
 from capim.flows.cli import main
 from capim.reports.elements.page import Table
 from capim.reports.rows.reading import read_report_data
-from capim.reports.rows.shareable import without_paths
+from capim.reports.rows.report_data import without_paths
 from capim.reports.sections import compositional, provenance
 from capim.store import EmbeddingStore
 from capim.store.types import EncoderSpec

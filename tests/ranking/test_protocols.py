@@ -19,8 +19,8 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import PROTOCOLS, build_task, build_tasks, protocols_of, select_protocols
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, bootstrap_samples
-from capim.tasks.statistics.resampling import Resampling
 
 OTHER_FORMS = ("winoground", "t2i/judged")  # of corpora of quadruples, and of judged ones
 

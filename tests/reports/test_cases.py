@@ -11,13 +11,21 @@ import pyarrow as pa
 import pytest
 
 from capim.reports.elements.thumbnails import MOST_BYTES, data_uris
-from capim.reports.rows import selected_queries
-from capim.reports.rows.gallery_tasks import shown_protocols
+from capim.reports.rows import gallery
+from capim.reports.rows.gallery import (
+    COLUMNS,
+    MOST_CASES,
+    MOST_ITEMS,
+    GalleryTask,
+    SelectedQuery,
+    select_queries,
+    shown_protocols,
+)
 from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.selected_queries import COLUMNS, MOST_CASES, MOST_ITEMS, SelectedQuery, Task, select_queries
 from capim.reports.sections.cases import case_of
 from capim.store import schema
 from capim.store.types import Corpus
+from capim.tasks.protocols import Direction
 from tests.reports.large import noisy_jpeg
 from tests.reports.stand_in import corpus, spec
 
@@ -39,8 +47,8 @@ def table(low: list[int], high: list[int] | None = None, protocol: str = "t2i/al
     return pa.table({name: pa.array(rows[name], schema.OUTCOMES.field(name).type) for name in COLUMNS})
 
 
-def task(name: str = "c", direction: str = "t2i", **outcomes: pa.Table) -> Task:
-    return Task(corpus=name, direction=direction, outcomes=outcomes, examples={})
+def task(name: str = "c", direction: Direction = "t2i", **outcomes: pa.Table) -> GalleryTask:
+    return GalleryTask(corpus=name, direction=direction, outcomes=outcomes, examples={})
 
 
 def data_of(contents: Corpus, queries: list[SelectedQuery], slices: tuple[dict[str, Any], ...] = ()) -> ReportData:
@@ -64,7 +72,7 @@ def test_corpora_and_directions_contribute_in_turn() -> None:
 def test_languages_take_turns_and_each_has_its_own_query_of_an_image() -> None:
     both = pa.concat_tables([table([9] * 40, protocol="t2i/de/human"), table([2] * 40, protocol="t2i/en/human")])
     with_few = pytest.MonkeyPatch()
-    with_few.setattr(selected_queries, "MOST_CASES", 10)
+    with_few.setattr(gallery, "MOST_CASES", 10)
     chosen, _ = select_queries([task(a=both)])
     with_few.undo()
     assert [query.protocol for query in chosen].count("t2i/de/human") == 5
@@ -79,7 +87,7 @@ def test_lists_are_shortened_before_queries_are_left_out(monkeypatch: pytest.Mon
         assert sum(lengths) <= MOST_ITEMS
         shapes.append((len(chosen), *set(lengths)))
     assert shapes == [(200, 5), (200, 3), (100, 3), (100, 1)]
-    monkeypatch.setattr(selected_queries, "MOST_PICTURES", 50)
+    monkeypatch.setattr(gallery, "MOST_PICTURES", 50)
     assert len(select_queries([task(**encoders)])[0]) in range(44, 51)
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from capim.reports.elements.page import Cell, Column, Table
 from capim.reports.exports import FORMATS, export_results
-from capim.reports.exports.coco_sm import in_seed_order, reduced
-from capim.reports.exports.latex import latex_table
+from capim.reports.exports.tabular import in_seed_order, latex_table, reduced
 from capim.store.errors import RequestError
 from capim.store.schema import RESULTS
 from tests.reports.large import coco

@@ -12,13 +12,13 @@ import pytest
 
 from capim.reports import write_report
 from capim.store import EmbeddingStore
-from capim.tasks.analyses.content.queries import caption_features
+from capim.tasks.analyses.content import caption_features
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.runtime.references import SetsRef
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, random_store
 from tests.reports.test_browser import SCHEMES, WIDTHS, Watched
 

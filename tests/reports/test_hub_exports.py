@@ -10,7 +10,7 @@ import huggingface_hub
 import pytest
 
 from capim.reports.exports import export_results
-from capim.reports.exports.mteb_results import their_task, their_tasks
+from capim.reports.exports.other_tools import their_task, their_tasks
 from capim.reports.rows.report_data import ReportData, Row
 from capim.store.errors import RequestError
 from capim.store.schema import texts
@@ -84,7 +84,7 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
     }
     numbers = [len(other.captions), sum(map(len, texts(other.captions["text"])))]
     patched = {**their_tasks(), "crossmodal3600": {**their_tasks()["crossmodal3600"], "captions": {"en": numbers}}}
-    monkeypatch.setattr("capim.reports.exports.mteb_results.their_tasks", lambda: patched)
+    monkeypatch.setattr("capim.reports.exports.other_tools.their_tasks", lambda: patched)
     for encoder in store.specs:
         result(store, encoder, "sugarcrepe", "sugarcrepe/micro", "pair_accuracy", 0.75)
         result(store, encoder, "sugarcrepe", "sugarcrepe/add_att", "pair_accuracy", 0.5)

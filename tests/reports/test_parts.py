@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
+from capim.reports.rows.gallery import GalleryTask, SelectedQuery, select_queries
 from capim.reports.rows.reading import read_report_data
-from capim.reports.rows.selected_queries import SelectedQuery, Task, select_queries
 from capim.reports.rows.speed import speeds
 from capim.reports.sections.frontier import label_positions, pareto
 from capim.reports.write import report_of
@@ -163,7 +163,7 @@ def outcomes(name: str, low: list[int], high: list[int]) -> pa.Table:
 
 
 def selected(examples: dict[str, list[str]] | None = None, **tables: pa.Table) -> list[SelectedQuery]:
-    return select_queries([Task(corpus="c", direction="t2i", outcomes=tables, examples=examples or {})])[0]
+    return select_queries([GalleryTask(corpus="c", direction="t2i", outcomes=tables, examples=examples or {})])[0]
 
 
 def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:

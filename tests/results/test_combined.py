@@ -12,7 +12,7 @@ from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import combined_figures, language_values, part_of, rsum_row, rsum_values
 from capim.tasks.results.comparison import encoder_key, figure_rows
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 N_IMAGES = 60
 SOURCE = {

@@ -20,9 +20,9 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.imported.sources import Imported, encoder_of_outcomes, evaluation_of
 from capim.tasks.results.imported.tables import outcomes_of_hits, read_hit_lists
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import wilson_interval
 from capim.tasks.statistics.pairs import SEVERAL_QUERIES
-from capim.tasks.statistics.resampling import Resampling
 
 PUBLISHED = {  # shared/data/README.md: counted from the lists themselves; ALBEF and TCL report the same figures
     ("ALBEF", "t2i/all"): (60.67, 84.33, 90.51),

@@ -12,9 +12,8 @@ import pytest
 from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import language_rows, part_of
-from capim.tasks.statistics.draws import count_blocks
+from capim.tasks.statistics.draws import Resampling, count_blocks
 from capim.tasks.statistics.intervals import statistic_of
-from capim.tasks.statistics.resampling import Resampling
 
 WHOSE = {
     "evaluation": "e",

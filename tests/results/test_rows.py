@@ -18,9 +18,9 @@ from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.summary import ANY_SCORES, Evaluated, replicate_rows, result_rows
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of
 from capim.tasks.statistics.pairs import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES, compare_encoders
-from capim.tasks.statistics.resampling import Resampling
 
 PROVENANCE = {
     "evaluation": "e", "encoder": "toy", "encoder_fingerprint": "f", "corpus": "shapes", "corpus_fingerprint": "c",

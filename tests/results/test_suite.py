@@ -22,8 +22,8 @@ from capim.tasks.results.suite import (
     shared_photographs,
 )
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
-from capim.tasks.statistics.resampling import Resampling
 
 QUICK = Resampling(replicates=200, permutations=500)
 A, B, C, D = (EncoderId(name, f"f-{name}") for name in "abcd")

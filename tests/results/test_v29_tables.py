@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis_input import AnalysisInput
-from capim.tasks.analyses.content.queries import categories, complexity, objects_named
+from capim.tasks.analyses.analysis import AnalysisInput, Slice
+from capim.tasks.analyses.content import categories, complexity, objects_named
 from capim.tasks.analyses.misses import error_kinds
-from capim.tasks.analyses.slices import Slice
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.tables import outcomes_of_hits, read_hit_lists
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED
 
 CATEGORY_COUNTS = {"person": 2764, "furniture": 1540, "vehicle": 1206, "animal": 1085}

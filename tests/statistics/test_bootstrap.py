@@ -17,7 +17,7 @@ from scipy import stats
 
 from capim.tasks.statistics import draws
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.draws import count_blocks, on_grid
+from capim.tasks.statistics.draws import Resampling, count_blocks, on_grid
 from capim.tasks.statistics.intervals import (
     NO_SPREAD,
     TOO_FEW_CLUSTERS,
@@ -27,7 +27,6 @@ from capim.tasks.statistics.intervals import (
     cluster_medians,
     statistic_of,
 )
-from capim.tasks.statistics.resampling import Resampling
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -78,7 +77,7 @@ def test_the_number_of_threads_changes_nothing() -> None:
 import numpy as np
 from capim.tasks.statistics.intervals import bootstrap_samples
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 rng = np.random.default_rng(0)
 values = ClusteredValues(1 / rng.integers(1, 90, (7, 900)), Clusters.of(np.arange(900) // 3))

@@ -12,6 +12,7 @@ from statsmodels.stats.proportion import proportion_effectsize  # type: ignore[i
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import decide
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import (
     Scale,
     cohen_dz,
@@ -23,7 +24,6 @@ from capim.tasks.statistics.pairs import (
     mcnemar_exact,
     tally,
 )
-from capim.tasks.statistics.resampling import Resampling
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 1), (5, 5), (3, 11), (430, 331), (2089, 1667)])

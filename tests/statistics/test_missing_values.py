@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
     NO_SPREAD,
     ClusteredValues,
@@ -19,7 +20,6 @@ from capim.tasks.statistics.intervals import (
     statistic_of,
 )
 from capim.tasks.statistics.pairs import AGGREGATE, NO_COMMON_QUERY, Comparison, Scale, compare_encoders
-from capim.tasks.statistics.resampling import Resampling
 from capim.tasks.statistics.slices import NO_QUERY, part_means
 
 RESAMPLING = Resampling(replicates=300, permutations=300, seed=7)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
 from capim.tasks.statistics.decision import adjusted
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 
 @settings(max_examples=30, deadline=None)

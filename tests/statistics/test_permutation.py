@@ -10,10 +10,9 @@ from scipy import stats
 
 from capim.tasks.statistics import flips
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.draws import flip_blocks
+from capim.tasks.statistics.draws import Resampling, flip_blocks
 from capim.tasks.statistics.flips import median_flip_tests, sign_flip_tests
 from capim.tasks.statistics.pairs import mcnemar_exact, tally
-from capim.tasks.statistics.resampling import Resampling
 
 
 def two_encoders(n_clusters: int, per_cluster: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

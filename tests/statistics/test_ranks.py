@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import decide
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import Scale, compare_encoders
 from capim.tasks.statistics.ranking import PairTest, rank_encoders, rank_sets
-from capim.tasks.statistics.resampling import Resampling
 
 V29 = [  # the seed's example: Apple beats both, LAION and MetaCLIP cannot be told apart
     PairTest("Apple", "LAION", 0.038, 0.0003),

@@ -7,6 +7,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
     NARROWED,
     NO_SPREAD,
@@ -18,7 +19,6 @@ from capim.tasks.statistics.intervals import (
     share_interval,
 )
 from capim.tasks.statistics.pairs import compare_encoders
-from capim.tasks.statistics.resampling import Resampling
 
 
 def ends(values: np.ndarray, clusters: Clusters, level: float = 0.95) -> tuple[float, float]:

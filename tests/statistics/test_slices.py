@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import paired_intervals
-from capim.tasks.statistics.resampling import Resampling
 from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED, part_means
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, paired_intervals
 from capim.tasks.statistics.ranking import LEAST_SAMPLE, Estimand, Statistic, borda_counts, rank_over_corpora
-from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.suite_ranks import Suite, crossed, equal, holds_in, spread
 
 QUICK = Resampling(replicates=200, permutations=500)

@@ -13,14 +13,14 @@ import pytest
 
 from capim.store import Block, EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
-from capim.tasks.analyses.analysis_input import LateInteractionVectors, SingleVectors
+from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.misses import SHARE
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import chosen, read_truncated, vector_reader
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, embeddings, random_store
 
 N_SCENES = 12

@@ -31,7 +31,7 @@ from capim.tasks.results.imported.rows import named_rows
 from capim.tasks.results.imported.scores import outcomes_of_matrix, outcomes_of_run, read_matrix, read_run
 from capim.tasks.results.imported.tables import Found, outcomes_of_hits, outcomes_of_rows, read_hit_lists
 from capim.tasks.results.summary import Evaluated, result_rows
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 
 REQUIRED = tuple(field.name for field in OUTCOMES if not field.nullable)
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import FlipTest, sign_flip_tests
 from capim.tasks.statistics.pairs import compare_encoders, detectable_effect
 from capim.tasks.statistics.ranking import PairTest, rank_encoders
-from capim.tasks.statistics.resampling import Resampling
 from tests.benchmarks.simulations.shares import AT_ONCE, Rate
 
 

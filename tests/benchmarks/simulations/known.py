@@ -11,9 +11,9 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, paired_intervals, share_interval
 from capim.tasks.statistics.pairs import Scale, compare_encoders, equivalence_p
-from capim.tasks.statistics.resampling import Resampling
 from capim.tasks.statistics.slices import part_means
 from tests.benchmarks.simulations.shares import LEVEL, Rate, contains
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.draws import IntervalMethod, Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
 from capim.tasks.statistics.intervals import (
     ClusteredValues,
@@ -25,7 +26,6 @@ from capim.tasks.statistics.intervals import (
     share_interval,
 )
 from capim.tasks.statistics.pairs import mcnemar_exact, tally
-from capim.tasks.statistics.resampling import IntervalMethod, Resampling
 from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, Rate, contains
 
 BOOTSTRAPS: tuple[IntervalMethod, ...] = ("percentile", "bca")

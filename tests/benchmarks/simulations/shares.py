@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.stats import betabinom, binom
 
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import IntervalMethod, Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_samples, clustered_wilson
-from capim.tasks.statistics.resampling import IntervalMethod, Resampling
 
 LEVEL = 0.95
 AT_ONCE = 50  # data sets that share their random draws; enough groups keep the study's own noise small

@@ -8,8 +8,8 @@ import numpy as np
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import in_agreement
-from capim.tasks.statistics.resampling import Resampling
 from capim.tasks.statistics.slices import label_tests, part_means
 from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, contains
 

@@ -13,7 +13,7 @@ from capim.store.schema import RUNS
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.evaluate import score
 from capim.tasks.runtime.references import SetsRef
-from capim.tasks.statistics.resampling import Resampling
+from capim.tasks.statistics.draws import Resampling
 from tests.random_store import OTHER, SPECS, random_store
 
 DRAWS = Resampling(replicates=20)

@@ -11,11 +11,12 @@ import pytest
 from starlette.datastructures import QueryParams
 from starlette.testclient import TestClient
 
-from capim.reports.app.filters import Clauses, QueryFilter, all_of, count_of, in_slice, read_filter
-from capim.reports.app.pages.queries import languages_of
+from capim.reports.app.filters import QueryFilter, count_of, in_slice, read_filter, select
+from capim.reports.app.queries import languages_of
 from capim.reports.app.state import Evaluated, State
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
+from capim.tasks.protocols import Protocol
 from tests.reports.app.conftest import NoServices
 
 
@@ -64,9 +65,9 @@ def test_every_filter_leaves_the_rows_that_fit(state: State, names: list[str]) -
 
     def rows(address: str) -> list[dict[str, object]]:
         wanted, evaluated = read_filter(QueryParams(address), snapshot)
-        found = state.rows(all_of(wanted, evaluated)).to_pylist()
+        found = state.rows(select(wanted, evaluated)).to_pylist()
         assert state.rows(count_of(wanted, evaluated))["n"][0].as_py() == len(found)
-        assert state.store.sql(all_of(wanted, evaluated).text).to_pylist() == found, "what is held is what is stored"
+        assert state.store.sql(select(wanted, evaluated).text).to_pylist() == found, "what is held is what is stored"
         return found
 
     every = rows("protocol=t2i/all")
@@ -113,9 +114,9 @@ def test_a_list_goes_on_at_its_end_and_says_when_the_store_has_changed(client: T
 
 
 def test_the_cluster_of_a_judged_query_is_no_image_so_that_no_picture_is_shown_for_it(state: State) -> None:
-    judged = Evaluated(corpus="c", corpus_fingerprint="f", protocol="t2i/judged/de", direction="t2i", evaluations={})
+    judged = Evaluated(corpus="c", corpus_fingerprint="f", protocol=Protocol.of("t2i/judged/de"), evaluations={})
     assert not judged.has_images
-    assert replace(judged, protocol="t2i/all").has_images
+    assert replace(judged, protocol=Protocol.of("t2i/all")).has_images
     assert languages_of(state.snapshot(), judged) == ["de"]
     with pytest.raises(RequestError, match="slice shows:dog"):
-        in_slice(Clauses(conditions=[], values=[]), "shows", "dog", judged)
+        in_slice("shows", "dog", judged)

@@ -17,6 +17,7 @@ from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.exchange.row_files import Judgement, read_judgements
+from capim.tasks.protocols import Protocol
 from tests.reports.app.conftest import TOKEN, NoServices
 
 
@@ -129,7 +130,7 @@ def test_only_tasks_of_two_encoders_are_offered_and_an_encoder_without_the_new_t
     whole = snapshot.evaluated[corpus, "i2t/any"]
     first, second, absent = whole.evaluations
     of_two = replace(whole, evaluations={name: whole.evaluations[name] for name in (first, second)})
-    of_one = replace(whole, protocol="i2t/one", evaluations={first: whole.evaluations[first]})
+    of_one = replace(whole, protocol=Protocol.of("i2t/one"), evaluations={first: whole.evaluations[first]})
     evaluated = {**snapshot.evaluated, (corpus, "i2t/any"): of_two, (corpus, "i2t/one"): of_one}
     monkeypatch.setitem(vars(snapshot), "evaluated", evaluated)
     answer = client.get(f"/compare?corpus={corpus}&protocol=i2t/any&a={absent}&b={second}")

@@ -1,0 +1,348 @@
+"""The pages of figures.
+
+``/``: every encoder on every task; ``/compare``: one encoder against another; ``/runs``: what changed between two runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from capim.reports import compare
+from capim.reports import format as show
+from capim.reports.app.filters import QueryFilter, read_filter, select
+from capim.reports.app.queries import link_of
+from capim.reports.app.state import (
+    Evaluated,
+    State,
+    Statement,
+    StoreSnapshot,
+    View,
+    link,
+    names_in,
+    placeholders,
+    respond,
+    state_of,
+)
+from capim.reports.elements.page import Cell, Mark, Table
+from capim.reports.elements.tables import (
+    axis_of,
+    difference_text,
+    metric_title,
+    numbers,
+    pivot,
+    range_text,
+    result_cell,
+    texts,
+    value,
+)
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.snapshot import end_of, state_after
+from capim.reports.rows.standing import Task, decision, in_order
+from capim.reports.sections.answer import task_cell
+from capim.reports.sections.sentence import row_words
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, unknown
+from capim.tasks.protocols import Protocol
+
+HEADLINE = ""  # the headline metric of every task
+PAGE = 50  # queries that are shown at a time
+_RUNS = "SELECT run, name, state, started, finished, command FROM runs ORDER BY started DESC, run DESC"
+_STATE = """SELECT corpus, protocol, metric, encoder, value, evaluation
+  FROM results WHERE created <= CAST(? AS TIMESTAMPTZ)
+  QUALIFY row_number() OVER (PARTITION BY corpus, protocol, metric, encoder ORDER BY created DESC) = 1"""
+_FIGURES = f"""WITH before AS (
+  {_STATE}
+), after AS (
+  {_STATE}
+)
+SELECT corpus, protocol, metric, encoder, before.value AS old, after.value AS new,
+       after.value - before.value AS difference
+FROM before JOIN after USING (corpus, protocol, metric, encoder)
+WHERE before.value IS DISTINCT FROM after.value
+ORDER BY corpus, protocol, metric, encoder"""  # noqa: S608 - our own text
+_BOTH = "FROM outcomes a JOIN outcomes b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
+_CHANGED = "(a.rank_best <> b.rank_best OR a.rank_worst <> b.rank_worst)"
+_COUNTS = f"""SELECT a.evaluation AS old, b.evaluation AS new, count(*) AS n, count(*) FILTER ({_CHANGED}) AS changed,
+       count(*) FILTER (a.rank_worst > 1 AND b.rank_worst = 1) AS found,
+       count(*) FILTER (a.rank_worst = 1 AND b.rank_worst > 1) AS lost
+{_BOTH}
+WHERE concat(a.evaluation, ' ', b.evaluation) IN (SELECT unnest(?))
+GROUP BY a.evaluation, b.evaluation"""
+_QUERIES = f"""SELECT a.query_id, a.query_ord, i.text, a.rank_best AS old_rank, a.rank_worst AS old_rank_worst,
+       b.rank_best AS new_rank, b.rank_worst AS new_rank_worst
+{_BOTH}
+  LEFT JOIN items i ON i.corpus_fingerprint = a.corpus_fingerprint AND i.id = a.query_id
+    AND i.modality = CASE WHEN a.protocol LIKE 'i2t%' THEN 'image' ELSE 'caption' END
+WHERE a.evaluation = ? AND b.evaluation = ? AND {_CHANGED}
+ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst) DESC, a.query_ord"""
+
+
+def grid(request: Request) -> Response:
+    """Every encoder on every task, as in a report; its cells lead to the queries that the encoder misses."""
+    snapshot = state_of(request).snapshot()
+    data, found = snapshot.data, snapshot.conclusions
+    corpora, encoders = (
+        _chosen(request, name, known)
+        for name, known in (("corpora", data.corpus_names()), ("encoders", data.encoder_names()))
+    )
+    headline = [task for conclusion in found for task in conclusion.tasks]
+    shown = {(task.corpus, task.protocol) for task in headline}
+    metrics = sorted({row["metric"] for row in data.results if (row["corpus"], row["protocol"]) in shown})
+    tasks = [task for task in headline if task.corpus in corpora]
+    metric = request.query_params.get("metric", HEADLINE)
+    if metric != HEADLINE:
+        if metric not in metrics:
+            raise RequestError(unknown("metric", metric, metrics))
+        tasks = [task._replace(metric=metric) for task in tasks if data.ranked(task.corpus, task.protocol, metric)]
+    order = [name for name in (in_order(data, found) if found else encoders) if name in encoders]
+    rows = {task.metric: [r for t in tasks if t.metric == task.metric for r in data.ranked(*t[:3])] for task in tasks}
+    columns = (
+        numbers(
+            task.title,
+            partial(task_cell, data=data, task=task, axis=axis_of(rows[task.metric])),
+            group=task.corpus,
+            explain=f"{metric_title(task.metric)}: {task.protocol}",
+        )
+        for task in tasks
+    )
+    values = {
+        "table": pivot("grid", "Encoders and tasks", order, texts("Encoder", str), *columns),
+        "links": [[_queries_of(snapshot, task, name) for task in tasks] for name in order],
+        "corpora": [(name, name in corpora) for name in data.corpus_names()],
+        "encoders": [(name, name in encoders) for name in data.encoder_names()],
+        "metrics": [("", "headline of each task"), *((name, metric_title(name)) for name in metrics)],
+        "metric": metric,
+    }
+    of_task = " OR ".join("(corpus = ? AND protocol = ? AND metric = ?)" for _ in tasks) or "FALSE"
+    statement = Statement(
+        sql=f"""SELECT corpus, protocol, metric, encoder, value, ci_low, ci_high, n_queries, n_clusters
+FROM results
+WHERE ({of_task})
+  AND encoder IN ({placeholders(order)})
+ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -value END""",  # noqa: S608 - only placeholders are put in
+        parameters=(*(part for task in tasks for part in task[:3]), *order),
+    )
+    title = "Every encoder on every task"
+    return respond(request, View(template="grid.html", title=title, statement=statement, values=values))
+
+
+def _chosen(request: Request, name: str, known: list[str]) -> list[str]:
+    """The names of a parameter, given once with commas or several times; all where none is given."""
+    given = names_in(request.query_params, name)
+    if faults := [unknown(name, each, known) for each in given if each not in known]:
+        raise RequestError(faults)
+    return [each for each in known if each in given] if given else known
+
+
+def _queries_of(snapshot: StoreSnapshot, task: Task, encoder: str) -> str:
+    """The address of the queries that an encoder misses in a task; empty where single queries are not stored."""
+    evaluated = snapshot.evaluated.get((task.corpus, task.protocol))
+    if evaluated is None or encoder not in evaluated.evaluations:
+        return ""
+    return link("/queries", corpus=task.corpus, protocol=task.protocol, wrong=encoder)
+
+
+def pair(request: Request) -> Response:
+    """Two encoders on one task: who finds what, rank against rank, and the stored tests."""
+    state = state_of(request)
+    snapshot = state.snapshot()
+    wanted, evaluated, a, b = _pair(request, snapshot)
+    comparable = [key for key, each in snapshot.evaluated.items() if len(each.evaluations) > 1]
+    found = snapshot.kept(("2x2", wanted), lambda: _quarters(state, wanted, evaluated))
+    tied = found["n"] - sum(found[name] for name in ("both", "only_a", "only_b", "neither"))
+    both = QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
+    values = {
+        "wanted": wanted,
+        "a": a,
+        "b": b,
+        "names": list(evaluated.evaluations),
+        "absent": [name for name in _given(request) if name and name not in evaluated.evaluations],
+        "corpora": list(dict.fromkeys(corpus for corpus, _ in comparable)),
+        "protocols": [(id_, Protocol.of(id_).titled) for corpus, id_ in comparable if corpus == wanted.corpus],
+        "total": show.count(found["n"], "query", "queries"),
+        "ties": show.count(tied, "query", "queries") if tied else "",
+        "quarters": {
+            "both": (f"{found['both']:,}", link_of(both.but(right=(a, b)))),
+            "only_a": (f"{found['only_a']:,}", link_of(both.but(right=(a,), wrong=(b,)))),
+            "only_b": (f"{found['only_b']:,}", link_of(both.but(wrong=(a,), right=(b,)))),
+            "neither": (f"{found['neither']:,}", link_of(both.but(wrong=(a, b)))),
+        },
+        "table": _tests(snapshot.data, evaluated, a, b),
+        "points": link("/compare/points", **wanted.parameters),
+        "queries": link_of(both),
+        "worst": found["worst"],
+    }
+    view = View(template="compare.html", title=f"{a} against {b}", statement=select(wanted, evaluated), values=values)
+    return respond(request, view)
+
+
+def points(request: Request) -> Response:
+    """Every pair of ranks that occurs, with its number of queries: ``[rank by A, rank by B, queries]``."""
+    state = state_of(request)
+    wanted, evaluated, a, b = _pair(request, state.snapshot())
+    every = select(wanted, evaluated)
+    sql = f"""SELECT "{a}" AS a, "{b}" AS b, count(*) AS n
+FROM (
+{every.sql}
+)
+WHERE a IS NOT NULL AND b IS NOT NULL
+GROUP BY ALL
+ORDER BY ALL"""  # noqa: S608 - names of the store's encoders, which have no quotes
+    rows = state.rows(replace(every, sql=sql))
+    return JSONResponse(list(zip(*(rows[name].to_pylist() for name in ("a", "b", "n")), strict=True)))
+
+
+def _quarters(state: State, wanted: QueryFilter, evaluated: Evaluated) -> dict[str, int]:
+    """Numbers of queries by who finds and who misses them; those that a tie decides are in none of the four."""
+    a, b = wanted.encoders
+    every = select(wanted, evaluated)
+    found_a, found_b, missed_a, missed_b = f'"{a} (worst)" = 1', f'"{b} (worst)" = 1', f'"{a}" > 1', f'"{b}" > 1'
+    sql = f"""SELECT count(*) AS n,
+       count(*) FILTER ({found_a} AND {found_b}) AS both,
+       count(*) FILTER ({found_a} AND {missed_b}) AS only_a,
+       count(*) FILTER ({missed_a} AND {found_b}) AS only_b,
+       count(*) FILTER ({missed_a} AND {missed_b}) AS neither,
+       coalesce(greatest(max("{a}"), max("{b}")), 1) AS worst
+FROM (
+{every.sql}
+)"""  # noqa: S608 - names of the store's encoders, which have no quotes
+    counted: dict[str, int] = state.rows(replace(every, sql=sql)).to_pylist()[0]
+    return counted
+
+
+def _pair(request: Request, snapshot: StoreSnapshot) -> tuple[QueryFilter, Evaluated, str, str]:
+    """The filter with the two encoders, which ``a`` and ``b`` or ``encoders`` name; else the first two of the grid.
+
+    Another task of the form may not have been evaluated for the encoders that were shown: then others are.
+    """
+    wanted, evaluated = read_filter(request.query_params, snapshot)
+    known = list(evaluated.evaluations)
+    if len(known) < 2:
+        raise RequestError(f"{wanted.protocol} on {wanted.corpus} was evaluated for {', '.join(known)} alone")
+    given = _given(request)
+    everywhere = {name for each in snapshot.evaluated.values() for name in each.evaluations}
+    if faults := [unknown("encoder", name, known) for name in given if name and name not in everywhere]:
+        raise RequestError(faults)
+    given = [name if name in known else "" for name in given]
+    best = [name for found in snapshot.conclusions if found.corpus == wanted.corpus for name in found.order]
+    order = [*wanted.encoders, *(name for name in best if name in known), *known]
+    a = given[0] or next(name for name in order if name != given[1])
+    b = given[1] if given[1] not in ("", a) else next(name for name in order if name != a)
+    return QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol, encoders=(a, b)), evaluated, a, b
+
+
+def _given(request: Request) -> list[str]:
+    """The encoders that ``a`` and ``b`` name, empty where they name none."""
+    return [request.query_params.get(name, "") for name in ("a", "b")]
+
+
+def _tests(data: ReportData, evaluated: Evaluated, a: str, b: str) -> Table | None:
+    """The stored comparisons of the two under this protocol; None where there is none."""
+    where = (evaluated.corpus, evaluated.protocol.id)
+    metrics = sorted({row["metric"] for row in data.of(*where)})
+    rows = {m: row for m in metrics if (row := data.comparison(*where, m, a, b)) is not None}
+    if not rows:
+        return None
+
+    def figure(metric: str, name: str) -> Cell:
+        return result_cell(data.row(*where, metric, name))
+
+    def difference(metric: str) -> Cell:
+        row = rows[metric]
+        note = range_text(metric, row["ci_low"], row["ci_high"])
+        return value(row["difference"], difference_text(metric, row["difference"]), note=note)
+
+    def verdict(metric: str) -> Cell:
+        found = decision(data, *where, metric, a, b)
+        marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
+        return value(None, row_words(rows[metric]), mark=marks.get(found.state, "") if found else "muted")
+
+    return pivot(
+        "tests",
+        "The stored tests, over the same queries",
+        rows,
+        texts("Metric", metric_title),
+        numbers(a, partial(figure, name=a)),
+        numbers(b, partial(figure, name=b)),
+        numbers("difference", difference, explain="with its interval; percentage points where the metric is a share"),
+        numbers("p", lambda metric: show.p_value(rows[metric]["p_adjusted"]), explain="adjusted over all pairs"),
+        texts(f"{a} is", verdict),
+    )
+
+
+def runs(request: Request) -> Response:
+    """The choice of two runs, what changed between them, and the queries of one task whose rank changed."""
+    state, chosen = state_of(request), request.query_params.get("task", "")
+    known = state.store.sql(_RUNS).to_pylist()
+    old, new = _two_runs(request, state.store, [row["run"] for row in known])
+    values: dict[str, Any] = {
+        "runs": [(r["run"], f"{r['started']:%Y-%m-%d %H:%M} {r['name']}, {r['state']}: {r['run']}") for r in known],
+        "old": old,
+        "new": new,
+        "sections": (),
+        "thumbnails": {},
+        "tasks": [],
+        "queries": None,
+    }
+    statement = Statement(sql=_RUNS)
+    if old and new:
+        before, after = state_after(state.store, old), state_after(state.store, new)
+        statement = Statement(sql=_FIGURES, parameters=tuple(f"{end_of(state.store, run)}" for run in (old, new)))
+        anew = {
+            (corpus, protocol, encoder): (row["evaluation"], now["evaluation"])
+            for (corpus, protocol, metric, encoder), row in sorted(before.results.items())
+            if (now := after.results.get((corpus, protocol, metric, encoder))) is not None
+            and row["evaluation"] != now["evaluation"]
+        }
+        values |= {"sections": compare.compare(before, after).sections, "tasks": _counted(state, anew, old, new)}
+        if chosen:
+            pairs = {" ".join(task): pair for task, pair in anew.items()}
+            if chosen not in pairs:
+                raise RequestError(unknown("task", chosen, sorted(pairs)))
+            statement = Statement(sql=_QUERIES, parameters=pairs[chosen])
+            values |= _changed_queries(request, state, statement) | {"chosen": chosen}
+    title = "What changed from one run to another"
+    return respond(request, View(template="runs.html", title=title, statement=statement, values=values))
+
+
+def _two_runs(request: Request, store: EmbeddingStore, known: list[str]) -> tuple[str, str]:
+    """The runs of the address; where it has none, the newest that wrote figures and the one before."""
+    written = store.counts("results", "run")
+    newest = [run for run in known if run in written]
+    new = request.query_params.get("new") or (newest[0] if newest else "")
+    before = newest[newest.index(new) + 1 :] if new in newest else []
+    return request.query_params.get("old") or (before[0] if before else ""), new
+
+
+def _counted(
+    state: State, anew: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str
+) -> list[dict[str, Any]]:
+    """Of each task the queries that changed, with the address of their list; tasks without stored queries left out.
+
+    ``anew``: corpus, protocol and encoder to the evaluations of the old run and of the new one, where these differ.
+    """
+    statement = Statement(sql=_COUNTS, parameters=([" ".join(pair) for pair in anew.values()],))
+    counts = {(row["old"], row["new"]): row for row in state.rows(statement).to_pylist()} if anew else {}
+    return [
+        {
+            **dict(zip(("corpus", "protocol", "encoder"), task, strict=True)),
+            **counts[pair],
+            "address": link("/runs", old=old, new=new, task=" ".join(task)) + "#queries",
+        }
+        for task, pair in anew.items()
+        if pair in counts
+    ]
+
+
+def _changed_queries(request: Request, state: State, statement: Statement) -> dict[str, Any]:
+    text = request.query_params.get("page", "1")
+    if not text.isdecimal() or not 1 <= int(text) < 10**9:
+        raise RequestError(f"page={text}: expected a whole number from 1")
+    limited = (*statement.parameters, PAGE + 1, PAGE * (int(text) - 1))
+    rows = state.rows(Statement(sql=f"{statement.sql}\nLIMIT ? OFFSET ?", parameters=limited)).to_pylist()
+    return {"queries": rows[:PAGE], "number": int(text), "more": len(rows) > PAGE}

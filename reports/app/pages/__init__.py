@@ -1,1 +1,0 @@
-"""One module per page; each has a function ``page(request)`` that gives the response."""

@@ -1,0 +1,369 @@
+"""The pages of single queries.
+
+``/queries``: those of one task, such as what one encoder misses and another finds; ``/query/ID``: one with the top ten
+of every encoder side by side; ``/judge``: what is right as well; ``/match``: where a caption matches an image.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from capim.reports import format as show
+from capim.reports.app.filters import (
+    PAGE,
+    SLICES,
+    SORTS,
+    QueryFilter,
+    count_of,
+    focus,
+    ranks_of,
+    read_filter,
+    select,
+    shown,
+    some_of,
+)
+from capim.reports.app.state import (
+    Evaluated,
+    State,
+    Statement,
+    StoreSnapshot,
+    View,
+    link,
+    placeholders,
+    respond,
+    state_of,
+)
+from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
+from capim.reports.explanation import token_words
+from capim.reports.rows.gallery import RankedList, SelectedQuery
+from capim.reports.rows.report_data import CAUSES
+from capim.reports.sections.cases import case_of
+from capim.store.errors import RequestError, unknown
+from capim.store.exchange.row_files import Judgement, add_judgement
+from capim.store.layout import Explanation
+from capim.store.schema import texts
+from capim.store.types import Corpus
+from capim.tasks.protocols import Protocol, language_name
+
+TOP = 10  # of the list of an encoder
+_CHOICES = 200  # of a slice
+
+
+def listed(request: Request) -> Response:
+    """A list of queries; further parts of it are added at its end as one scrolls."""
+    state = state_of(request)
+    snapshot = state.snapshot()
+    wanted, evaluated = read_filter(request.query_params, snapshot)
+    whole = QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
+
+    def count(of: QueryFilter) -> int:
+        key = ("count", of.but(sort="", encoders=()))
+        return snapshot.kept(key, lambda: int(state.rows(count_of(of, evaluated))["n"][0].as_py()))
+
+    total, changed = count(wanted), request.query_params.get("version", snapshot.version) != snapshot.version
+    ways = [
+        f"{how} by {show.listing(names)}" for how, names in (("missed", wanted.wrong), ("found", wanted.right)) if names
+    ]
+    values = {
+        "wanted": wanted,
+        "encoders": [(name, name in wanted.wrong, name in wanted.right) for name in evaluated.evaluations],
+        "columns": shown(wanted, evaluated),
+        "rows": [] if changed else list(_rows(state, snapshot, wanted, evaluated)),
+        "changed": changed,
+        "sentence": f"{total:,} of {show.count(count(whole), 'query', 'queries')} {' and '.join(ways)}".rstrip(),
+        "more": link_of(wanted, page=wanted.page + 1, version=snapshot.version) if total > PAGE * wanted.page else "",
+        "reload": link_of(wanted.but()),
+        "whole": link_of(whole),
+        "languages": len(languages_of(snapshot, evaluated)) > 1,
+        "pictures": evaluated.has_images,
+        **_choices(snapshot, wanted, evaluated),
+    }
+    statement = select(wanted, evaluated)
+    return respond(request, View(template="queries.html", title="Queries", statement=statement, values=values))
+
+
+def link_of(wanted: QueryFilter, **more: object) -> str:
+    """The address of a list of queries."""
+    return link("/queries", **{**wanted.parameters, **more})
+
+
+def _rows(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: Evaluated) -> Iterator[dict[str, Any]]:
+    """The queries of one page, as the template shows them."""
+    shas = snapshot.data.corpora[wanted.corpus].images["sha"]
+    first = PAGE * (wanted.page - 1)
+    rows = state.rows(some_of(wanted, evaluated, first=first)).to_pylist()
+    found = state.rows(ranks_of(evaluated, [row["query_ord"] for row in rows])).to_pylist()
+    ranks = {(row["protocol"], row["query_ord"], row["encoder"]): row for row in found}
+    names = shown(wanted, evaluated)
+    for at, row in enumerate(rows, first):
+        yield {
+            "id": row["query_id"],
+            "text": row["text"] or row["query_id"],
+            "language": row["language"],
+            "sha": shas[row["cluster"]].as_py() if evaluated.has_images and len(shas) else None,
+            "target": link(f"/query/{row['query_id']}", **wanted.but().parameters, at=at, within=row["protocol"]),
+            "ranks": [rank_cell(ranks.get((row["protocol"], row["query_ord"], name))) for name in names],
+        }
+
+
+def rank_cell(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    """A rank as text, its mark, and what it means in words.
+
+    Examples:
+        >>> rank_cell({"rank_best": 7, "rank_worst": 7}), rank_cell({"rank_best": 1, "rank_worst": 3}), rank_cell(None)
+        (('7', 'bad', 'missed'), ('1–3', 'warn', 'tied'), ('–', 'muted', 'not evaluated'))
+    """
+    if row is None:
+        return show.ABSENT, "muted", "not evaluated"
+    best, worst = int(row["rank_best"]), int(row["rank_worst"])
+    text = f"{best:,}" if best == worst else f"{best:,}–{worst:,}"
+    if best > 1:
+        return text, "bad", "missed"
+    return (text, "good", "found") if worst == 1 else (text, "warn", "tied")
+
+
+def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: Evaluated) -> dict[str, Any]:
+    """What the boxes of the form offer."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    key = ("slices", evaluated.corpus, evaluated.protocol.direction)
+    for value in snapshot.kept(key, lambda: _slices(snapshot, evaluated)):
+        kind, _, name = value.partition(":")
+        groups.setdefault(SLICES[kind], []).append((value, name))
+    return {
+        "corpora": list(dict.fromkeys(corpus for corpus, _ in snapshot.evaluated)),
+        "protocols": [(id_, Protocol.of(id_).titled) for id_ in snapshot.protocols(wanted.corpus)],
+        "slices": list(groups.items()),
+        "language_choices": [(code, language_name(code)) for code in languages_of(snapshot, evaluated)],
+        "sorts": list(SORTS.items()),
+        "focus": focus(wanted, evaluated),
+        "names": list(evaluated.evaluations),
+    }
+
+
+def languages_of(snapshot: StoreSnapshot, evaluated: Evaluated) -> list[str]:
+    """The languages of the queries of a protocol."""
+    protocol = evaluated.protocol
+    if protocol.language and not protocol.is_combined:
+        return [protocol.language]
+    if protocol.direction != "t2i" and not protocol.is_combined:
+        return []
+    captions = snapshot.data.corpora[evaluated.corpus].captions
+    return snapshot.kept(("languages", evaluated.corpus), lambda: sorted(texts(pc.unique(captions["language"]))))
+
+
+def _slices(snapshot: StoreSnapshot, evaluated: Evaluated) -> list[str]:
+    """The slices of the queries of a protocol: what their images show, kinds of query, tags, ambiguous misses."""
+    contents, direction = snapshot.data.corpora[evaluated.corpus], evaluated.protocol.direction
+    if direction == "pairs":
+        return [f"tag:{name}" for name in sorted(texts(pc.unique(contents.pairs["category"])))]
+    if direction == "quadruples":
+        return [f"tag:{name}" for name in _most_frequent(contents.quadruples["tags"])]
+    found = [f"shows:{name}" for name in _most_frequent(contents.images["objects"])]
+    if direction == "t2i":
+        found += [f"type:{name}" for name in _most_frequent(contents.captions["query_types"])]
+    causes = {row["feature"] for row in snapshot.data.slices if row["analysis"] == "ambiguous"} & {*CAUSES}
+    return [*found, *(f"ambiguous:{cause}" for cause in sorted(causes))]
+
+
+def _most_frequent(column: pa.ChunkedArray) -> list[str]:
+    """The texts that most lists of a column have, by name."""
+    counts = Counter(texts(pc.list_flatten(column).drop_null()))
+    return sorted(name for name, _ in counts.most_common(_CHOICES))
+
+
+def query(request: Request) -> Response:
+    """One query; ``at`` in the address is its place in the list that it was opened from."""
+    state = state_of(request)
+    snapshot = state.snapshot()
+    wanted, evaluated = read_filter(request.query_params, snapshot)
+    query_id, direction = request.path_params["id"], evaluated.protocol.direction
+    rows = _outcomes(state, request, wanted, evaluated, query_id)
+    first = next(iter(rows.values()))
+    contents = snapshot.data.corpora[wanted.corpus]
+    protocol = Protocol.of(first["protocol"])
+    relevant = relevant_items(contents, protocol, query_id, int(first["cluster"]))
+    selected = SelectedQuery(
+        corpus=wanted.corpus,
+        direction=direction,
+        protocol=protocol.id,
+        kind="",
+        query_id=query_id,
+        query=int(first["query_ord"]),
+        image=relevant[0],
+        lists=tuple(RankedList.of(name, row, length=TOP) for name, row in rows.items()),
+        relevant=relevant if direction == "t2i" else (),
+    )
+    case = case_of(snapshot.data, selected, 0)
+    items = contents.images if direction == "t2i" else contents.captions
+    answers = []
+    for answer, ranked in zip(case.answers, selected.lists, strict=True):
+        ids = [str(items["id"][ord_]) for ord_, _ in ranked.top] if protocol.is_retrieval else [""] * len(answer.hits)
+        maps = tuple(_maps(snapshot, selected, ranked)) if direction == "t2i" else ()
+        answers.append({"answer": answer, "hits": list(zip(answer.hits, ids, strict=True)), "maps": maps})
+    before, after = _neighbours(request, state, wanted, evaluated)
+    values = {
+        "case": case,
+        "answers": answers,
+        "own": state.judgements_of(wanted.corpus, direction, query_id),
+        "judged": state.judgements is not None and protocol.is_retrieval,
+        "facts": {"corpus": wanted.corpus, "direction": direction, "query": query_id},
+        "before": before,
+        "after": after,
+        "listed": link_of(wanted),
+        "back": str(request.url.path) + f"?{request.url.query}",
+    }
+    statement = Statement(
+        sql=f"""SELECT encoder, protocol, query_id, rank_best, rank_worst, best_score,
+       top_ords[1:{TOP}] AS top_ords, top_scores[1:{TOP}] AS top_scores
+FROM outcomes
+WHERE evaluation IN ({placeholders(evaluated.every_evaluation)}) AND protocol = ? AND query_id = ?
+ORDER BY encoder""",  # noqa: S608 - only placeholders are put in
+        parameters=(*evaluated.every_evaluation, protocol.id, query_id),
+    )
+    return respond(request, View(template="query.html", title=case.query, statement=statement, values=values))
+
+
+async def judge(request: Request) -> Response:
+    """Adds an item that is right for a query to the user's file of judgements."""
+    state = state_of(request)
+    given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+    judgement = Judgement(*(given.get(name, "") for name in ("corpus", "direction", "query", "item")))
+    await run_in_threadpool(_keep, state, judgement)
+    if "HX-Request" in request.headers:
+        return HTMLResponse('<b class="own">also right (you)</b>')
+    back = given.get("back", "")
+    return RedirectResponse(back if back.startswith("/query/") else "/queries", status_code=303)
+
+
+def _keep(state: State, judgement: Judgement) -> None:
+    contents = state.snapshot().data.corpora.get(judgement.corpus)
+    if state.judgements is None or contents is None or judgement.direction not in ("t2i", "i2t"):
+        raise RequestError("this judgement cannot be kept: no such corpus, or the workspace is no folder")
+    sides = (contents.captions, contents.images)
+    queries, items = sides if judgement.direction == "t2i" else sides[::-1]
+    for table, name in ((queries, judgement.query_id), (items, judgement.item_id)):
+        if pc.index(table["id"], pa.scalar(name)).as_py() < 0:
+            raise RequestError(f"{name!r} is not in corpus {judgement.corpus!r}")
+    if judgement.item_id not in state.judgements_of(judgement.corpus, judgement.direction, judgement.query_id):
+        add_judgement(state.judgements, judgement)
+
+
+def relevant_items(contents: Corpus, protocol: Protocol, query_id: str, cluster: int) -> tuple[int, ...]:
+    """Positions of the relevant images of a caption; for other queries that of their image.
+
+    By the ground truth that the protocol names, if the corpus has one of that name; else the image of the caption.
+    """
+    judged = contents.relevance.filter(
+        (pc.field("ground_truth") == protocol.name)
+        & (pc.field("query_id") == query_id)
+        & (pc.field("direction") == protocol.direction)
+    )
+    kept = judged.filter(pc.field("grade") > 0).sort_by([("grade", "descending")])
+    if protocol.direction != "t2i" or not kept.num_rows:
+        return (cluster,)
+    return tuple(pc.index(contents.images["id"], item).as_py() for item in kept["item_id"])
+
+
+def _outcomes(
+    state: State, request: Request, wanted: QueryFilter, evaluated: Evaluated, query_id: str
+) -> dict[str, dict[str, Any]]:
+    """Encoder to its outcome of one query, in the order of the list.
+
+    Raises:
+        RequestError: No encoder has one.
+    """
+    found = state.store.rows("outcomes", evaluation=list(evaluated.every_evaluation), query_id=query_id)
+    within = request.query_params.get("within")
+    rows = {row["encoder"]: row for row in found.to_pylist() if within in (None, "", row["protocol"])}
+    if not rows:
+        raise RequestError(f"no encoder has an outcome of query {query_id!r} under {evaluated.protocol.id}")
+    order = shown(wanted, evaluated)
+    return {name: rows[name] for name in (*order, *sorted({*rows} - {*order})) if name in rows}
+
+
+def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: Evaluated) -> tuple[str, str]:
+    """The addresses of the previous and the next query of the list; empty at its ends, and without a list."""
+    at = request.query_params.get("at", "")
+    if not at.isdecimal():
+        return "", ""
+    place = int(at)
+    first = max(0, place - 1)
+    found = dict(enumerate(state.rows(some_of(wanted, evaluated, first=first, most=3)).to_pylist(), first))
+
+    def target(of: int) -> str:
+        row = found.get(of)
+        return link(f"/query/{row['query_id']}", **wanted.parameters, at=of, within=row["protocol"]) if row else ""
+
+    return target(place - 1), target(place + 1)
+
+
+def _maps(snapshot: StoreSnapshot, query: SelectedQuery, ranked: RankedList) -> Iterator[tuple[str, str, str]]:
+    """Title, picture and page of the maps of where a caption matches the first image and the relevant one."""
+    sealed = {(s.key.encoder, s.key.corpus, s.key.modality, s.key.vectors) for s in snapshot.data.sets}
+    if (ranked.encoder, query.corpus, "image", "multi") not in sealed:
+        return
+    facts = {"encoder": ranked.encoder, "corpus": query.corpus, "caption": query.query}
+    first = ranked.top[0][0] if ranked.top else query.image
+    for title, image in (("first", first), ("relevant", query.image)):
+        if title == "relevant" or image != query.image:
+            yield title, link("/match.png", **facts, image=image), link("/match", **facts, image=image)
+
+
+def match(request: Request) -> Response:
+    """The tokens of a caption, each with its share of the score and its map."""
+    found = _explained(request)
+    given = {name: request.query_params[name] for name in ("encoder", "corpus", "caption", "image")}
+    tokens = [
+        (token_words(token), show.number(float(share), 3), link("/match.png", **given, token=number))
+        for number, (token, share) in enumerate(zip(found.tokens, found.shares, strict=True), 1)
+    ]
+    whole = link("/match.png", **given)
+    statement = Statement(
+        sql="""SELECT encoder, modality, item_id, n_vectors, vectors
+FROM embeddings
+WHERE corpus = ? AND encoder = ? AND (modality, item_id) IN (('caption', ?), ('image', ?))""",
+        parameters=(given["corpus"], given["encoder"], found.caption_id, found.image_id),
+    )
+    values = {"found": found, "score": show.number(found.score, 3), "whole": whole, "tokens": tokens}
+    return respond(request, View(template="match.html", title="Where it matches", statement=statement, values=values))
+
+
+def match_picture(request: Request) -> Response:
+    """The image under a veil that is open where the caption matches, or one token of it (``token``, from 1)."""
+    found = _explained(request)
+    token = request.query_params.get("token", "")
+    if token and not (token.isdecimal() and 1 <= int(token) <= len(found.tokens)):
+        raise RequestError(f"token={token}: expected a number from 1 to {len(found.tokens)}")
+    values = found.similarities[int(token) - 1] if token else patch_map(found)
+    thumbnail = state_of(request).store.thumbnails([found.sha]).get(found.sha)
+    return Response(encoded(draw_map(opened(thumbnail), found, values)), media_type="image/png")
+
+
+def _explained(request: Request) -> Explanation:
+    """Where the caption of an address matches the image of it.
+
+    Raises:
+        RequestError: A name that the store does not have, or a position outside the corpus.
+    """
+    state = state_of(request)
+    data, given = state.snapshot().data, request.query_params
+    for name, known in (("corpus", data.corpora), ("encoder", data.specs)):
+        if given.get(name, "") not in known:
+            raise RequestError(unknown(name, given.get(name, ""), list(known)))
+    contents, spec = data.corpora[given["corpus"]], data.specs[given["encoder"]]
+    for name, table in (("caption", contents.captions), ("image", contents.images)):
+        text = given.get(name, "")
+        if not text.isdecimal() or int(text) >= table.num_rows:
+            raise RequestError(f"{name}={text}: expected a position from 0 to {table.num_rows - 1}")
+    pair = int(given["caption"]), int(given["image"])
+    [found] = state.services.explain(encoder=spec.fingerprint, corpus=contents.fingerprint, pairs=[pair])
+    return found

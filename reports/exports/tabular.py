@@ -1,0 +1,318 @@
+"""Results as tables: every column as CSV, JSON or Parquet, leaderboards for LaTeX, and the files of two seeds."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from capim.reports import format as show
+from capim.reports.elements.page import Cell, Table
+from capim.reports.rows.languages import (
+    MEASURES,
+    NDCG,
+    RBO,
+    languages,
+    mean,
+    mean_text,
+    noise,
+    over_languages,
+    translators,
+)
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.speed import qps_v28
+from capim.reports.sections import compositional, leaderboard
+from capim.store.exchange.row_files import json_value, write_csv
+from capim.store.schema import RESULTS
+from capim.tasks.protocols import Protocol
+
+SCHEMA_ID = "capim-results/1"
+
+
+def results_table(data: ReportData) -> pa.Table:
+    """The results as a table of ``schema.RESULTS``."""
+    return pa.Table.from_pylist([dict(row) for row in data.results], schema=RESULTS)
+
+
+def csv_files(data: ReportData, name: str) -> dict[str, bytes]:
+    """One CSV; nulls are empty."""
+    return {name: csv_bytes(results_table(data).to_pylist())}
+
+
+def csv_bytes(rows: Sequence[Mapping[str, object]], names: Sequence[str] = ()) -> bytes:
+    """Rows with the same keys as CSV with a header; ``names``: the columns, where there may be no row."""
+    target = io.StringIO()
+    write_csv(rows, names or list(rows[0]), target)
+    return target.getvalue().encode()
+
+
+def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
+    """One Parquet file with the store's own types."""
+    target = io.BytesIO()
+    pyarrow.parquet.write_table(results_table(data), target)
+    return {name: target.getvalue()}
+
+
+def json_files(data: ReportData, name: str) -> dict[str, bytes]:
+    """The rows, and beside them their JSON Schema (draft 2020-12)."""
+    beside = f"{name.removesuffix('.json')}.schema.json"
+    document = {"$schema": f"./{beside}", "format": SCHEMA_ID, "digest": data.digest, "results": data.results}
+    return {name: json_bytes(document), beside: json_bytes(json_schema(RESULTS))}
+
+
+def json_bytes(value: object) -> bytes:
+    """A document as indented JSON."""
+    return (json.dumps(json_value(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def json_schema(rows: pa.Schema) -> dict[str, object]:
+    """The JSON Schema of a document of result rows.
+
+    Examples:
+        >>> schema = json_schema(pa.schema([pa.field("value", pa.float64())]))
+        >>> schema["properties"]["results"]["items"]["properties"]
+        {'value': {'type': ['number', 'null']}}
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA_ID,
+        "type": "object",
+        "properties": {
+            "$schema": {"type": "string"},
+            "format": {"const": SCHEMA_ID},
+            "digest": {"type": "string"},
+            "results": {"type": "array", "items": row_schema(rows)},
+        },
+        "required": ["format", "digest", "results"],
+    }
+
+
+def row_schema(rows: pa.Schema, *, without: Sequence[str] = ()) -> dict[str, object]:
+    """The JSON Schema of one stored row."""
+    fields = [field for field in rows if field.name not in without]
+    return {
+        "type": "object",
+        "properties": {field.name: _type(field) for field in fields},
+        "required": [field.name for field in fields],
+        "additionalProperties": False,
+    }
+
+
+def _type(field: pa.Field) -> dict[str, object]:
+    kinds = (
+        (pa.types.is_timestamp, {"type": "string", "format": "date-time"}),
+        (pa.types.is_integer, {"type": "integer"}),
+        (pa.types.is_floating, {"type": "number"}),
+        (pa.types.is_boolean, {"type": "boolean"}),
+        (pa.types.is_string, {"type": "string"}),
+    )
+    kind: dict[str, object] = next(dict(kind) for fits, kind in kinds if fits(field.type))
+    return {**kind, "type": [kind["type"], "null"]} if field.nullable else kind
+
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "·": r"$\cdot$",
+    "’": "'", "±": r"$\pm$",
+}  # fmt: skip
+
+
+def latex_files(data: ReportData, name: str) -> dict[str, bytes]:
+    r"""One file with the leaderboards, Winoground and pair tables: booktabs, ``\usepackage{booktabs}`` is enough."""
+    blocks = (*leaderboard.section(data).blocks, *compositional.section(data).blocks)
+    tables = [block for block in blocks if isinstance(block, Table)]
+    if not tables:
+        return {}
+    text = f"% made by capim from rows with the digest {data.digest[:16]}; needs \\usepackage{{booktabs}}\n\n"
+    return {name: (text + "\n".join(latex_table(table) for table in tables)).encode()}
+
+
+def latex_table(table: Table) -> str:
+    """One table: intervals small after the figure, the best in bold, heading groups with their rules."""
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        f"  \\caption{{{escape_latex(table.caption)}}}",
+        f"  \\label{{tab:{table.id}}}",
+        f"  \\begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in table.columns)}}}",
+        r"    \toprule",
+    ]
+    if table.groups:
+        heads = [f"\\multicolumn{{{span}}}{{c}}{{{escape_latex(text)}}}" for text, span in table.groups]
+        ends = accumulate(span for _, span in table.groups)
+        lined = [(end - span + 1, end) for end, (text, span) in zip(ends, table.groups, strict=True) if text]
+        rules = [f"\\cmidrule(lr){{{start}-{end}}}" for start, end in lined]
+        lines += [f"    {' & '.join(heads)} \\\\", f"    {' '.join(rules)}"]
+    lines += [f"    {' & '.join(escape_latex(c.heading) for c in table.columns)} \\\\", r"    \midrule"]
+    lines += [f"    {' & '.join(_latex_cell(cell) for cell in row)} \\\\" for row in table.rows]
+    lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""]
+    return "\n".join(lines)
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = escape_latex(cell.text)
+    text = f"\\textbf{{{text}}}" if cell.mark == "best" else text
+    return f"{text} {{\\scriptsize ({escape_latex(cell.note)})}}" if cell.note else text
+
+
+def escape_latex(text: str) -> str:
+    r"""Text that LaTeX prints as it is.
+
+    Examples:
+        >>> escape_latex("hf_dual & 50 % – {x}")
+        'hf\\_dual \\& 50 \\% -- \\{x\\}'
+    """
+    return "".join(_ESCAPES.get(c, c) for c in text)
+
+
+V28_PROTOCOLS = {"T2I": ("t2i/first", "t2i/all"), "I2T": ("i2t/any5", "i2t/any")}
+
+
+def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
+    """The combined CSV of the V28 seed: a row per encoder and retrieval corpus, in percent, best T2I R@1 first.
+
+    The seed's T2I used the first caption and its I2T captions 0 to 4. For a corpus without such a protocol the
+    headline protocol is used; the protocol columns name the one used. In the seed's printed table, Winoground text and
+    image were exchanged; here they are correct.
+    """
+
+    def percent(corpus: str, protocol: str, metric: str, encoder: str) -> str:
+        value = data.value(corpus, protocol, metric, encoder)
+        return f"{100 * value:.1f}" if value is not None else ""
+
+    winoground = next(iter(data.corpus_names(lambda p: p == "winoground")), "")
+    rows: list[dict[str, str]] = []
+    for corpus in data.corpus_names(lambda p: p in V28_PROTOCOLS["T2I"]):
+        stored = data.protocols(corpus)
+        protocols = {side: next((p for p in names if p in stored), "") for side, names in V28_PROTOCOLS.items()}
+        speeds = qps_v28(data, corpus)
+        for encoder in (r["encoder"] for r in data.ranked(corpus, protocols["T2I"], "R@1")):
+            spec = data.specs[encoder]
+            row = {"Model": encoder, "Dataset": corpus}
+            for side, protocol in protocols.items():
+                row[f"{side} Protocol"] = protocol
+                row |= {f"{side} R@{k}": percent(corpus, protocol, f"R@{k}", encoder) for k in (1, 5, 10)}
+            for score in ("Text", "Image", "Group"):
+                row[f"Winoground {score}"] = percent(winoground, "winoground", f"winoground_{score.lower()}", encoder)
+            row["QPS"] = f"{speeds[encoder]:.1f}" if encoder in speeds else ""
+            row["Architecture"] = "Late-Interaction" if spec.vectors == "multi" else "Dense"
+            row["Checkpoint"] = spec.checkpoint
+            rows.append(row)
+    return {name: csv_bytes(rows)} if rows else {}
+
+
+_COCO_SM_NAMES = {**{f"R@{k}": f"recall@{k}" for k in (1, 5, 10)}, NDCG: "ndcg@20", RBO: "rbo"}
+SUMMARY_COLUMNS = tuple((f"{direction}.{_COCO_SM_NAMES[metric]}", direction, metric) for direction, metric in MEASURES)
+COLUMNS = SUMMARY_COLUMNS[:-2]  # of the seed, which has no rank-biased overlap
+TRANSLATORS = ("google", "bing", "nllb")  # the order that the seed evaluated in
+LANGUAGES = (
+    *("en", "ar", "de", "fr", "he", "hi", "hy", "id", "it", "ja", "ko"),
+    *("fa", "pl", "pt", "ru", "es", "th", "tr", "uk", "vi", "zh"),
+)
+
+Line: TypeAlias = Mapping[str, str | float | None]  # ``language``, ``meta`` (the translator), a fraction per column
+
+
+def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
+    """``<corpus>/<encoder>.csv`` and ``_reduced.csv`` in the form of the COCO-SM seed, and ``_summary.csv``.
+
+    The summary has what the seed's tables lack: the means without the reference language, languages weighted by their
+    speakers, rank-biased overlap, and eta squared of languages and of translators, with what noise would give.
+    """
+    files = {}
+    for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
+        for encoder in data.encoder_names(corpus):
+            parts = [(code, way) for code in languages(data, corpus) for way in translators(data, corpus, code)]
+            lines: list[Line] = [
+                {
+                    "language": code,
+                    **{name: data.value(corpus, f"{d}/{code}/{way}", metric, encoder) for name, d, metric in COLUMNS},
+                    "meta": way,
+                }
+                for code, way in in_seed_order(parts)
+            ]
+            full = [{key: v if isinstance(v, str) else _fraction(v) for key, v in line.items()} for line in lines]
+            files[f"{corpus}/{encoder}.csv"] = csv_bytes(full)
+            files[f"{corpus}/{encoder}_reduced.csv"] = csv_bytes(reduced(lines))
+            if rows := _summary(data, corpus, encoder):
+                files[f"{corpus}/{encoder}_summary.csv"] = csv_bytes(rows)
+    return files
+
+
+def in_seed_order(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Languages and translators in the order of the seed's files.
+
+    It evaluated translator by translator and sorted by language with pandas' quicksort, which is not stable: only the
+    same sort of the same list gives the order of the translators within a language.
+
+    Examples:
+        >>> in_seed_order([("de", "bing"), ("ar", "bing"), ("de", "google")])
+        [('ar', 'bing'), ('de', 'google'), ('de', 'bing')]
+    """
+
+    def position(order: Sequence[str], name: str) -> tuple[int, str]:
+        return (order.index(name) if name in order else len(order)), name
+
+    evaluated = sorted(parts, key=lambda part: (position(TRANSLATORS, part[1]), position(LANGUAGES, part[0])))
+    codes = np.array([code for code, _ in evaluated], dtype=object)
+    return [evaluated[at] for at in np.argsort(codes, kind="quicksort")]
+
+
+def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
+    """COCO-SM's reduced table: means over translators, then over languages for all and for each translator.
+
+    Args:
+        lines: One per language and translator, in the seed's order.
+
+    Returns:
+        Per language the mean over translators; ``all`` over those means; each translator over its own rows; the last
+        as ``mean ± sd`` with n - 1. English is in them, as in the published table.
+
+    Examples:
+        >>> rows = [{"language": "de", "x": 0.2, "meta": "google"}, {"language": "en", "x": 0.4, "meta": "google"}]
+        >>> [row["x"] for row in reduced(rows)]
+        ['0.200', '0.400', '0.300 ± 0.141', '0.300 ± 0.141']
+    """
+    columns = [key for key in lines[0] if key not in ("language", "meta")]
+    codes = sorted({str(line["language"]) for line in lines})
+    ways = {str(line["meta"]) for line in lines}
+
+    def numbers(column: str, key: str, value: str) -> list[float | None]:
+        cells = (line[column] for line in lines if line[key] == value)
+        return [x if isinstance(x, float) else None for x in cells]
+
+    per_language = {c: {column: mean(numbers(column, "language", c)) for column in columns} for c in codes}
+    rows = [{"language": c, **{column: _fraction(v) for column, v in per_language[c].items()}} for c in codes]
+    groups = {"all": {column: [per_language[c][column] for c in codes] for column in columns}}
+    for way in [*(w for w in TRANSLATORS if w in ways), *sorted(ways - set(TRANSLATORS))]:
+        groups[way] = {column: numbers(column, "meta", way) for column in columns}
+    return rows + [{"language": label, **{c: mean_text(of[c]) for c in columns}} for label, of in groups.items()]
+
+
+def _summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]:
+    """The stored results over all languages, one line each: value and, where there is one, its interval."""
+
+    def cell(protocol: str, metric: str) -> str:
+        row = data.row(corpus, protocol, metric, encoder)
+        if row is None or row["value"] is None:
+            return ""
+        by_noise = noise(row)
+        interval = show.span(row["ci_low"], row["ci_high"], 3)
+        note = interval if by_noise is None else f"noise {_fraction(by_noise)}"
+        return f"{_fraction(row['value'])} ({note})" if note else _fraction(row["value"])
+
+    rows = [
+        {"over": label, **{c: cell(f"{d}/{suffix}", f"{m}{metric_suffix}") for c, d, m in SUMMARY_COLUMNS}}
+        for label, suffix, metric_suffix in over_languages(data, corpus)
+    ]
+    return [row for row in rows if any(text for column, text in row.items() if column != "over")]
+
+
+def _fraction(value: float | None) -> str:
+    return "" if value is None else show.number(value, 3)

@@ -1,0 +1,421 @@
+"""The single queries of the gallery: selected from the stored outcomes, where the same rows give the same selection.
+
+Every corpus has its turn in each direction (:class:`GalleryTask`). The rule is fixed: the hardest queries that every
+encoder misses, those that exactly one encoder misses or finds, those that one misses and another finds, those decided
+by a tie, and near misses; one per image and protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations, zip_longest
+from operator import itemgetter
+from typing import Any
+from typing import Protocol as Interface
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
+from capim.reports.rows.report_data import Row, grouped
+from capim.store import EmbeddingStore
+from capim.store.layout import Explanation
+from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.protocols import ALL_NEGATIVES, MAIN, Direction, Protocol, with_outcomes
+
+MOST_CASES = 200  # queries of a report
+MOST_ITEMS = 6_000  # items of all ranked lists together
+MOST_PICTURES = 1_600  # different images
+LONGEST_LIST = 5  # items of each ranked list
+SHRINKING = [(n, length) for n in (200, 150, 100) for length in (LONGEST_LIST, 4, 3)] + [(100, 2), (100, 1)]
+"""Queries and length of lists, in the order in which they are tried where there is too much to show."""
+MOST_MAPPED = 60  # queries that have maps: each map is a picture of the page
+COLUMNS = (
+    "protocol", "query_id", "query_ord", "cluster", "rank_best", "rank_worst", "top_ords", "top_scores", "scores",
+)  # fmt: skip
+EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
+
+
+@dataclass(frozen=True, kw_only=True)
+class GalleryTask:
+    """A part of the gallery: one corpus, searched in one direction.
+
+    Attributes:
+        corpus: Corpus name.
+        direction: ``t2i``, ``i2t``, ``quadruples`` or ``pairs``.
+        outcomes: Encoder to ``COLUMNS`` of its rows of ``schema.OUTCOMES``, of one protocol or of several that differ
+            in the language of the captions, in any order.
+        examples: Kind of error to the ids of its example queries in the failure analysis.
+        relevant: Row of a query to the rows of its images: of judged documents the relevant ones, highest grade first;
+            of quadruples both.
+    """
+
+    corpus: str
+    direction: Direction
+    outcomes: Mapping[str, pa.Table]
+    examples: Mapping[str, Sequence[str]]
+    relevant: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedList:
+    """One encoder's ranks of the relevant item, and the first items of its list (position, score).
+
+    ``scores`` are those of a quadruple or pair, which have no list.
+    """
+
+    encoder: str
+    rank_best: int
+    rank_worst: int
+    top: tuple[tuple[int, float], ...]
+    scores: tuple[float, ...] = ()
+
+    @staticmethod
+    def of(encoder: str, outcome: Row, length: int = LONGEST_LIST) -> RankedList:
+        """The list of one row of outcomes, so many items long."""
+        return RankedList(
+            encoder=encoder,
+            rank_best=outcome["rank_best"],
+            rank_worst=outcome["rank_worst"],
+            top=tuple(zip((outcome["top_ords"] or [])[:length], (outcome["top_scores"] or [])[:length], strict=True)),
+            scores=tuple(outcome["scores"] or ()),
+        )
+
+    @property
+    def missed(self) -> bool:
+        """Whether something scores above the best relevant item."""
+        return self.rank_best > 1
+
+    @property
+    def found(self) -> bool:
+        """Whether the best relevant item alone is first."""
+        return self.rank_worst == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedQuery:
+    """One query of the gallery, with the reason for its selection.
+
+    Attributes:
+        corpus: Corpus name.
+        direction: ``t2i``, ``i2t``, ``quadruples`` or ``pairs``.
+        protocol: Protocol of its outcomes.
+        kind: The rule that selected it, such as ``"missed by all"``.
+        query_id: Id of the caption, image, quadruple or pair.
+        query: Its row in the corpus.
+        image: Row of the image that it belongs to, the first of the relevant ones.
+        relevant: Rows of the relevant images; only judged documents and quadruples have several.
+        lists: One per encoder.
+    """
+
+    corpus: str
+    direction: str
+    protocol: str
+    kind: str
+    query_id: str
+    query: int
+    image: int
+    lists: tuple[RankedList, ...]
+    relevant: tuple[int, ...] = ()
+
+    def images(self, length: int = LONGEST_LIST) -> set[int]:
+        """Rows of the images that it shows, with lists of this length."""
+        first = {ord_ for ranked in self.lists for ord_, _ in ranked.top[:length]} if self.direction == "t2i" else ()
+        return {self.image, *self.relevant[:LONGEST_LIST], *first}
+
+
+def gallery_tasks(
+    source: EmbeddingStore, results: Sequence[Row], slices: Iterable[Row], corpora: Mapping[str, Corpus]
+) -> Iterator[GalleryTask]:
+    """The tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
+    by_corpus = grouped(results, itemgetter("corpus"))
+    errors = [row for row in slices if row["analysis"] == "errors" and row["feature"] in EXAMPLES and row["detail"]]
+    for corpus, contents in corpora.items():
+        by_protocol = grouped(by_corpus[corpus], itemgetter("protocol"))
+        for direction, protocols in shown_protocols(by_protocol).items():
+            by_encoder = grouped((row for name in protocols for row in by_protocol[name]), itemgetter("encoder"))
+            examples: dict[str, list[str]] = {}
+            for row in errors:
+                if row["corpus"] == corpus and row["protocol"] in protocols:
+                    examples.setdefault(row["feature"], []).extend(json.loads(row["detail"]).get("examples", []))
+            outcomes = {
+                encoder: pa.concat_tables(
+                    [_outcomes(source, key) for key in {row["protocol"]: row["evaluation"] for row in rows}.values()]
+                )
+                for encoder, rows in by_encoder.items()
+            }
+            relevant: dict[int, tuple[int, ...]] = {}
+            if Protocol.of(protocols[0]).kind == "judged":
+                relevant = relevant_documents(contents, Protocol.of(protocols[0]).name)
+            elif direction == "quadruples":
+                both = (_places(contents.quadruples[name], contents.images) for name in ("image_0", "image_1"))
+                relevant = dict(enumerate(zip(*both, strict=True)))
+            yield GalleryTask(
+                corpus=corpus, direction=direction, outcomes=outcomes, examples=examples, relevant=relevant
+            )
+
+
+def shown_protocols(evaluated: Iterable[str]) -> dict[Direction, list[str]]:
+    """Direction to the protocols that the gallery shows of a corpus, of those with results.
+
+    Quadruples and pairs are shown as such, because their images are near copies of each other. Otherwise the headline
+    of either direction, or the protocols of every language; of judged documents that of all queries.
+
+    Examples:
+        >>> shown_protocols(["t2i/all", "t2i/first", "i2t/de/human", "i2t/en/human"])
+        {'t2i': ['t2i/all'], 'i2t': ['i2t/de/human', 'i2t/en/human']}
+    """
+    of_kind = grouped(
+        sorted(with_outcomes(evaluated), key=lambda protocol: protocol.id), lambda protocol: protocol.kind
+    )
+    if whole := [protocol.id for protocol in of_kind.get("quadruples", ()) if not protocol.name]:
+        return {"quadruples": whole}
+    if pairs := of_kind.get("pairs"):
+        whole = [protocol.id for protocol in pairs if protocol.name == "micro"]
+        return {"pairs": whole or [protocol.id for protocol in pairs if protocol.name not in ("macro", ALL_NEGATIVES)]}
+    if whole := [protocol.id for protocol in of_kind.get("judged", ()) if not protocol.language]:
+        return {"t2i": whole}
+    shown: dict[Direction, list[str]] = {}
+    for headline in map(Protocol.of, MAIN):
+        same = [p for p in of_kind.get("retrieval", ()) if p.direction == headline.direction]
+        if found := [p.id for p in same if p.is_main] or [p.id for p in same if p.is_of_language]:
+            shown[headline.direction] = found
+    return shown
+
+
+def relevant_documents(corpus: Corpus, ground_truth: str) -> dict[int, tuple[int, ...]]:
+    """Row of each judged query to the rows of its relevant documents, highest grade first."""
+    rows = corpus.relevance.filter((pc.field("ground_truth") == ground_truth) & (pc.field("grade") > 0))
+    found: dict[int, list[tuple[int, int]]] = {}
+    queries, documents = _places(rows["query_id"], corpus.captions), _places(rows["item_id"], corpus.images)
+    for query, document, grade in zip(queries, documents, rows["grade"].to_numpy().tolist(), strict=True):
+        found.setdefault(query, []).append((-grade, document))
+    return {query: tuple(document for _, document in sorted(documents)) for query, documents in found.items()}
+
+
+def _places(ids: pa.ChunkedArray, items: pa.Table) -> list[int]:
+    """The rows of items with these ids."""
+    places: list[int] = pc.index_in(ids, items["id"].combine_chunks()).to_numpy().tolist()
+    return places
+
+
+def _outcomes(source: EmbeddingStore, evaluation: str) -> pa.Table:
+    """``COLUMNS`` of one evaluation, with lists no longer than the gallery shows."""
+    rows = source.rows("outcomes", evaluation=evaluation).select(COLUMNS)
+    for name in ("top_ords", "top_scores"):
+        rows = rows.set_column(rows.column_names.index(name), name, pc.list_slice(rows[name], 0, LONGEST_LIST))
+    return rows
+
+
+def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], list[dict[str, Any]]]:
+    """The queries of the gallery, by task, kind and position in the corpus, and the totals of every task.
+
+    At most ``MOST_CASES``, to which the tasks contribute in turn, with at most ``MOST_ITEMS`` items in their lists and
+    ``MOST_PICTURES`` images (``SHRINKING``). An encoder that was evaluated on other queries than the first of its task
+    is left out.
+    """
+    sheets = [sheet for task in tasks if (sheet := _sheet(task)) is not None]
+    turns = zip_longest(*(_without_repeats(sheet) for sheet in sheets))
+    order = [(at, *pick) for turn in turns for at, pick in enumerate(turn) if pick is not None][:MOST_CASES]
+    queries = [sheets[at].selected(kind, row) for at, kind, row in order]
+    tries = [*SHRINKING, *((n, 1) for n in range(99, 0, -1))]
+    n, length = next((each for each in tries if _fits(queries[: each[0]], each[1])), (0, 1))
+    places = [(at, sheets[at].kinds.index(kind), row) for at, kind, row in order[:n]]
+    chosen = [
+        replace(query, lists=tuple(replace(ranked, top=ranked.top[:length]) for ranked in query.lists))
+        for _, query in sorted(zip(places, queries[:n], strict=True), key=itemgetter(0))
+    ]
+    return chosen, [sheet.totals() for sheet in sheets]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sheet:
+    """The outcomes of a task side by side: rows are encoders, columns the same queries in the same order."""
+
+    task: GalleryTask
+    tables: Mapping[str, pa.Table]
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    images: NDArray[np.int32]
+    protocols: NDArray[np.object_]
+    candidates: Sequence[tuple[str, NDArray[np.intp]]]
+
+    @property
+    def kinds(self) -> list[str]:
+        return list(dict.fromkeys(kind for kind, _ in self.candidates))
+
+    def selected(self, kind: str, row: int) -> SelectedQuery:
+        first = next(iter(self.tables.values()))
+        query = first["query_ord"][row].as_py()
+        relevant = self.task.relevant.get(query) or (int(self.images[row]),)
+        return SelectedQuery(
+            corpus=self.task.corpus,
+            direction=self.task.direction,
+            protocol=str(self.protocols[row]),
+            kind=kind,
+            query_id=first["query_id"][row].as_py(),
+            query=query,
+            image=relevant[0],
+            relevant=relevant,
+            lists=tuple(
+                RankedList.of(name, {c: table[c][row].as_py() for c in COLUMNS}) for name, table in self.tables.items()
+            ),
+        )
+
+    def totals(self) -> dict[str, Any]:
+        """Numbers of stored queries: all, missed or found by an encoder, missed by A and found by B."""
+        names, missed, found = list(self.tables), self.low > 1, self.high == 1
+        return {
+            "corpus": self.task.corpus,
+            "direction": self.task.direction,
+            "queries": missed.shape[1],
+            "missed": dict(zip(names, missed.sum(axis=1).tolist(), strict=True)),
+            "found": dict(zip(names, found.sum(axis=1).tolist(), strict=True)),
+            "both": {
+                a: {b: int((missed[i] & found[j]).sum()) for j, b in enumerate(names) if i != j}
+                for i, a in enumerate(names)
+            },
+        }
+
+
+def _sheet(task: GalleryTask) -> _Sheet | None:
+    tables = {
+        name: table.sort_by([("protocol", "ascending"), ("query_ord", "ascending")])
+        for name, table in sorted(task.outcomes.items())
+        if table.num_rows
+    }
+    if not tables:
+        return None
+    first = next(iter(tables.values()))
+    tables = {
+        name: t
+        for name, t in tables.items()
+        if t["query_ord"].equals(first["query_ord"]) and t["protocol"].equals(first["protocol"])
+    }
+    low = np.stack([t["rank_best"].to_numpy() for t in tables.values()])
+    high = np.stack([t["rank_worst"].to_numpy() for t in tables.values()])
+    candidates = _candidates(low, high)
+    for kind, ids in sorted(task.examples.items()):
+        candidates.append((kind, np.flatnonzero(np.isin(first["query_id"].to_numpy(), list(ids)))))
+    return _Sheet(
+        task=task,
+        tables=tables,
+        low=low,
+        high=high,
+        images=first["cluster"].to_numpy(),
+        protocols=np.asarray(first["protocol"].to_pylist(), dtype=object),
+        candidates=candidates,
+    )
+
+
+def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[str, NDArray[np.intp]]]:
+    """Per kind (and encoder, for the kinds about one or two) the rows of its queries, hardest first."""
+    missed, first = low > 1, high == 1
+    by_all: NDArray[np.bool_] = np.logical_and.reduce(missed, axis=0)
+    candidates = [("missed by all", _by(low.min(axis=0), by_all))]
+    if len(low) > 1:
+        for i in range(len(low)):
+            others = np.arange(len(low)) != i
+            candidates += [
+                ("missed by only one", _by(low[i], missed[i] & np.all(first[others], axis=0))),
+                ("found by only one", _by(low[others].min(axis=0), first[i] & missed[others].all(axis=0))),
+            ]
+    if len(low) > 2:
+        candidates += [
+            ("missed by one, found by another", _by(low[a], missed[a] & first[b]))
+            for a, b in permutations(range(len(low)), 2)
+        ]
+    tied: NDArray[np.bool_] = np.logical_or.reduce((low == 1) & (high > 1), axis=0)
+    near: NDArray[np.bool_] = np.logical_or.reduce((low > 1) & (low <= 10), axis=0)
+    candidates.append(("decided by a tie", _by((high - low).max(axis=0), tied)))
+    return [*candidates, ("near miss", _by(-low.sum(axis=0), near))]
+
+
+def _by(weight: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """The rows of a mask, largest weight first, equal weights in order."""
+    rows = np.flatnonzero(mask)
+    return rows[np.argsort(-weight[rows].astype(np.int64), kind="stable")]
+
+
+def _without_repeats(sheet: _Sheet) -> Iterator[tuple[str, int]]:
+    """Kind and row: one of every kind in turn, protocols in turn within it, at most one per image and protocol."""
+    lists = [
+        (kind, list(_in_turn(rows, sheet.protocols[rows], start)))
+        for start, (kind, rows) in enumerate(sheet.candidates)
+    ]
+    taken = set()
+    for depth in range(max((len(rows) for _, rows in lists), default=0)):
+        for kind, rows in lists:
+            if depth < len(rows):
+                place = (int(sheet.images[rows[depth]]), sheet.protocols[rows[depth]])
+                if place not in taken:
+                    taken.add(place)
+                    yield kind, rows[depth]
+
+
+def _in_turn(rows: NDArray[np.intp], protocols: NDArray[np.object_], start: int) -> Iterator[int]:
+    """The first ``MOST_CASES`` rows of every protocol, protocols in turn, beginning with another one per ``start``.
+
+    Examples:
+        >>> list(_in_turn(np.array([1, 2, 3]), np.array(["a", "a", "b"], dtype=object), 1))
+        [3, 1, 2]
+    """
+    names = sorted(set(protocols))
+    groups = [rows[protocols == name][:MOST_CASES].tolist() for name in names]
+    turned = groups[start % len(groups) :] + groups[: start % len(groups)] if groups else []
+    for turn in zip_longest(*turned):
+        yield from (row for row in turn if row is not None)
+
+
+def _fits(queries: Sequence[SelectedQuery], length: int) -> bool:
+    items = sum(length * len(query.lists) for query in queries)
+    pictures = {(query.corpus, image) for query in queries for image in query.images(length)}
+    return items <= MOST_ITEMS and len(pictures) <= MOST_PICTURES
+
+
+class Explain(Interface):
+    """Explains pairs of a caption and an image."""
+
+    def __call__(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
+        """The explanations of pairs of positions in the corpus; encoder and corpus by fingerprint."""
+        ...
+
+
+def map_key(corpus: str, encoder: str, query: int, image: int) -> str:
+    """The key of a map among the pictures of a report."""
+    return f"{corpus}/{encoder}/{query}/{image}"
+
+
+def match_maps(
+    source: EmbeddingStore,
+    queries: Sequence[SelectedQuery],
+    specs: Mapping[str, EncoderSpec],
+    corpora: Mapping[str, Corpus],
+    thumbnails: Mapping[str, bytes],
+    explain: Explain,
+) -> dict[str, bytes]:
+    """Maps of the first cases with a caption as query, by :func:`map_key`: over the expected image, and over the first.
+
+    None for encoders with one vector per item, and for images without a thumbnail or vectors without a layout.
+    """
+    stored = {(s.key.encoder, s.key.corpus) for s in source.sealed_sets() if s.key.modality == "image"}
+    cases = [query for query in queries if query.direction == "t2i"][:MOST_MAPPED]
+    wanted: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for encoder, spec in specs.items():
+        for query, ranked in ((case, each) for case in cases for each in case.lists):
+            if spec.vectors == "multi" and ranked.encoder == encoder and (encoder, query.corpus) in stored:
+                images = dict.fromkeys([query.image, *(image for image, _ in ranked.top[:1])])
+                wanted.setdefault((encoder, query.corpus), []).extend((query.query, image) for image in images)
+    maps: dict[str, bytes] = {}
+    for (encoder, corpus), pairs in wanted.items():
+        explained = explain(encoder=specs[encoder].fingerprint, corpus=corpora[corpus].fingerprint, pairs=pairs)
+        for (position, image), found in zip(pairs, explained, strict=True):
+            if found.grids and (picture := thumbnails.get(found.sha)) is not None:
+                maps[map_key(corpus, encoder, position, image)] = encoded(
+                    draw_map(opened(picture), found, patch_map(found))
+                )
+    return maps

@@ -1,0 +1,388 @@
+"""What it would cost to store, compute or compare vectors differently: other forms, precisions and devices.
+
+Each form of the stored vectors is scored like these, by ``tasks.ranking``, and compared with them query by query: the
+detail holds the difference with its paired interval, the bytes per item, the seconds of scoring and the share of tied
+queries; and the number of all queries, where a sample was scored. A form with parameters from vectors (means, axes,
+ranges) is fitted on one half of the images and tested with the queries of the other. Quantised forms are scored as
+float32 numbers that rank the same way, so their seconds say nothing about integer arithmetic. Torch is loaded when the
+first form is scored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import permutations
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from capim.store.schema import SLICES
+from capim.store.types import Corpus, EncoderSpec
+from capim.store.values import Ragged
+from capim.tasks.analyses import transforms
+from capim.tasks.analyses.analysis import (
+    METRIC,
+    AnalysisInput,
+    LateInteractionVectors,
+    Matrix,
+    SingleVectors,
+    Slice,
+    paired_difference,
+    slice_rows,
+)
+from capim.tasks.analyses.gallery import NOT_SAMPLED
+from capim.tasks.analyses.transforms import BYTES, QUANTISED, ROUNDED, Change
+from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.layout import drawn_clusters, layout_of
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.intervals import Interval
+from capim.tasks.statistics.slices import part_means
+
+POOLING_FACTORS = (1, 2, 3, 4, 6)
+SINGLE_QUERIES = 5000  # at most, for single vectors
+LATE_QUERIES = 400  # at most, for late interaction, whose scores cost thousands of times more than a dot product
+FEWEST_COMPONENTS = 8  # of a shortened form
+FINEST_FIRST = ("float32", "float16", "bfloat16")
+_BLOCK_BYTES = 64 << 20  # of scores in a lower precision
+
+Parameters = TypeVar("Parameters")
+
+FITTED_ON = "the half of the images, and their captions, that the query does not belong to"
+
+
+class Scored(NamedTuple):
+    """The outcome of some vectors under one protocol.
+
+    ``hits``: expected hit at 1 of every query, equal scores in random order. ``tied``: whether its best relevant item
+    is tied with an irrelevant one. ``seconds``: duration of scoring.
+    """
+
+    hits: NDArray[np.float64]
+    tied: NDArray[np.bool_]
+    seconds: float
+
+
+class Halves(NamedTuple):
+    """Which images, shape ``(n_images,)``, and whose captions, shape ``(n_captions,)``, are in the second half."""
+
+    images: NDArray[np.bool_]
+    captions: NDArray[np.bool_]
+
+
+def cross_fitted(
+    task: RetrievalTask, second_half: NDArray[np.bool_], score: Callable[[bool, RetrievalTask], Scored]
+) -> Scored:
+    """The outcome of all queries of a task, each half of them with parameters from the other half of the images.
+
+    Both halves search the whole gallery, so that the outcome can be compared with that of the vectors as stored.
+
+    Args:
+        task: The task; its clusters are images of the corpus.
+        second_half: Which images of the corpus are in the second half (``AnalysisInput.second_half``).
+        score: ``score(half, task)`` scores the queries of one half (``True``: the second).
+    """
+    of_query = second_half[task.clusters]
+    hits, tied, seconds = np.empty(len(of_query)), np.empty(len(of_query), dtype=np.bool_), 0.0
+    for half in (False, True):
+        kept = np.flatnonzero(of_query == half)
+        if len(kept):
+            scored = score(half, task.of_queries(kept))
+            hits[kept], tied[kept] = scored.hits, scored.tied
+            seconds += scored.seconds
+    return Scored(hits, tied, seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """One form of an encoder's vectors: the names of its slice, its size, and how it is made and scored.
+
+    ``fitted``: parameters of the form come from vectors, those of the half of the images that a query is not of.
+    """
+
+    analysis: str
+    feature: str = ""
+    level_name: str
+    bytes_per_item: float
+    score: Callable[[], Scored]
+    fitted: bool = False
+
+
+def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
+    """A slice per form of every encoder with stored vectors.
+
+    For text to image, over a sample of the queries of large corpora; not for corpora of pairs or quadruples, whose
+    galleries hold near copies.
+    """
+    if len(data.corpus.quadruples) or len(data.corpus.pairs) or data.clusters.n_occupied < 2:
+        return
+    halves = Halves(data.second_half, data.second_half[layout_of(data.corpus).caption_images])
+    for encoder in data.encoders:
+        vectors = data.vectors(encoder)
+        if vectors is None:
+            continue
+        storage = data.specs[encoder].storage
+        if isinstance(vectors, LateInteractionVectors):
+            task = sample_queries(restricted(data.task, vectors.images.ords), LATE_QUERIES, seed=data.resampling.seed)
+            forms = late_forms(vectors, task, halves, storage=storage)
+        else:
+            task = sample_queries(data.task, SINGLE_QUERIES, seed=data.resampling.seed)
+            forms = single_forms(vectors, task, halves, storage=storage)
+        n_searched = len(task.galleries[0])
+        metric = METRIC if n_searched == len(data.task.galleries[0]) else f"{METRIC} among {n_searched:,} images"
+        clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
+        stored: Scored | None = None
+        for form in forms:
+            scored = form.score()
+            stored = stored or scored
+            both = np.stack([scored.hits, stored.hits])
+            means = part_means(both, np.ones((1, len(scored.hits)), dtype=bool), clusters, data.resampling)
+            change = paired_difference(both, clusters, data.resampling)
+            yield Slice(
+                encoder,
+                form.analysis,
+                form.feature,
+                metric,
+                means.interval(0, 0),
+                len(scored.hits),
+                clusters.n_occupied,
+                level_name=form.level_name,
+                detail={
+                    "bytes_per_item": form.bytes_per_item,
+                    "seconds": scored.seconds,
+                    "tie_share": float(scored.tied.mean()),
+                    "n_tied": int(scored.tied.sum()),
+                    "change": change.value,
+                    "change_low": change.low,
+                    "change_high": change.high,
+                    "n_all_queries": len(data.task.queries),
+                    **({"fitted_on": FITTED_ON} if form.fitted else {}),
+                },
+            )
+
+
+def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
+    """The task of searching only some images, numbered from 0, with the queries whose relevant images are all there.
+
+    ``task`` is text to image with one gallery; ``images`` are ords, ascending.
+    """
+    missing = np.add.reduceat(~np.isin(task.relevant, images), task.offsets[:-1])
+    kept = task.of_queries(np.flatnonzero(missing == 0))
+    relevant = np.searchsorted(images, kept.relevant).astype(np.int32)
+    return replace(kept, galleries=(np.arange(len(images), dtype=np.int32),), relevant=relevant)
+
+
+def sample_queries(task: RetrievalTask, n: int, *, seed: int) -> RetrievalTask:
+    """The task with at most ``n`` of its queries, drawn without replacement; gallery and weights stay."""
+    if len(task.queries) <= n:
+        return task
+    return task.of_queries(np.sort(np.random.default_rng(seed).choice(len(task.queries), n, replace=False)))
+
+
+def renumbered(task: RetrievalTask) -> RetrievalTask:
+    """The task for vectors of its queries alone, in their order."""
+    return replace(task, queries=np.arange(len(task.queries), dtype=np.int32))
+
+
+def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[Form]:
+    """Normalisation, precision, truncation and projection of single vectors; the first form is the stored one.
+
+    Rounding to a finer type than ``storage`` is left out: the store does not hold what it would keep.
+    """
+    images, captions = vectors.images, vectors.captions
+    dim, all_queries = images.shape[1], renumbered(task)
+    queries = captions[task.queries]
+
+    def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
+        return lambda: single_hits(change(images), change(queries), all_queries)
+
+    def changed(change_of: Callable[[bool], Change], half: bool, part: RetrievalTask) -> Scored:
+        return single_hits(*change_of(half)(images, captions[part.queries]), renumbered(part))
+
+    def fitted(change_of: Callable[[bool], Change]) -> Callable[[], Scored]:
+        return partial(cross_fitted, task, halves.images, partial(changed, change_of))
+
+    from_other = partial(_fitted_on_other, vectors, halves)
+    axes, reach = from_other(transforms.principal_axes), from_other(transforms.reach)
+
+    def projected(half: bool, n: int) -> Change:
+        return transforms.both(lambda rows: transforms.normalised(rows @ axes(half)[:, :n]))
+
+    def quantised(half: bool, kind: str) -> Change:
+        return transforms.both(partial(transforms.quantised, kind=kind, reach=reach(half)))
+
+    normalisation = partial(Form, analysis="normalisation", bytes_per_item=dim * BYTES[storage])
+    yield normalisation(level_name="L2", score=partial(single_hits, images, queries, all_queries))
+    as_encoded = images * vectors.image_norms[:, None], queries * vectors.caption_norms[task.queries][:, None]
+    yield normalisation(level_name="none", score=partial(single_hits, *as_encoded, all_queries))
+    for name, fit in (("centred per modality", transforms.centring), ("whitened", transforms.whitening)):
+        yield normalisation(level_name=name, score=fitted(from_other(fit)), fitted=True)
+    for kind, size in BYTES.items():
+        precision = partial(Form, analysis="precision", level_name=kind, bytes_per_item=dim * size)
+        if kind in QUANTISED:
+            yield precision(feature="stored in", score=fitted(partial(quantised, kind=kind)), fitted=kind != "binary")
+        elif size <= BYTES[storage]:
+            yield precision(feature="stored in", score=each(partial(transforms.stored, kind=kind)))
+        if kind in ROUNDED:
+            yield precision(feature="scored in", score=partial(hits_scored_in, kind, images, queries, all_queries))
+    for kept in (dim, *(dim // part for part in (2, 4, 8) if dim // part >= FEWEST_COMPONENTS)):
+        shortened = partial(Form, level_name=f"{kept} components", bytes_per_item=kept * BYTES[storage])
+        yield shortened(analysis="truncation", score=each(partial(transforms.truncated, dim=kept)))
+        yield shortened(analysis="pca", score=fitted(partial(projected, n=kept)), fitted=True)
+
+
+def _fitted_on_other(
+    vectors: SingleVectors, halves: Halves, fit: Callable[[Matrix, Matrix], Parameters]
+) -> Callable[[bool], Parameters]:
+    """What is fitted on the images and captions outside a half, for either half; computed once."""
+    return cache(lambda half: fit(vectors.images[halves.images != half], vectors.captions[halves.captions != half]))
+
+
+def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[Form]:
+    """Pooled images, and quantisation of all vectors, of late interaction; the first form is the stored one."""
+    images, queries, all_queries = vectors.images, vectors.captions.take(task.queries), renumbered(task)
+    trees = transforms.token_trees(images)
+    for factor in POOLING_FACTORS:
+        pooled = transforms.pooled(images, trees, factor)
+        yield Form(
+            analysis="pooling",
+            level_name=f"1 of {factor}",
+            bytes_per_item=pooled.values.size / len(pooled) * BYTES[storage],
+            score=partial(late_hits, pooled, queries, all_queries),
+        )
+
+    def changed(
+        change: Callable[[Matrix], Matrix], queries: Ragged = queries, task: RetrievalTask = all_queries
+    ) -> Scored:
+        return late_hits(images.with_values(change(images.values)), queries.with_values(change(queries.values)), task)
+
+    @cache
+    def reach(half: bool) -> NDArray[np.float32]:
+        sides = (images, halves.images[images.ords]), (vectors.captions, halves.captions)
+        return transforms.reach(*(side.take(np.flatnonzero(of != half)).values for side, of in sides))
+
+    def quantised(half: bool, part: RetrievalTask, kind: str) -> Scored:
+        change = partial(transforms.quantised, kind=kind, reach=reach(half))
+        return changed(change, vectors.captions.take(part.queries), renumbered(part))
+
+    for kind, bytes_ in BYTES.items():
+        quantisation = partial(
+            Form, analysis="quantisation", level_name=kind, bytes_per_item=images.values.size / len(images) * bytes_
+        )
+        if kind in QUANTISED:
+            score = partial(cross_fitted, task, halves.images, partial(quantised, kind=kind))
+            yield quantisation(score=score, fitted=kind != "binary")
+        elif bytes_ <= BYTES[storage]:
+            yield quantisation(score=partial(changed, partial(transforms.rounded, kind=kind)))
+
+
+def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
+    """The outcome of single vectors; the seconds are of scoring alone."""
+    from capim.tasks.ranking.cosine import score_dense
+
+    return _scored(partial(score_dense, images, queries, [task], top=1))
+
+
+def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalTask) -> Scored:
+    """The outcome of single vectors that are kept, like their scores, in a lower precision (``docs/protocols.md`` §2).
+
+    ``kind`` is ``float32``, ``bfloat16`` or ``float16``. The vectors are rounded, multiplied, summed in float32 as
+    hardware does, and the sum is rounded again: the result of a matrix product in that type.
+    """
+    from capim.tasks.ranking.ranker import ScoreRows, retrieval_outcomes, rows_of_table
+
+    def rows() -> Iterator[ScoreRows]:
+        sides = [transforms.rounded(vectors, kind) for vectors in (captions, images)]
+        queries, items = sides if task.protocol.direction == "t2i" else sides[::-1]
+        step = max(1, _BLOCK_BYTES // (4 * len(items)))
+        for start in range(0, len(queries), step):
+            scores = transforms.rounded(queries[start : start + step] @ items.T, kind)
+            yield from rows_of_table(scores, queries_from=start)
+
+    return _scored(lambda: retrieval_outcomes(rows(), [task], top=1))
+
+
+def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:
+    """The outcome of late-interaction vectors, numbered from 0; the seconds are of scoring alone."""
+    from capim.tasks.ranking.maxsim import score_maxsim
+
+    images, queries = (replace(side, ords=np.arange(len(side), dtype=np.int32)) for side in (images, queries))
+    return _scored(partial(score_maxsim, lambda: [images], lambda: [queries], [task], top=1))
+
+
+def _scored(score: Callable[[], dict[str, Outcomes]]) -> Scored:
+    started = time.perf_counter()
+    [outcomes] = score().values()
+    seconds = time.perf_counter() - started
+    return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied, seconds)
+
+
+def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
+    """``R@1`` and vectors of encoders that differ only in the precision of the forward pass, coarser minus finer.
+
+    That precision is part of an encoder's specification, so each is an encoder with its own vectors. The detail of the
+    difference tells for how many queries the first item differs.
+    """
+    values = data.values(METRIC)
+    specs = {name: spec for name, spec in data.specs.items() if name in data.outcomes}
+    for finer, coarser in differing_in_precision(specs):
+        rows = [data.encoders.index(coarser), data.encoders.index(finer)]
+        difference = paired_difference(values[rows], data.clusters, data.resampling)
+        lists = [data.outcomes[name].top_ords for name in (coarser, finer)]
+        firsts = [ords[:, 0] for ords in lists if ords is not None]
+        differs = int((firsts[0] != firsts[1]).sum()) if len(firsts) == 2 else None
+        make = partial(Slice, coarser, "forward precision")
+        yield make(f"minus {finer}", METRIC, difference, *data.counts, detail={"first_item_differs": differs})
+        one, other = data.vectors(coarser), data.vectors(finer)
+        if isinstance(one, SingleVectors) and isinstance(other, SingleVectors):
+            for modality, a, b in (("images", one.images, other.images), ("captions", one.captions, other.captions)):
+                cosines = np.einsum("nd,nd->n", a, b, dtype=np.float64)
+                mean = Interval(value=float(cosines.mean()), reason=NOT_SAMPLED)
+                counts, detail = (len(cosines),) * 2, {"lowest": float(cosines.min())}
+                yield make(f"cosine with {finer}", "mean cosine", mean, *counts, level_name=modality, detail=detail)
+
+
+def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, str]]:
+    """Pairs of encoders that differ only in the precision of the forward pass, the finer one first.
+
+    Examples:
+        >>> of = dict(adapter="a", checkpoint="c", revision="r", dim=2)
+        >>> differing_in_precision({"half": EncoderSpec(name="half", precision="bfloat16", **of),
+        ...     "full": EncoderSpec(name="full", precision="float32", **of)})
+        [('full', 'half')]
+    """
+    order = {name: FINEST_FIRST.index(spec.precision) for name, spec in specs.items()}
+    rest = {name: {**spec.identity(), "precision": ""} for name, spec in specs.items()}
+    return [(a, b) for a, b in permutations(specs, 2) if order[a] < order[b] and rest[a] == rest[b]]
+
+
+def device_rows(batches: pa.Table, *, corpus: Corpus, run: str) -> pa.Table:
+    """Items per second of the forward pass per encoder, modality and device: rows of analysis ``hardware``.
+
+    ``batches`` are rows of ``schema.BATCHES``. The value is the median over batches without warm-up, the ends are the
+    quartiles. An encoder that ran on one device only has no rows.
+    """
+    rates: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+    for row in batches.to_pylist():
+        if row["forward_seconds"] and not row["warmup"]:
+            devices = rates.setdefault((row["encoder"], row["encoder_fingerprint"], row["modality"]), {})
+            devices.setdefault(row["device"], []).append(row["n_items"] / row["forward_seconds"])
+    tables = [SLICES.empty_table()]
+    for (encoder, fingerprint, modality), devices in rates.items():
+        slices = []
+        for device, per_second in devices.items():
+            low, median, high = np.quantile(per_second, (0.25, 0.5, 0.75)).tolist()
+            quartiles = "quartiles over batches, not a confidence interval"
+            interval, n = Interval(value=median, low=low, high=high, reason=quartiles), len(per_second)
+            about = encoder, "hardware", modality, "items per second"
+            slices.append(Slice(*about, interval, n, n, level_name=device, detail={"batches": n}))
+        if len(devices) > 1:
+            protocol, fingerprints = f"encode/{modality}", {encoder: fingerprint}
+            tables.append(slice_rows(slices, corpus=corpus, protocol=protocol, fingerprints=fingerprints, run=run))
+    return pa.concat_tables(tables)

@@ -1,1 +1,0 @@
-"""What it would cost to store, compute or compare vectors differently."""

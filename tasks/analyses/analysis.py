@@ -1,0 +1,324 @@
+"""What an analysis gets and what it gives: the outcomes of several encoders on the same queries, and slices of them.
+
+Most slices are means over queries: with and without a feature, over parts of the queries, or over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from typing import NamedTuple, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from capim.store.errors import RequestError
+from capim.store.schema import SLICES
+from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
+from capim.store.values import Ragged
+from capim.tasks.metrics import METRICS
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decision import adjusted
+from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.intervals import Interval, in_agreement, paired_intervals
+from capim.tasks.statistics.slices import label_tests, part_means
+
+Matrix: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SingleVectors:
+    """One unit vector per item.
+
+    Attributes:
+        images: float32, shape ``(n_images, dim)``, in corpus order.
+        captions: float32, shape ``(n_captions, dim)``, in corpus order.
+        image_norms: Norms before normalisation, shape ``(n_images,)``.
+        caption_norms: The same for captions.
+    """
+
+    images: Matrix
+    captions: Matrix
+    image_norms: NDArray[np.float32]
+    caption_norms: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LateInteractionVectors:
+    """Many unit vectors per item, float32.
+
+    Attributes:
+        images: All images, or a sample of them; their ``ords`` tell which, ascending.
+        captions: All captions.
+    """
+
+    images: Ragged
+    captions: Ragged
+
+
+StoredVectors: TypeAlias = SingleVectors | LateInteractionVectors
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One figure of an analysis.
+
+    Attributes:
+        analysis: ``complexity``, ``errors`` …: what reports group by.
+        feature: The property or part: ``spatial``, ``person``, ``near miss`` …
+        level_name: ``with``, ``without``, ``difference``, a bin or a variant; may be empty.
+        n_clusters: Number of images that the queries belong to.
+        p_adjusted: p-value of a difference, adjusted over the features of one encoder.
+        detail: Further values of the analysis, of JSON types.
+        version: Of the analysis (``tasks.analyses.table.Analysis``).
+    """
+
+    encoder: str
+    analysis: str
+    feature: str
+    metric: str
+    interval: Interval
+    n_queries: int
+    n_clusters: int
+    _: KW_ONLY
+    level_name: str = ""
+    p_adjusted: float | None = None
+    detail: Mapping[str, object] | None = None
+    version: str = "1"
+
+
+METRIC = "R@1"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AnalysisInput:
+    """The outcomes of some encoders under one protocol on one corpus.
+
+    Attributes:
+        corpus: Its captions, objects, tags and extra ground truths are what the analyses look at.
+        outcomes: Encoder name -> outcomes; the same queries in the same order for all.
+        specs: Encoder name -> specification; encoders may be absent (outcomes computed elsewhere).
+        resampling: How intervals are drawn: as for the results of the corpus, so that slices and results agree.
+        vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without vectors.
+        truncated: Encoder name -> which captions are longer than its model reads, bool, shape ``(n_captions,)``; only
+            encoders that truncate any.
+        metric: The metric whose means over parts of the queries are slices.
+        given: Encoder name -> the value of ``metric`` per query, NaN where it does not apply, for a metric that is not
+            in the table; None for one that is.
+    """
+
+    corpus: Corpus
+    protocol: Protocol
+    outcomes: Mapping[str, Outcomes]
+    specs: Mapping[str, EncoderSpec] = field(default_factory=dict)
+    resampling: Resampling = field(default_factory=Resampling)
+    vectors: Callable[[str], StoredVectors | None] = lambda _: None
+    truncated: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    metric: str = METRIC
+    given: Mapping[str, NDArray[np.float64]] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.outcomes:
+            raise RequestError(f"no outcomes of protocol {self.protocol.id!r} on corpus {self.corpus.name!r}")
+        first, *others = self.outcomes
+        for name in others:
+            if not np.array_equal(self.outcomes[name].query_ords, self.outcomes[first].query_ords):
+                raise RequestError(
+                    f"encoders {first!r} and {name!r} were evaluated on different queries under {self.protocol.id!r}; "
+                    f"run `capim evaluate --corpora {self.corpus.name} --encoders {first},{name}`"
+                )
+
+    @property
+    def encoders(self) -> list[str]:
+        """Encoder names, in the order of ``outcomes``."""
+        return list(self.outcomes)
+
+    @property
+    def queries(self) -> Outcomes:
+        """The outcomes of the first encoder, for what all share: query ids and ords, clusters and weights."""
+        return next(iter(self.outcomes.values()))
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The numbers of queries and of images that they belong to."""
+        return len(self.queries), self.clusters.n_occupied
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """The image that each query belongs to; for quadruples, those that share an image."""
+        return Clusters.of(self.queries.clusters, drawn_clusters(self.corpus, self.protocol), self.queries.weights)
+
+    @cached_property
+    def second_half(self) -> NDArray[np.bool_]:
+        """Which images (of quadruples: which of them) are in the second of two halves drawn at random, by ord.
+
+        What is fitted to data is fitted on one half and tested on the other. Those with a query, and those without, are
+        split evenly.
+        """
+        drawn = drawn_clusters(self.corpus, self.protocol)
+        n = drawn if isinstance(drawn, int) else len(self.corpus.images)
+        order = np.random.default_rng([self.resampling.seed, 1]).permutation(n)
+        occupied = np.bincount(self.queries.clusters, minlength=n)[order] > 0
+        second = np.zeros(len(order), dtype=np.bool_)
+        for part in (order[occupied], order[~occupied]):
+            second[part[: len(part) // 2]] = True
+        return second
+
+    @cached_property
+    def task(self) -> RetrievalTask:
+        """The queries, galleries and relevant items; only for retrieval protocols."""
+        return cast("RetrievalTask", build_task(self.corpus, self.protocol))
+
+    def values(self, metric: str) -> NDArray[np.float64]:
+        """The metric of every query, shape ``(n_encoders, n_queries)``."""
+        if self.given is not None and metric == self.metric:
+            return np.stack([self.given[encoder] for encoder in self.outcomes])
+        return np.stack([METRICS[metric].per_query(outcomes) for outcomes in self.outcomes.values()])
+
+    def is_share(self, metric: str) -> bool:
+        """Whether a metric is a share of hits that scores can change; in a small gallery any scores may have it."""
+        if metric not in METRICS or not METRICS[metric].share:
+            return False
+        return METRICS[metric].chance(self.queries) != 1
+
+    def with_lists(self) -> Iterator[tuple[str, Outcomes, NDArray[np.int32]]]:
+        """Name, outcomes and ``top_ords`` of the encoders with stored result lists; imported ranks have none."""
+        for encoder, outcomes in self.outcomes.items():
+            if outcomes.top_ords is not None:
+                yield encoder, outcomes, outcomes.top_ords
+
+
+class QueryValues(NamedTuple):
+    """One value per query, shape ``(n_queries,)``, whose mean is a slice; the mean of bools is a share.
+
+    A query with NaN leaves the mean and its counts.
+    """
+
+    encoder: str
+    feature: str
+    values: NDArray[np.float64] | NDArray[np.bool_]
+    detail: Mapping[str, object] | None = None
+    level_name: str = ""
+
+
+def contrast_slices(
+    data: AnalysisInput, analysis: str, features: Mapping[str, NDArray[np.bool_]], *, among: NDArray[np.bool_]
+) -> Iterator[Slice]:
+    """``data.metric`` with each feature, without it, and the difference, over the queries ``among`` which it is known.
+
+    The p-values of the differences are adjusted (Holm) over the features of an encoder. A feature that all or none of
+    the queries have gives no slice. ``features``: name -> which queries have it, shape ``(n_queries,)``.
+    """
+    features = {name: has & among for name, has in features.items()}
+    features = {name: has for name, has in features.items() if has.any() and (among & ~has).any()}
+    if not features:
+        return
+    has_it, n = np.stack(list(features.values())), len(features)
+    parts = np.concatenate([has_it, among & ~has_it])
+    values = data.values(data.metric)
+    share = data.is_share(data.metric)
+    means = part_means(values, parts, data.clusters, data.resampling, share=share)
+    for row, encoder in enumerate(data.encoders):
+        compared = among & ~np.isnan(values[row])
+        counts = int(compared.sum()), int(np.unique(data.queries.clusters[compared]).size)
+        [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters)
+        small = [means.too_small(row, at, n + at) is not None or np.isnan(tests[at]) for at in range(n)]
+        p_values = adjusted([None if small[at] else float(tests[at]) for at in range(n)])
+        for at, feature in enumerate(features):
+            make = partial(Slice, encoder, analysis, feature, data.metric)
+            yield make(means.interval(row, at), *means.counts(row, at), level_name="with")
+            yield make(means.interval(row, n + at), *means.counts(row, n + at), level_name="without")
+            p = None if small[at] else float(tests[at])
+            difference = in_agreement(means.difference(row, at, n + at), p, level=data.resampling.level)
+            yield make(difference, *counts, level_name="difference", p_adjusted=p_values[at])
+
+
+def part_slices(
+    data: AnalysisInput,
+    analysis: str,
+    parts: Mapping[tuple[str, str], NDArray[np.bool_]],
+    *,
+    metric: str,
+    values: Mapping[str, NDArray[np.float64]] | None = None,
+    details: Mapping[tuple[str, str], Mapping[str, object]] | None = None,
+) -> Iterator[Slice]:
+    """The mean of a metric over each part of the queries, for every encoder.
+
+    The keys of ``parts`` and ``details`` are feature and level name; a part without a query gives no slice. ``values``
+    (encoder -> one value per query) replace the metric of all encoders, and ``metric`` is then their name.
+    """
+    parts = {name: inside for name, inside in parts.items() if inside.any()}
+    if not parts:
+        return
+    table = data.values(metric) if values is None else np.stack(list(values.values()))
+    share = values is None and data.is_share(metric)
+    means = part_means(table, np.stack(list(parts.values())), data.clusters, data.resampling, share=share)
+    for row, encoder in enumerate(data.encoders if values is None else values):
+        for part, (feature, level_name) in enumerate(parts):
+            of_part = means.interval(row, part), *means.counts(row, part)
+            detail = (details or {}).get((feature, level_name))
+            yield Slice(encoder, analysis, feature, metric, *of_part, level_name=level_name, detail=detail)
+
+
+def mean_slices(
+    data: AnalysisInput, analysis: str, rows: Sequence[QueryValues], *, metric: str, share: bool = False
+) -> Iterator[Slice]:
+    """The mean of the given values over all queries, one slice per row; ``share``: the values are hits and misses."""
+    if not rows:
+        return
+    table = np.stack([np.asarray(row.values, dtype=np.float64) for row in rows])
+    means = part_means(table, np.ones((1, len(data.queries)), dtype=bool), data.clusters, data.resampling, share=share)
+    for at, (encoder, feature, _, detail, level_name) in enumerate(rows):
+        of_row = means.interval(at, 0), *means.counts(at, 0)
+        yield Slice(encoder, analysis, feature, metric, *of_row, level_name=level_name, detail=detail)
+
+
+def paired_difference(values: NDArray[np.float64], clusters: Clusters, resampling: Resampling) -> Interval:
+    """The mean of the first row minus that of the second, with its paired percentile interval.
+
+    ``values`` hold one value per query, shape ``(2, n_queries)``.
+    """
+    [interval] = paired_intervals(values, clusters, [(0, 1)], replace(resampling, method="percentile"))
+    return interval
+
+
+def slice_rows(
+    slices: Iterable[Slice], *, corpus: Corpus, protocol: str, fingerprints: Mapping[str, str], run: str
+) -> pa.Table:
+    """Rows of ``schema.SLICES``, of one corpus and protocol; ``fingerprints`` is encoder name -> fingerprint.
+
+    The column ``slice`` identifies a row, so that a later run replaces it.
+    """
+    created = datetime.now(UTC)
+    identity = ("encoder_fingerprint", "corpus_fingerprint", "metric", "analysis", "feature", "level_name")
+    rows = []
+    for each in slices:
+        interval, detail = each.interval, each.detail
+        row = {
+            **vars(each),
+            "encoder_fingerprint": fingerprints[each.encoder],
+            "corpus_fingerprint": corpus.fingerprint,
+        }
+        row |= {
+            "slice": digest16([protocol, *(row[name] for name in identity)]),
+            "corpus": corpus.name,
+            "protocol": protocol,
+            "analysis_version": each.version,
+            "value": interval.value if np.isfinite(interval.value) else None,
+            "ci_low": interval.low,
+            "ci_high": interval.high,
+            "reason": interval.reason,
+            "detail": None if detail is None else canonical_json(detail),
+            "run": run,
+            "created": created,
+        }
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=SLICES)

@@ -1,1 +1,0 @@
-"""What compressed vectors and approximate search cost, against exact search with the vectors as stored."""

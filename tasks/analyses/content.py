@@ -1,0 +1,294 @@
+"""What queries ask for and images show, from captions, lexicons and annotations: the figures of parts of the queries.
+
+The features of captions, what is in the image, tags, properties of judged queries, and what captions alone give away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from capim.store.types import Corpus
+from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, contrast_slices, mean_slices, part_slices
+from capim.tasks.analyses.lexicon import (
+    any_of,
+    inflected,
+    lexicon,
+    phrases,
+    read_lexicon_file,
+    tokens_of,
+    words_of,
+)
+from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
+from capim.tasks.metrics.table import headline_of
+from capim.tasks.ranking.layout import layout_of
+from capim.tasks.statistics.intervals import Interval, share_interval
+
+FEATURES = ("spatial", "colour", "counting", "negation", "action")
+LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15), "16+": (16, np.inf)}  # words
+
+N_RELEVANT = {"1": (1, 1), "2-3": (2, 3), "4-9": (4, 9), "10 or more": (10, np.inf)}
+PAGES = {"page 1": (0, 1), "pages 2-5": (2, 5), "pages 6-20": (6, 20), "from page 21": (21, np.inf)}
+QUADRUPLE_METRICS = tuple(metric.name for metric in (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP))
+
+
+def complexity(data: AnalysisInput) -> Iterator[Slice]:
+    """The metric with and without each feature, inside and outside each range of lengths, and by position.
+
+    For English captions as queries: the lexicons are English.
+    """
+    ords = data.queries.query_ords
+    english = english_captions(data.corpus)[ords]
+    texts = [text or "" for text in data.corpus.captions["text"].take(ords).to_pylist()]
+    has = caption_features([text if known else "" for text, known in zip(texts, english, strict=True)])
+    yield from contrast_slices(data, "complexity", has, among=english)
+    n_words = np.array([len(words_of(text)) for text in texts])
+    lengths = {f"{name} words": (n_words >= low) & (n_words <= high) for name, (low, high) in LENGTHS.items()}
+    yield from contrast_slices(data, "length", lengths, among=english)
+    ordinals = data.corpus.captions["ordinal"].take(ords).to_numpy()
+    positions = {f"caption {ordinal}": ordinals == ordinal for ordinal in np.unique(ordinals).tolist()}
+    yield from contrast_slices(data, "ordinal", positions, among=english)
+
+
+def caption_features(texts: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+    """Feature -> which captions have it, shape ``(n_captions,)``.
+
+    Examples:
+        >>> features = caption_features(["a red bus next to a tree", "two men", "nothing here"])
+        >>> {name: has.tolist() for name, has in features.items()}["spatial"]
+        [True, False, False]
+    """
+    return {name: np.array([bool(lexicon(name).matches(text)) for text in texts], dtype=bool) for name in FEATURES}
+
+
+def english_captions(corpus: Corpus) -> NDArray[np.bool_]:
+    """Which captions are English and have a text, shape ``(n_captions,)``."""
+    language, text = corpus.captions["language"], corpus.captions["text"]
+    return np.asarray(pc.and_(pc.starts_with(pc.utf8_lower(language), "en"), pc.is_valid(text)))
+
+
+def truncated_captions(data: AnalysisInput) -> Iterator[Slice]:
+    """The share of queries with a truncated caption, ``R@1`` of these, of the others, and the difference.
+
+    Every encoder truncates other captions, so every encoder is compared with itself only. A query image is among them
+    if one of its captions is truncated. Encoders that truncate no caption have no slices.
+    """
+    image_of = layout_of(data.corpus).caption_images
+    for encoder, outcomes in data.outcomes.items():
+        cut = data.truncated.get(encoder, np.zeros(len(image_of), dtype=bool))
+        if data.protocol.direction == "i2t":
+            cut = np.isin(np.arange(len(data.corpus.images)), image_of[cut])
+        of_query = cut[data.queries.query_ords]
+        if not of_query.any():
+            continue
+        alone = replace(data, outcomes={encoder: outcomes})
+        share = QueryValues(encoder, "truncated", of_query, level_name="share")
+        yield from mean_slices(alone, "truncated-captions", [share], metric="share of queries")
+        every = np.ones(len(of_query), dtype=bool)
+        yield from contrast_slices(alone, "truncated-captions", {"truncated": of_query}, among=every)
+
+
+def categories(data: AnalysisInput) -> Iterator[Slice]:
+    """The metric by COCO's 80 categories and 12 supercategories of the query's image.
+
+    From annotations where a corpus has any, with how good an inference from the captions' words would be; where it has
+    none, inferred from these, under an analysis of another name (``category-inferred``).
+    """
+    corpus, image_of_query = data.corpus, data.queries.clusters
+    if corpus.images["objects"].null_count < len(corpus.images):
+        annotated = pc.is_valid(corpus.images["objects"]).to_numpy()[image_of_query]
+        fine, coarse = _by_name(annotated_objects(corpus))
+        parts = {(name, ""): has[image_of_query] & annotated for name, has in fine.items()}
+        yield from part_slices(data, "category", parts, metric=data.metric)
+        contrasts = {name: has[image_of_query] for name, has in coarse.items()}
+        yield from contrast_slices(data, "supercategory", contrasts, among=annotated)
+        if data.protocol.direction == "t2i" and data.given is None:
+            yield from agreement(data)
+        return
+    inferred, known = inferred_objects(corpus)
+    contrasts = {name: has[image_of_query] for name, has in _by_name(inferred)[1].items()}
+    yield from contrast_slices(data, "category-inferred", contrasts, among=known[image_of_query])
+
+
+def agreement(data: AnalysisInput) -> Iterator[Slice]:
+    """F1 over images of the inferred against the annotated supercategories, with precision and recall in the detail.
+
+    Over the images that are annotated and have an English caption; only supercategories that are annotated among these.
+    Stored once, under the first encoder and text to image: it is the same for all.
+    """
+    corpus = data.corpus
+    inferred, known = inferred_objects(corpus)
+    both = known & pc.is_valid(corpus.images["objects"]).to_numpy()
+    truth, guess = _by_name(annotated_objects(corpus))[1], _by_name(inferred)[1]
+    for name in CATEGORIES_OF:
+        true, guessed = (table.get(name, np.zeros(len(both), dtype=bool)) & both for table in (truth, guess))
+        hits, n_true, n_guessed = int((true & guessed).sum()), int(true.sum()), int(guessed.sum())
+        if n_true:
+            f1 = 2 * hits / (n_true + n_guessed)
+            interval = Interval(value=f1, reason="no interval: computed from the whole corpus, nothing was sampled")
+            detail = {"precision": hits / max(1, n_guessed), "recall": hits / n_true}
+            about, level_name = (data.encoders[0], "agreement", name, "F1"), "inferred against annotated"
+            yield Slice(*about, interval, n_true, n_true, level_name=level_name, detail=detail)
+
+
+def annotated_objects(corpus: Corpus) -> list[frozenset[str]]:
+    """The annotated categories of every image; empty where it is not annotated."""
+    return [frozenset(objects or ()) for objects in corpus.images["objects"].to_pylist()]
+
+
+def inferred_objects(corpus: Corpus) -> tuple[list[frozenset[str]], NDArray[np.bool_]]:
+    """The categories named in any English caption of every image, and which images have an English caption."""
+    named: list[set[str]] = [set() for _ in range(len(corpus.images))]
+    known = np.zeros(len(named), dtype=bool)
+    image_of = layout_of(corpus).caption_images
+    texts: list[Any] = corpus.captions["text"].to_pylist()
+    for caption in np.flatnonzero(english_captions(corpus) & (image_of >= 0)).tolist():
+        known[image_of[caption]] = True
+        named[image_of[caption]] |= objects_named(texts[caption])
+    return [frozenset(names) for names in named], known
+
+
+def objects_named(text: str) -> set[str]:
+    """The COCO categories that a caption names.
+
+    Examples:
+        >>> sorted(objects_named("Two men eat hot dogs beside a parked motor bike"))
+        ['hot dog', 'motorcycle', 'person']
+        >>> objects_named("Waiting at the bus stop in an orange coat")
+        set()
+    """
+    pattern, category_of = _vocabulary()
+    joined = " ".join(token.removesuffix("'s") for token in tokens_of(text))
+    return {category for match in pattern.finditer(joined) if (category := category_of[match.group()])}
+
+
+def _by_name(
+    objects: Sequence[Iterable[str]],
+) -> tuple[dict[str, NDArray[np.bool_]], dict[str, NDArray[np.bool_]]]:
+    """Category -> which images have it, and the same for supercategories; both in COCO's order."""
+    order = {category: at for at, category in enumerate(SUPERCATEGORY_OF)}
+    names = sorted({name for each in objects for name in each}, key=lambda name: (order.get(name, len(order)), name))
+    fine = {name: np.array([name in each for each in objects]) for name in names}
+    coarse: dict[str, NDArray[np.bool_]] = {}
+    for name, has in fine.items():
+        if name in SUPERCATEGORY_OF:
+            group = SUPERCATEGORY_OF[name]
+            coarse[group] = coarse.get(group, np.zeros(len(objects), dtype=bool)) | has
+    return fine, coarse
+
+
+@cache
+def _vocabulary() -> tuple[re.Pattern[str], dict[str, str | None]]:
+    """A pattern of all words, the longest first, and the category of each word (None: no category)."""
+    entry = read_lexicon_file("coco_objects")
+    category_of: dict[str, str | None] = {
+        form: category
+        for category, words in entry["words"].items()
+        for word in phrases(words)
+        for form in (word, inflected(word)[0])  # the regular plural is formed like the third person of verbs
+    }
+    category_of |= dict.fromkeys(phrases(entry["other"]))
+    return any_of(category_of), category_of
+
+
+def tags(data: AnalysisInput) -> Iterator[Slice]:
+    """Text, image and group score per tag, and the share of examples with a tie; or a given metric per tag.
+
+    The tags are those of the corpus: ``Object``, ``Relation``, ``Both`` of Winoground (Thrush et al. 2022) and those of
+    "Why is Winoground Hard?" (Diwan et al. 2022) where its reader adds them.
+    """
+    tags_of: list[Any] = data.corpus.quadruples["tags"].take(data.queries.query_ords).to_pylist()
+    names = sorted({tag for tags in tags_of for tag in tags})
+    parts = {(tag, ""): np.array([tag in tags for tags in tags_of]) for tag in names}
+    parts["no tag", ""] = np.array([not tags for tags in tags_of])
+    for metric in QUADRUPLE_METRICS if data.given is None else (data.metric,):
+        yield from part_slices(data, "tags", parts, metric=metric)
+    if data.given is not None:
+        return
+    scored = {name: outcomes for name, outcomes in data.outcomes.items() if outcomes.scores is not None}
+    ties = [QueryValues(name, "ties", outcomes.tied) for name, outcomes in scored.items()]
+    yield from mean_slices(data, "tags", ties, metric="share of examples with a tie")
+
+
+def judged_queries(data: AnalysisInput) -> Iterator[Slice]:
+    """The corpus' main metric over parts of the queries; none that holds all of them.
+
+    Where in a document is the first of the pages with the highest grade, of corpora that number their pages.
+    """
+    [figure] = headline_of([data.protocol])
+    captions = data.corpus.captions.take(data.queries.query_ords)
+    parts: dict[tuple[str, str], NDArray[np.bool_]] = {}
+    languages = np.asarray(captions["language"].to_pylist(), dtype=object)
+    parts |= {("language", name): languages == name for name in sorted(set(languages.tolist()))}
+    types: list[list[str]] = [kinds or [] for kinds in captions["query_types"].to_pylist()]
+    for name in sorted({kind for kinds in types for kind in kinds}):
+        parts["kind of query", name] = np.array([name in kinds for kinds in types])
+    for feature, numbers, ranges in (
+        ("relevant documents", data.queries.n_relevant, N_RELEVANT),
+        ("where in the document", _best_page(data), PAGES),  # NaN is in none
+    ):
+        parts |= {(feature, name): (numbers >= low) & (numbers <= high) for name, (low, high) in ranges.items()}
+    yield from part_slices(
+        data, "judged", {name: inside for name, inside in parts.items() if not inside.all()}, metric=figure.metric
+    )
+
+
+def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
+    """The lowest page number among each query's documents with the highest grade; NaN where it is not known."""
+    numbers = np.array([np.nan if page is None else page for page in data.corpus.images["page"].to_pylist()], float)
+    task, grades = data.task, data.task.grades
+    if grades is None:
+        return np.full(len(task.queries), np.nan)
+    starts = task.offsets[:-1]
+    best = grades == np.repeat(np.maximum.reduceat(grades, starts), task.n_relevant)
+    pages = np.where(best, numbers[task.relevant], np.inf)
+    first = np.fmin.reduceat(pages, starts)
+    return np.where(np.isfinite(first), first, np.nan)
+
+
+def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
+    """What scorers reach that never look at the image; stored under the first encoder, but independent of it.
+
+    Pairs: how often the right caption is the longer one, and how often its words are the more frequent ones in the
+    corpus. Far from one half, the negatives give themselves away (Hsieh et al., SugarCrepe, 2023, section 3). Not for
+    sets of more captions, where one half is not what such a scorer is compared with.
+    Quadruples: such a scorer gives a caption the same score with both images, so it ties or loses every example; a
+    single choice between the two captions is right with probability one half.
+    """
+    encoder = data.encoders[0]
+    if data.protocol.direction == "quadruples":
+        nothing = Interval(value=0.0, reason="by definition: one score per caption ties or loses every example")
+        for metric in QUADRUPLE_METRICS:
+            detail = {"single_choice": 0.5}
+            yield Slice(encoder, "baseline", "caption alone", metric, nothing, *data.counts, detail=detail)
+        return
+    if data.queries.n_gallery.max() > 2:
+        return
+    captions, pairs = data.corpus.captions, data.corpus.pairs.take(data.queries.query_ords)
+    named = zip(captions["id"].to_pylist(), captions["text"].to_pylist(), strict=True)
+    words = {name: words_of(text or "") for name, text in named}
+    right = [words[name] for name in pairs["caption_id"].to_pylist()]
+    wrong = [words[name] for name in pairs["negative_id"].to_pylist()]
+    frequency = Counter(word for caption in (*right, *wrong) for word in caption)
+
+    def mean_log_frequency(captions: list[list[str]]) -> NDArray[np.float64]:
+        return np.array([np.mean([np.log(frequency[w]) for w in c]) if c else -np.inf for c in captions])
+
+    scores = {
+        "longer caption": (np.array([*map(len, right)]), np.array([*map(len, wrong)])),
+        "commoner words": (mean_log_frequency(right), mean_log_frequency(wrong)),
+    }
+    for name, (of_right, of_wrong) in scores.items():
+        won = (of_right > of_wrong) + 0.5 * (of_right == of_wrong)
+        interval = share_interval(won, data.clusters, level=data.resampling.level)
+        metric, detail = PAIR_ACCURACY.name, {"ties_count": 0.5}
+        yield Slice(encoder, "baseline", name, metric, interval, *data.counts, detail=detail)

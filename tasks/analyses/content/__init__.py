@@ -1,1 +1,0 @@
-"""What captions ask for and images show, from lexicons and annotations."""

@@ -1,0 +1,290 @@
+"""What the gallery does to figures: hubs among its items, its distance from the queries, and drawing it anew.
+
+Hubs are items in far more result lists than others (Radovanović et al., JMLR 11, 2010). ``N_k`` of an item is the
+number of queries that have it among their first ``k``. Hubs skew its distribution: a few items are found for most
+queries, many for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import ndtri
+
+from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors, Slice
+from capim.tasks.metrics.retrieval import expected_hit
+from capim.tasks.ranking.layout import layout_of
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.draws import count_blocks
+from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval, interval_of
+
+K = 10
+N_LISTED = 10  # hubs in the detail
+NOT_SAMPLED = "no interval: computed from all stored vectors, nothing was sampled"
+MAX_REPLICATES = 1000  # of a gallery that is drawn, as in V29
+CUTOFFS = (1, 5, 10)
+_POWERS = np.array([[1], [2], [3]])
+
+
+def hubs(data: AnalysisInput) -> Iterator[Slice]:
+    """Skewness of ``N_10``, share of hubs, share of items that are never found, and the worst hubs by id.
+
+    Intervals are by the jackknife over images: a bootstrap draws lists repeatedly and so creates hubs itself.
+    """
+    searched = np.unique(np.concatenate(data.task.galleries))
+    items = data.corpus.images if data.protocol.direction == "t2i" else data.corpus.captions
+    ids: list[Any] = items["id"].to_pylist()
+    occupied, level = data.clusters.sizes > 0, data.resampling.level
+    for encoder, outcomes, top_ords in data.with_lists():
+        counts = k_occurrence(top_ords, K, len(items))
+        worst = _worst(outcomes, top_ords, counts, ids)
+        lists = _lists_by_cluster(data, top_ords, len(items))[:, searched].tocsr()
+        counts = counts[searched]
+        skewed = _jackknifed(skewness(counts), _skewness_without(lists, counts)[occupied], level)
+        never = _jackknifed(float((counts == 0).mean()), _never_without(lists, counts)[occupied], level, ends=(0, 1))
+        share = Interval(
+            value=float(is_hub(counts).mean()), reason="no interval: the threshold depends on the same counts"
+        )
+        for feature, level_name, interval, detail in (
+            ("skewness", f"N_{K}", skewed, {"worst": worst}),
+            ("share never found", f"N_{K} = 0", never, None),
+            ("share of hubs", f"N_{K} over mean + 2 sd", share, None),
+        ):
+            yield Slice(encoder, "hubs", feature, feature, interval, *data.counts, level_name=level_name, detail=detail)
+
+
+def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[np.int64]:
+    """``N_k`` of every item of the corpus, searched or not: int64, shape ``(n_items,)``.
+
+    ``top_ords`` are the best items of every query, shape ``(n_queries, width)``, -1 beyond the gallery.
+
+    Examples:
+        >>> k_occurrence(np.int32([[0, 1], [0, 2], [1, 0]]), 2, 4).tolist()
+        [3, 2, 1, 0]
+    """
+    listed = top_ords[:, :k].ravel()
+    return np.bincount(listed[listed >= 0], minlength=n_items)
+
+
+def is_hub(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which items are hubs: ``N_k`` more than two standard deviations above the mean.
+
+    Examples:
+        >>> is_hub(np.array([1, 1, 1, 1, 1, 1, 1, 20])).tolist().index(True)
+        7
+    """
+    hub: NDArray[np.bool_] = counts > counts.mean() + 2 * counts.std()
+    return hub
+
+
+def skewness(counts: NDArray[np.int64]) -> float:
+    """Third standardised moment; NaN where all counts are equal.
+
+    Examples:
+        >>> round(skewness(np.array([0, 0, 0, 4])), 4)
+        1.1547
+    """
+    return float(_skewness_of((counts.astype(np.float64) ** _POWERS).sum(axis=1), len(counts)))
+
+
+def _skewness_of(sums: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Skewness of ``n`` values from the sums of their first three powers, shape ``(3, ...)``."""
+    first, second, third = sums
+    mean = first / n
+    variance = second / n - mean**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(variance > 0, (third / n - 3 * mean * second / n + 2 * mean**3) / variance**1.5, np.nan)
+
+
+def _skewness_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Skewness when each cluster's lists are left out in turn, shape ``(n_clusters,)``.
+
+    Only the items of a cluster's lists change their count, so the sums of powers are corrected by these.
+    """
+    before = counts.astype(np.float64)[lists.indices]
+    changes = (before - lists.data) ** _POWERS - before**_POWERS
+    sums = (counts.astype(np.float64) ** _POWERS).sum(axis=1)
+    return _skewness_of(sums[:, None] + [_by_cluster(lists, change) for change in changes], len(counts))
+
+
+def _never_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Share of items in no list when each cluster's lists are left out in turn, shape ``(n_clusters,)``."""
+    return np.asarray(((counts == 0).sum() + _by_cluster(lists, counts[lists.indices] == lists.data)) / len(counts))
+
+
+def _by_cluster(lists: sparse.csr_matrix, values: NDArray[np.float64] | NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Sums over the stored entries of each row, shape ``(n_clusters,)``."""
+    owner = np.repeat(np.arange(lists.shape[0]), np.diff(lists.indptr))
+    return np.bincount(owner, weights=values, minlength=lists.shape[0]).astype(np.float64)
+
+
+def _jackknifed(
+    estimate: float, left_out: NDArray[np.float64], level: float, *, ends: tuple[float, float] = (-np.inf, np.inf)
+) -> Interval:
+    """The normal interval with the jackknife's standard error (Efron and Tibshirani 1993, equation 11.5).
+
+    It is cut off at ``ends``, the lowest and the highest possible value.
+    """
+    n = len(left_out)
+    if n < 2:
+        return Interval(value=estimate, reason=TOO_FEW_CLUSTERS)
+    error = float(np.sqrt((n - 1) / n * ((left_out - left_out.mean()) ** 2).sum()))
+    if not np.isfinite(error) or error == 0:
+        return Interval(value=estimate, reason=NO_SPREAD)
+    half = float(ndtri((1 + level) / 2)) * error
+    low, high = max(ends[0], estimate - half), min(ends[1], estimate + half)
+    return Interval(value=estimate, low=low, high=high, standard_error=error, method="jackknife")
+
+
+def _lists_by_cluster(data: AnalysisInput, top_ords: NDArray[np.int32], n_items: int) -> sparse.csc_matrix:
+    """How often each cluster's queries have each item in their first ``K``: shape ``(n_clusters, n_items)``."""
+    lists = top_ords[:, :K]
+    owner = np.repeat(data.clusters.labels, lists.shape[1])
+    item = lists.ravel()
+    real = item >= 0
+    shape = (data.clusters.n_clusters, n_items)
+    return sparse.coo_matrix((np.ones(int(real.sum())), (owner[real], item[real])), shape=shape).tocsc()
+
+
+def _worst(
+    outcomes: Outcomes, top_ords: NDArray[np.int32], counts: NDArray[np.int64], ids: list[str]
+) -> list[dict[str, object]]:
+    """The items that are most often wrongly in first place."""
+    wrong = top_ords[outcomes.rank_best > 1, 0]
+    first = np.bincount(wrong[wrong >= 0], minlength=len(counts))
+    order = np.lexsort((-counts, -first))[:N_LISTED]
+    return [{"id": ids[i], "wrongly_first": int(first[i]), f"n_{K}": int(counts[i])} for i in order if first[i]]
+
+
+def modality_gap(data: AnalysisInput) -> Iterator[Slice]:
+    """Distance between the mean image and the mean caption, and mean cosines; single-vector encoders only.
+
+    Images and captions occupy different regions (Liang et al., Mind the Gap, NeurIPS 2022).
+    """
+    for encoder in data.encoders:
+        vectors = data.vectors(encoder)
+        if not isinstance(vectors, SingleVectors):
+            continue
+        images, captions = vectors.images, vectors.captions
+        figures = {
+            "distance of the centres": centre_distance(images, captions),
+            "mean cosine of two images": mean_cosine(images),
+            "mean cosine of two captions": mean_cosine(captions),
+            "mean cosine of an image and a caption": float(_centre(images) @ _centre(captions)),
+        }
+        for name, value in figures.items():
+            interval = Interval(value=value, reason=NOT_SAMPLED)
+            yield Slice(encoder, "gap", name, name, interval, len(captions), len(images))
+
+
+def centre_distance(images: NDArray[np.float32], captions: NDArray[np.float32]) -> float:
+    """Euclidean distance between the mean image and the mean caption, 0..2 for unit vectors.
+
+    Examples:
+        >>> centre_distance(np.float32([[1, 0], [1, 0]]), np.float32([[0, 1]]))
+        1.4142135623730951
+    """
+    return float(np.linalg.norm(_centre(images) - _centre(captions)))
+
+
+def mean_cosine(vectors: NDArray[np.float32]) -> float:
+    """Mean cosine of two different items; NaN for fewer than two.
+
+    Examples:
+        >>> mean_cosine(np.float32([[1, 0], [0, 1], [1, 0]]))
+        0.3333333333333333
+    """
+    n = len(vectors)
+    if n < 2:
+        return float("nan")
+    total = vectors.sum(axis=0, dtype=np.float64)
+    own = float(np.einsum("nd,nd->", vectors, vectors, dtype=np.float64))
+    return (float(total @ total) - own) / (n * (n - 1))
+
+
+def _centre(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    centre: NDArray[np.float64] = vectors.mean(axis=0, dtype=np.float64)
+    return centre
+
+
+def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
+    """Recall with a gallery that is drawn along with the queries, as V29 computes it: biased, for comparison only.
+
+    5,000 images drawn with replacement are about 3,160 different ones, and a smaller gallery is easier: the mean over
+    the draws lies well above the metric. The headline keeps the gallery fixed (``tasks.statistics.intervals``).
+
+    Computed from stored result lists. An image that is drawn several times counts once. Every relevant item belongs to
+    the query's own image, so it is in the gallery whenever the query is, and the query's rank is one more than the
+    number of drawn items above its best relevant item. These items are the first ``rank_best - 1`` of the stored list
+    (100 items). Only where fewer than ``k`` items of a list that ends too early were drawn is the rank undecided: about
+    one in 10^27 draws for ``k = 10``. Then the value is null, with the reason; else it is exact, ties included.
+
+    The value is the mean over the draws, the interval their percentiles; the detail holds the metric with the gallery
+    fixed, the mean share of the images in a draw, and how many pairs of query and draw are undecided. For protocols
+    whose relevant items belong to the query's own image.
+    """
+    how, layout = data.resampling, layout_of(data.corpus)
+    replicates = min(MAX_REPLICATES, how.replicates)
+    clusters = Clusters.of(data.queries.clusters, layout.n_images, data.queries.weights)  # all images are drawn here
+    to_images = data.protocol.direction == "t2i"
+    image_of_item = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.caption_images
+    for encoder, outcomes, top_ords in data.with_lists():
+        width, listed = top_ords.shape[1], top_ords >= 0
+        place, images = np.arange(width), image_of_item[np.maximum(top_ords, 0)]
+        n_above, n_above_and_tied = outcomes.rank_best - 1, outcomes.rank_worst - 1 + outcomes.n_tied_relevant
+        incomplete = (n_above > width) | (outcomes.tied & (n_above_and_tied > listed.sum(axis=1)))
+        is_above = listed & (place < n_above[:, None])
+        is_tied = listed & ~is_above & (place < n_above_and_tied[:, None]) & (images != outcomes.clusters[:, None])
+        tied = np.flatnonzero(outcomes.tied & ~incomplete)
+        above = _per_image(images, is_above, clusters.n_clusters)
+        level = _per_image(images[tied], is_tied[tied], clusters.n_clusters)
+        recalls: dict[int, list[NDArray[np.float64]]] = {k: [] for k in CUTOFFS}
+        undecided = dict.fromkeys(CUTOFFS, 0)
+        n_present = 0
+        for counts in count_blocks(clusters.n_clusters, replicates=replicates, seed=how.seed):
+            present = np.ascontiguousarray(counts.T > 0, dtype=np.int16)  # shape (n_clusters, n_draws)
+            drawn, drawn_above = present[clusters.labels], above @ present  # shape (n_queries, n_draws)
+            weights, low = drawn * clusters.weights[:, None], drawn_above[tied] + 1
+            high, n_relevant = low + level @ present, np.repeat(outcomes.n_tied_relevant[tied], low.shape[1])
+            for k in CUTOFFS:
+                hits = (drawn_above < k).astype(np.float64)
+                hits[tied] = expected_hit(low.ravel(), high.ravel(), n_relevant, k=k).reshape(low.shape)
+                with np.errstate(invalid="ignore"):
+                    recalls[k].append((hits * weights).sum(axis=0) / weights.sum(axis=0))
+                undecided[k] += int(drawn[incomplete][drawn_above[incomplete] < k].sum())
+            n_present += int(present.sum())
+        for k in CUTOFFS:
+            fixed = expected_hit(outcomes.rank_best, outcomes.rank_worst, outcomes.n_tied_relevant, k=k)
+            if undecided[k]:
+                reason = f"no value: lists of {width} items leave {undecided[k]} pairs of query and draw undecided"
+                interval = Interval(value=float("nan"), reason=reason)
+            else:
+                finite = (drawn := np.concatenate(recalls[k]))[np.isfinite(drawn)]
+                interval = interval_of(float(finite.mean()), finite, level=how.level)
+            yield Slice(
+                encoder,
+                "resampled-gallery",
+                "gallery",
+                f"R@{k}",
+                interval,
+                *data.counts,
+                level_name="resampled (biased)",
+                detail={
+                    "fixed_gallery": clusters.mean(fixed),
+                    "gallery_share": n_present / clusters.n_clusters / replicates,
+                    "replicates": replicates,
+                    "undecided": undecided[k],
+                },
+            )
+
+
+def _per_image(images: NDArray[np.int32], chosen: NDArray[np.bool_], n_images: int) -> sparse.csr_matrix:
+    """How many chosen items of each query's list are of each image, shape ``(n_queries, n_images)``."""
+    query, place = np.nonzero(chosen)
+    ones = np.ones(len(query), dtype=np.int16)
+    return sparse.csr_matrix((ones, (query, images[query, place])), shape=(len(images), n_images))

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.images.image_files import coco_id, coco_names
+from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.corpora.readers.karpathy import SIXTH_CAPTIONS, karpathy_test_annotation_ids, read_coco_karpathy
+from capim.tasks.ranking.layout import layout_of
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
+
+
+def edit(file: Path, change: Callable[[Any], object]) -> None:
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+
+
+def refusal(what: object) -> str:
+    with pytest.raises(RequestError) as caught:
+        open_corpus(what)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def test_the_real_photographs_have_five_captions_each(shared_data: Path) -> None:
+    corpus = open_corpus(shared_data / "coco_photos")
+    assert (corpus.name, corpus.images.num_rows, corpus.captions.num_rows) == ("coco_photos", 91, 455)
+    assert corpus.captions["ordinal"].to_pylist() == [0, 1, 2, 3, 4] * 91
+    assert corpus.images["objects"].null_count == 91 - 25
+    first, last = corpus.captions.to_pylist()[0], corpus.captions.to_pylist()[-1]
+    assert (first["id"], first["text"]) == ("652864", "A big burly grizzly bear is show with grass in the background.")
+    assert last["image_id"] == corpus.images["id"][90].as_py()
+
+
+def test_captions_follow_their_image_in_the_order_of_the_file(coco_folder: Path) -> None:
+    corpus = open_corpus(coco_folder)
+    assert corpus.images["id"].to_pylist() == ["10", "11", "12"]
+    assert corpus.captions["text"].to_pylist() == ["red 0", "red 1", "green 0", "green 1", "blue 0", "blue 1"]
+    assert corpus.captions["annotation_id"].to_pylist()[:2] == ["100", "110"]
+
+
+def test_objects_are_categories_of_the_boxes_empty_without_a_box_null_without_annotation(coco_folder: Path) -> None:
+    assert open_corpus(coco_folder).images["objects"].to_pylist() == [["bus", "person"], [], None]
+
+
+def test_a_captions_file_that_names_an_image_file_that_is_not_there(coco_folder: Path) -> None:
+    (coco_folder / "images" / "green.png").unlink()
+    message = refusal(coco_folder)
+    assert "1 of its images are not in" in message
+    assert 'green.png; put them there, or leave them out with missing = "skip"' in message
+    corpus = open_corpus({"reader": "coco-captions", "root": str(coco_folder), "missing": "skip"})
+    assert corpus.skipped.to_pylist() == [{"item_id": "11", "reason": "no file green.png", "modality": "image"}]
+    assert corpus.captions["image_id"].to_pylist() == ["10", "10", "12", "12"]
+
+
+def test_a_caption_of_an_image_that_is_not_listed(coco_folder: Path) -> None:
+    edit(coco_folder / "captions.json", lambda c: c["images"].pop())
+    assert "captions of images that are not in the corpus: '102' of '12', '112' of '12'" in refusal(coco_folder)
+
+
+def test_an_empty_captions_file_and_one_that_is_no_json(coco_folder: Path) -> None:
+    file = coco_folder / "captions.json"
+    edit(file, lambda c: (c["images"].clear(), c["annotations"].clear()))
+    assert "no images; check" in refusal(coco_folder)
+    file.write_text('{"images": [}')
+    assert f"{file}: not JSON at line 1, column 13" in refusal(coco_folder)
+    file.write_bytes(b'{"images": "\xff"}')
+    assert "not UTF-8 text (byte 12)" in refusal(coco_folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda c: c.pop("images"), "no 'images'; it has 'annotations'"),
+        (lambda c: c["annotations"][1].pop("caption"), "annotation 1: no 'caption'; it has 'id', 'image_id'"),
+        (lambda c: c["annotations"][1].update(caption=7), "annotation 1: 'caption' is 7, expected str"),
+        (lambda c: c["images"][2].update(file_name="../secret.png"), "'../secret.png' leaves the folder"),
+        (lambda c: c["images"].append(c["images"][0]), "duplicate image ids: '10'"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named_with_its_place(
+    coco_folder: Path, change: Callable[[Any], object], expected: str
+) -> None:
+    edit(coco_folder / "captions.json", change)
+    assert expected in refusal(coco_folder)
+
+
+def test_a_folder_that_is_missing_empty_or_a_file(tmp_path: Path, coco_folder: Path) -> None:
+    assert "no such folder or file" in refusal(str(tmp_path / "nowhere"))
+    assert "does not exist" in refusal({"reader": "coco-captions", "root": str(tmp_path / "nowhere")})
+    assert "is a file, not a folder" in refusal({"reader": "coco-captions", "root": str(coco_folder / "captions.json")})
+    (tmp_path / "empty").mkdir()
+    assert "is empty; expected images with a captions file" in refusal(tmp_path / "empty")
+
+
+@pytest.fixture(scope="module")
+def test_5k(shared_data: Path) -> Corpus:
+    return read_coco_karpathy(shared_data / "coco_karpathy" / "test_5k.json")
+
+
+def test_the_test_split_has_5000_images_and_25010_captions_of_which_ten_images_have_six(test_5k: Corpus) -> None:
+    assert (test_5k.images.num_rows, test_5k.captions.num_rows) == (5000, 25_010)
+    per_image = collections.Counter(test_5k.captions["image_id"].to_pylist())
+    assert collections.Counter(per_image.values()) == {5: 4990, 6: 10}
+    assert test_5k.images["objects"].null_count == 0
+    first, tenth, last = (test_5k.captions.slice(i, 1).to_pylist()[0] for i in (0, 9, 25_009))
+    assert (first["image_id"], first["text"]) == (
+        "391895",
+        "A man with a red helmet on a small moped on a dirt road. ",
+    )
+    assert first["annotation_id"] == "770337"
+    assert (tenth["image_id"], tenth["ordinal"]) == ("60623", 4)
+    assert last["image_id"] == test_5k.images["id"][4999].as_py()
+
+
+def test_captions_and_objects_are_those_of_the_file_in_its_order(test_5k: Corpus, shared_data: Path) -> None:
+    entries = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
+    assert test_5k.images["id"].to_pylist() == [str(entry["image_id"]) for entry in entries]
+    assert test_5k.captions["text"].to_pylist() == [text for entry in entries for text in entry["captions"]]
+    assert test_5k.images["objects"].to_pylist() == [entry["objects"] for entry in entries]
+    sixth = test_5k.captions.filter(test_5k.captions["annotation_id"].is_null())
+    assert sixth["ordinal"].to_pylist() == [5] * 8
+
+
+def test_the_two_sixth_captions_that_eccv_names_are_those_whose_number_follows_on_the_fifth(test_5k: Corpus) -> None:
+    rows = {(row["image_id"], row["ordinal"]): row for row in test_5k.captions.to_pylist()}
+    for image, text in (
+        ("575916", "A serving dish has fruits stacked upon it."),
+        ("446459", "a young white and black"),
+    ):
+        assert rows[image, 5]["text"].startswith(text)
+        assert rows[image, 5]["annotation_id"] == SIXTH_CAPTIONS[image]
+        assert (
+            int(rows[image, 4]["annotation_id"])
+            < int(SIXTH_CAPTIONS[image])
+            < int(rows[image, 4]["annotation_id"]) + 6000
+        )
+
+
+def test_cxc_has_24972_caption_queries_with_a_positive_and_eccv_1332_captions_and_1261_images(test_5k: Corpus) -> None:
+    queries: dict[tuple[str, str], set[str]] = {}
+    for row in test_5k.relevance.to_pylist():
+        queries.setdefault((row["ground_truth"], row["direction"]), set()).add(row["query_id"])
+    assert {key: len(found) for key, found in queries.items()} == {
+        ("cxc", "t2i"): 24_972,
+        ("cxc", "i2t"): 5000,
+        ("eccv", "t2i"): 1332,
+        ("eccv", "i2t"): 1261,
+    }
+
+
+@pytest.mark.parametrize(("truth", "size", "rejected"), [("cxc", 25_000, 29), ("eccv", 25_002, 9)])
+def test_an_own_caption_is_wrong_only_where_the_annotators_rejected_it(
+    test_5k: Corpus, truth: str, size: int, rejected: int
+) -> None:
+    """The published files hold no judgement of eight sixth captions (CxC: ten), which are therefore not searched."""
+    layout = layout_of(test_5k)
+    [task] = build_tasks(test_5k, select_protocols(test_5k, [f"i2t/{truth}"]))
+    assert isinstance(task, RetrievalTask)
+    [gallery] = task.galleries
+    assert len(gallery) == size
+    queries = task.queries[task.query_of_relevant]
+    right = set(zip(queries.tolist(), task.relevant.tolist(), strict=True))
+    own = set(zip(layout.caption_images[gallery].tolist(), gallery.tolist(), strict=True))
+    searching = set(task.queries.tolist())
+    wrong = [caption for image, caption in own - right if image in searching]
+    assert len(wrong) == rejected
+    assert layout.ordinals[wrong].max() < 5
+
+
+@pytest.mark.peers
+def test_the_positives_equal_those_that_the_eccv_caption_package_works_with(test_5k: Corpus) -> None:
+    peer = pytest.importorskip("eccv_caption").Metrics()
+    annotation = {row["id"]: row["annotation_id"] for row in test_5k.captions.to_pylist()}
+    ours: dict[tuple[str, str], dict[int, list[int]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    for row in test_5k.relevance.to_pylist():
+        query, item = row["query_id"], row["item_id"]
+        pair = (annotation[query], item) if row["direction"] == "t2i" else (query, annotation[item])
+        ours[row["ground_truth"], row["direction"]][int(pair[0])].append(int(pair[1]))
+    for truth, theirs in (("cxc", peer.cxc_gts), ("eccv", peer.eccv_gts)):
+        for direction in ("t2i", "i2t"):
+            assert ours[truth, direction] == {query: items for query, items in theirs[direction].items() if items}
+
+
+def test_annotation_ids_of_the_package_equal_those_of_the_file(test_5k: Corpus) -> None:
+    known = karpathy_test_annotation_ids()
+    rows = test_5k.captions.to_pylist()
+    assert len(known) == 5000
+    assert all(row["ordinal"] >= 5 or known[row["image_id"]][row["ordinal"]] == row["annotation_id"] for row in rows)
+
+
+def forms(tmp_path: Path) -> dict[str, Path]:
+    """Two real images of the split in the three JSON forms."""
+    images: list[dict[str, Any]] = [
+        {
+            "image_id": 391895,
+            "file_name": "val2014/COCO_val2014_000000391895.jpg",
+            "captions": ["one", "two"],
+            "annotation_ids": [770337, 771687],
+        },
+        {
+            "image_id": 60623,
+            "file_name": "val2014/COCO_val2014_000000060623.jpg",
+            "captions": ["three", "four"],
+            "annotation_ids": [karpathy_test_annotation_ids()["60623"][0], karpathy_test_annotation_ids()["60623"][1]],
+        },
+    ]
+    contents = {
+        "test_2.json": images,
+        "coco_karpathy_test.json": [{"image": i["file_name"], "caption": i["captions"]} for i in images],
+        "dataset_coco.json": {
+            "images": [
+                {
+                    "filepath": "val2014",
+                    "filename": i["file_name"].split("/")[1],
+                    "split": "test",
+                    "cocoid": i["image_id"],
+                    "sentids": [int(a) for a in i["annotation_ids"]],
+                    "sentences": [{"raw": text} for text in i["captions"]],
+                }
+                for i in images
+            ]
+        },
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    return {name: tmp_path / name for name in contents}
+
+
+def test_all_three_forms_of_the_captions_file_give_the_same_fingerprint(tmp_path: Path) -> None:
+    corpora = {name: read_coco_karpathy(file) for name, file in forms(tmp_path).items()}
+    assert len({corpus.fingerprint for corpus in corpora.values()}) == 1
+    first = corpora["coco_karpathy_test.json"].captions.to_pylist()[0]
+    assert (first["id"], first["annotation_id"]) == ("391895#0", "770337")
+
+
+def test_the_folder_of_real_photographs_gives_the_part_of_the_split_that_is_there(shared_data: Path) -> None:
+    corpus = read_coco_karpathy(
+        shared_data / "coco_karpathy" / "test_5k.json", images=shared_data / "coco_photos" / "images", missing="skip"
+    )
+    assert (corpus.images.num_rows, corpus.captions.num_rows, corpus.skipped.num_rows) == (10, 50, 4990)
+    assert corpus.images["sha"].null_count == 0
+    assert corpus.relevance.num_rows == 105
+    key = corpus.images["key"][0].as_py()
+    assert corpus.source is not None
+    assert len(corpus.source.read(key)) > 1000
+
+
+def test_missing_images_are_an_error_unless_skipping_is_asked_for(shared_data: Path) -> None:
+    with pytest.raises(RequestError, match=r"4990 of its images are not in .*missing = \"skip\""):
+        read_coco_karpathy(
+            shared_data / "coco_karpathy" / "test_5k.json", images=shared_data / "coco_photos" / "images"
+        )
+
+
+def test_objects_can_come_from_a_file_of_their_own(tmp_path: Path) -> None:
+    listed = tmp_path / "objects.json"
+    listed.write_text(json.dumps([{"image_id": 60623, "objects": ["cup", "bowl", "cup"]}]))
+    corpus = read_coco_karpathy(forms(tmp_path)["coco_karpathy_test.json"], objects=listed)
+    assert corpus.images["objects"].to_pylist() == [None, ["bowl", "cup"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"split": "dev"}, "split must be 'test' or 'val', got 'dev'"),
+        ({"ground_truths": ["pmrp"]}, "ground_truths must be a list of 'cxc' or 'eccv', got ['pmrp']"),
+        ({"split": "val"}, "no images of split 'val'; it has test"),
+        ({"missing": "maybe", "images": "."}, "missing must be 'error' or 'skip', got 'maybe'"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, options: dict[str, object], expected: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        open_corpus({"reader": "coco-karpathy", "root": forms(tmp_path)["dataset_coco.json"], **options})
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("7", "expected Karpathy's JSON (an object with 'images') or a list of images"),
+        ("[]", "expected Karpathy's JSON"),
+        ("[3]", "image 0: expected an object, got int"),
+        ('[{"image": "a.jpg"}]', "image 0: expected a file name (file_name, filename, image_path, image) and captions"),
+        ('[{"image": "a.jpg", "caption": [1]}]', "image 0: captions are [1], expected a list of texts"),
+        ('[{"image": "a.jpg", "caption": "x"}, {"image": "a.jpg", "caption": "y"}]', "duplicate image ids: 'a'"),
+    ],
+)
+def test_a_captions_file_of_no_known_form_is_refused_with_its_place(
+    tmp_path: Path, content: str, expected: str
+) -> None:
+    (tmp_path / "captions.json").write_text(content)
+    with pytest.raises(RequestError) as caught:
+        read_coco_karpathy(tmp_path / "captions.json")
+    assert expected in str(caught.value)
+
+
+def test_a_file_of_another_split_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "coco_karpathy_val.json").write_text('[{"image": "a.jpg", "caption": "x"}]')
+    with pytest.raises(RequestError, match="expected split 'test', got a file of split 'val' by its name"):
+        read_coco_karpathy(tmp_path / "coco_karpathy_val.json")
+    assert read_coco_karpathy(tmp_path / "coco_karpathy_val.json", split="val").name == "coco-karpathy-val"
+
+
+def test_coco_file_names_of_2014_and_2017_mean_the_same_image() -> None:
+    assert coco_id("COCO_train2014_000000000009.jpg") == coco_id("val2017/000000000009.jpg") == "9"
+    assert "COCO_val2014_000000000009.jpg" in coco_names("000000000009.jpg")
+    assert "val2017/000000000009.jpg" in coco_names("COCO_val2014_000000000009.jpg")
+
+
+def test_the_80_categories_have_12_supercategories(shared_data: Path) -> None:
+    published = json.loads((shared_data / "coco_karpathy" / "coco80_supercategories.json").read_text())
+    assert published == SUPERCATEGORY_OF
+    assert (len(SUPERCATEGORY_OF), len(CATEGORIES_OF)) == (80, 12)
+
+
+def test_the_folder_with_the_file_is_recognised_by_itself(shared_data: Path) -> None:
+    assert open_corpus(shared_data / "coco_karpathy").captions.num_rows == 25_010

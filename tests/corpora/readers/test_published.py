@@ -1,0 +1,476 @@
+"""Published corpora: their counts on the real files, what their rows become, and what is said of files at fault."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora.check import check_corpus, corpus_facts
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.corpora.images.source import Crops, Folder, crop_key
+from capim.tasks.corpora.readers.translations import TRANSLATORS
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from tests.corpora.own_data import Put, refusal, texts
+
+
+def read(reader: str, root: Path, **options: Any) -> Corpus:
+    return open_corpus({"reader": reader, "root": str(root), **options})
+
+
+def protocols(corpus: Corpus) -> list[str]:
+    return [protocol.id for protocol in protocols_of(corpus)]
+
+
+def text_of(corpus: Corpus) -> dict[str, str]:
+    return {row["id"]: row["text"] for row in corpus.captions.to_pylist()}
+
+
+def tags_of(corpus: Corpus) -> list[list[str]]:
+    return corpus.quadruples["tags"].to_pylist()  # type: ignore[return-value]
+
+
+# --- Files at fault -------------------------------------------------------------------------------------------------
+
+QUESTION = "correct_answer,caption_0,caption_1,correct_answer_template,image_path\n"
+CREPE = "prod_vg_hard_negs_swap_complexity_5.csv"
+BOX = "image_id,caption,x,y,width,height"
+
+
+@pytest.mark.parametrize(
+    ("reader", "files", "options", "expected"),
+    [
+        ("sugarcrepe", {}, {}, "no add_att.json, add_obj.json, replace_att.json, replace_obj.json"),
+        ("sugarcrepe", {}, {}, "swap_obj.json in it; download from github.com/RAIVNLab"),
+        ("sugarcrepe", {}, {"categories": ["swap_all"]}, "categories must be a list of 'add_att', 'add_obj'"),
+        ("sugarcrepe", {"add_att.json": "7"}, {"categories": ["add_att"]}, "expected a list of items, got int"),
+        ("xflickrco", {"en.jsonl": "{}"}, {"languages": ["en", "ja"]}, "no ja.jsonl in it"),
+        ("xflickrco", {}, {"languages": ["xx"]}, "languages must be a list of 'en', 'de'"),
+        ("docci", {}, {}, "no docci_descriptions.jsonlines in it; download it and docci_images.tar.gz"),
+        (
+            "docci",
+            {"docci_descriptions.jsonlines": '{"split": "test", "example_id": "a"}\n'},
+            {},
+            "line 1: no 'image_file'",
+        ),
+        ("urban1k", {}, {}, "no caption/*.txt in it; unpack Urban1k.zip of huggingface.co/datasets"),
+        ("multi30k", {}, {}, "no image_splits/test_2016_flickr.txt"),
+        (
+            "multi30k",
+            {"val.txt": "17.jpg"},
+            {"split": "val", "languages": ["cs"]},
+            "in it; or leave 'cs' out of languages",
+        ),
+        (
+            "multi30k",
+            {"val.txt": "17.jpg", "raw/val.en.gz": "not gzip"},
+            {"split": "val", "languages": ["en"]},
+            "val.en.gz: cannot be read",
+        ),
+        ("xtd10", {"test_image_names.txt": "5.jpg"}, {"languages": ["fr"]}, "no test_1kcaptions_fr.txt or XTD10/"),
+        (
+            "xtd10",
+            {"test_image_names.txt": "5.jpg", "test_1kcaptions_de.txt": "eins\nzwei\n"},
+            {"languages": ["de"]},
+            "expected 1 captions in 'de', got 2",
+        ),
+        ("negbench", {"a.csv": f"{QUESTION}4,a,b,t,7.jpg\n"}, {}, "row 0: expected correct_answer to be the number of"),
+        ("negbench", {"a.csv": f"{QUESTION}c,a,b,t,7.jpg\n"}, {}, "one of caption_0, caption_1, got 'c'"),
+        ("negbench", {"a.csv": "caption_0\na\n"}, {}, "expected a column image_path or filepath, and correct_answer"),
+        (
+            "negbench",
+            {"a.csv": f"{QUESTION}0,a,b,t,a/1.jpg\n0,a,b,t,b/1.jpg\n"},
+            {},
+            "images in different folders have the same name",
+        ),
+        (
+            "negbench",
+            {"a.csv": "filepath,captions\na.jpg,__import__('os').system('true')\n"},
+            {},
+            "row 0: expected a list of texts",
+        ),
+        ("aro", {}, {"part": "count"}, "part must be 'relation', 'attribution', 'coco-order' or 'flickr-order', got"),
+        ("aro", {}, {}, "no visual_genome_relation.json in it; it is linked from github.com"),
+        ("aro", {}, {"part": "coco-order"}, "coco-order has no files"),
+        ("crepe", {}, {}, "no prod_vg_hard_negs_*.csv or syst_vg_hard_negs_*_in_cc12m.csv below it"),
+        (
+            "crepe",
+            {CREPE: f"{BOX},hard_negs\n5,a cat,0,0,4,4,__import__('os').system('true')\n"},
+            {},
+            "expected a list of texts, got",
+        ),
+        (
+            "crepe",
+            {CREPE: f"{BOX},hard_negs\n5,a cat,0,0,4,4,\"['a', 3]\"\n"},
+            {},
+            "expected a list of texts, got \"['a', 3]\"",
+        ),
+        (
+            "crepe",
+            {CREPE: f"{BOX},hard_negs\n5,a cat,left,0,4,4,['a']\n"},
+            {},
+            "expected a box of four numbers, got ['left', '0', '4', '4']",
+        ),
+        ("crepe", {CREPE: "image_id,caption,hard_negs\n5,c,['a']\n"}, {}, "no column height, width, x, y"),
+        ("crepe", {CREPE: f"{BOX}\n5,a cat,0,0,4,4\n"}, {}, "no column hard_negs"),
+        ("winoground", {}, {}, "no examples.jsonl or data/examples.jsonl in it"),
+        ("mmvp-vlm", {}, {}, "no Questions.csv in it; hf download MMVP/MMVP_VLM --repo-type dataset"),
+        ("mmvp-vlm", {"Questions.csv": ""}, {"prompt": "a photo"}, "prompt must have {} where the statement belongs"),
+        (
+            "mmvp-vlm",
+            {"Questions.csv": "Question ID,Type,Statement\n1,Color,a\n2,State,b\n"},
+            {},
+            "row 1: expected two questions of one pattern one after the other, got 1 and 2 of Color and State",
+        ),
+        (
+            "mmvp-vlm",
+            {"Questions.csv": "Question ID,Type,Statement\n1,Color,a\n2,Color,b\n3,Color,c\n"},
+            {},
+            "row 3: expected two questions",
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_files_of_a_corpus_is_named(
+    put: Put, reader: str, files: dict[str, str], options: dict[str, Any], expected: str
+) -> None:
+    assert expected in refusal({"reader": reader, "root": str(put(files)), **options})
+
+
+def test_bivlc_names_what_a_file_lacks(put: Put) -> None:
+    file = put({"rows.csv": "caption,type\na,b\n"}) / "rows.csv"
+    what = {"reader": "bivlc", "root": str(file)}
+    assert "no column negative_caption, subtype; it has caption, type" in refusal(what)
+    put({"rows.csv": "caption,negative_caption,type,subtype\na, b,c,replace,obj\n"})
+    assert "row 1: expected 4 cells as in the header, got 5" in refusal(what)
+
+
+# --- Captions against hard negatives ----------------------------------------------------------------------------------
+
+# Table 3 of Hsieh et al. 2023, and the published files.
+SUGARCREPE = {
+    "add_att": 692, "add_obj": 2062, "replace_att": 788, "replace_obj": 1652, "replace_rel": 1406, "swap_att": 666,
+    "swap_obj": 245,
+}  # fmt: skip
+# DATA_SIZE in evaluate_ulms.py of github.com/Sri-Harsha/scpp
+SUGARCREPE_PP = {"replace_att": 788, "replace_rel": 1406, "swap_att": 666}
+
+
+def test_sugarcrepe_has_the_published_counts_texts_and_images(shared_data: Path) -> None:
+    root = shared_data / "sugar_crepe"
+    corpus = open_corpus(root)
+    assert (corpus.name, corpus.pairs.num_rows) == ("sugarcrepe", 7511)
+    assert Counter(corpus.pairs["category"].to_pylist()) == SUGARCREPE
+    text = text_of(corpus)
+    image_of = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["image_id"].to_pylist(), strict=True))
+    pairs = iter(corpus.pairs.to_pylist())
+    for category in SUGARCREPE:
+        for number, item in json.loads((root / f"{category}.json").read_text()).items():
+            pair = next(pairs)
+            assert pair["id"] == f"{category}/{number}"
+            assert pair["image_id"] == image_of[pair["caption_id"]] == str(int(item["filename"][:12]))
+            assert image_of[pair["negative_id"]] is None, "a negative describes no image"
+            assert (text[pair["caption_id"]], text[pair["negative_id"]]) == (item["caption"], item["negative_caption"])
+
+
+def test_sugarcrepe_pp_has_the_published_counts_texts_and_two_captions_per_negative(shared_data: Path) -> None:
+    root = shared_data / "sugarcrepe_pp"
+    corpus = read("sugarcrepe-pp", root, categories=list(SUGARCREPE_PP))
+    assert Counter(corpus.pairs["category"].to_pylist()) == {part: 2 * n for part, n in SUGARCREPE_PP.items()}
+    assert set(Counter(corpus.pairs["negative_id"].to_pylist()).values()) == {2}
+    assert corpus.captions.num_rows == 3 * sum(SUGARCREPE_PP.values())
+    text = text_of(corpus)
+    image = {row["caption_id"]: row["image_id"] for row in corpus.pairs.to_pylist()}
+    for category in SUGARCREPE_PP:
+        for entry in json.loads((root / f"{category}.json").read_text()):
+            item = f"{category}/{entry['id']}"
+            expected = [entry[name] for name in ("caption", "caption2", "negative_caption")]
+            assert [text[f"{item}{end}"] for end in ("", "/2", "/negative")] == expected
+            assert {image[item], image[f"{item}/2"]} == {str(int(entry["filename"][:12]))}
+
+
+def test_of_the_items_with_a_real_photograph_none_is_lost(shared_data: Path) -> None:
+    images = str(shared_data / "coco_photos" / "images")
+    corpus = read("sugarcrepe", shared_data / "sugar_crepe", images=images, missing="skip")
+    counts = Counter(corpus.pairs["category"].to_pylist())
+    assert [counts[category] for category in SUGARCREPE] == [14, 39, 15, 28, 29, 18, 9]
+    assert corpus.captions.num_rows == 2 * 152
+    assert set(corpus.pairs["image_id"].to_pylist()) == set(corpus.images["id"].to_pylist())
+    further = read(
+        "sugarcrepe-pp", shared_data / "sugarcrepe_pp", images=images, missing="skip", categories=list(SUGARCREPE_PP)
+    )
+    assert further.captions.num_rows == 3 * further.pairs.num_rows // 2 > 0
+    assert corpus.images["sha"].null_count == further.images["sha"].null_count == 0
+
+
+def test_a_folder_of_sugarcrepe_is_not_one_of_sugarcrepe_pp(shared_data: Path) -> None:
+    message = refusal(shared_data / "sugarcrepe_pp")
+    assert "no replace_obj.json, swap_obj.json in it; " in message
+    assert "name the files that you have" in message
+    other = {"reader": "sugarcrepe-pp", "root": str(shared_data / "sugar_crepe")}
+    assert "replace_att.json: item 0: no 'caption2'; it has" in refusal(other)
+
+
+def csv_file(file: Path, *rows: dict[str, Any]) -> Path:
+    with file.open("w", newline="") as lines:
+        writer = csv.DictWriter(lines, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return file
+
+
+def test_a_negbench_question_is_a_caption_and_the_other_options(tmp_path: Path) -> None:
+    options = {f"caption_{n}": f"option {n}" for n in range(4)}
+    question = {"correct_answer": 2, **options, "image_path": "data/val2017/000000000007.jpg"}
+    rows = [{**question, "correct_answer_template": template} for template in ("negative", "hybrid")]
+    corpus = read("negbench", csv_file(tmp_path / "VOC2007_mcq.csv", *rows))
+    assert (corpus.name, corpus.images["id"].to_pylist()) == ("negbench-VOC2007_mcq", ["7"])
+    text = text_of(corpus)
+    first = [row for row in corpus.pairs.to_pylist() if row["caption_id"] == "0"]
+    assert [(text[row["caption_id"]], text[row["negative_id"]], row["category"]) for row in first] == [
+        ("option 2", f"option {n}", "negative") for n in (0, 1, 3)
+    ]
+    assert protocols(corpus) == ["negbench/negative", "negbench/hybrid", "negbench/macro", "negbench/micro"]
+    row = {"image_path": "a.jpg", "caption_0": "with", "caption_1": "without", "correct_answer": 1}
+    assert protocols(read("negbench", csv_file(tmp_path / "binary_mcq.csv", row))) == ["negbench/all"]
+
+
+def test_negbench_retrieval_files_are_corpora_of_captions(tmp_path: Path) -> None:
+    rows = [
+        {"filepath": f"/x/val2017/{k:012d}.jpg", "captions": repr([f"no {n} in {k}" for n in range(5)])} for k in (7, 9)
+    ]
+    corpus = read("negbench", csv_file(tmp_path / "COCO_val_negated_retrieval.csv", *rows))
+    assert texts(corpus)[4:6] == [("7", "no 4 in 7"), ("9", "no 0 in 9")]
+    assert {"t2i/all", "i2t/any"} <= {*protocols(corpus)}
+
+
+def test_aro_attribution_is_categorised_by_its_pair_of_attributes(put: Put) -> None:
+    item = {"image_path": "1.jpg", "bbox_x": 0, "bbox_y": 0, "bbox_w": 4, "bbox_h": 4, "attributes": ["white", "black"]}
+    captions = {"true_caption": "the white cat and the black dog", "false_caption": "the black cat and the white dog"}
+    corpus = read("aro", put({"visual_genome_attribution.json": json.dumps([item | captions])}), part="attribution")
+    assert corpus.pairs["category"].to_pylist() == ["white_black"]
+    assert corpus.source is None
+
+
+def test_crepe_systematicity_tells_seen_from_unseen_and_takes_one_training_set(tmp_path: Path) -> None:
+    row = {**dict.fromkeys(BOX.split(","), "4"), "valid_hard_negs_atom": "['a dog']"}
+    for seen in ("seen", "unseen"):
+        for train_set in ("cc12m", "yfcc"):
+            file = tmp_path / f"syst_vg_hard_negs_{seen}_compounds_in_{train_set}.csv"
+            csv_file(file, {**row, "valid_hard_negs_comp": "['a red cat', 'a blue cat']"})
+    categories = [f"systematicity/{seen}/{kind}" for seen in ("seen", "unseen") for kind in ("atom", "comp", "comp")]
+    assert read("crepe", tmp_path).pairs["category"].to_pylist() == categories
+
+
+@pytest.fixture
+def gradient(tmp_path: Path) -> Image.Image:
+    """The picture of ``1.png``, of which every pixel differs."""
+    buffer = io.BytesIO()
+    Image.fromarray(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3)).save(buffer, format="PNG")
+    (tmp_path / "1.png").write_bytes(buffer.getvalue())
+    return decode_image(buffer.getvalue())
+
+
+def test_a_crop_is_the_box_of_the_decoded_image(tmp_path: Path, gradient: Image.Image) -> None:
+    part = decode_image(Crops(Folder(tmp_path)).read(crop_key("1.png", 3, 5, 7, 6)))
+    assert np.array_equal(np.asarray(part), np.asarray(gradient)[5:11, 3:10])
+
+
+@pytest.mark.usefixtures("gradient")
+def test_a_crop_that_cannot_be_had_is_an_os_error(tmp_path: Path) -> None:
+    (tmp_path / "2.png").write_bytes(b"junk")
+    source = Crops(Folder(tmp_path))
+    for key, expected in (
+        ("1.png", "is not the key of a box"),
+        (crop_key("2.png", 0, 0, 1, 1), "2.png: unknown image format"),
+        (crop_key("3.png", 0, 0, 1, 1), "No such file"),
+        (crop_key("../1.png", 0, 0, 1, 1), "leaves the folder"),
+        (crop_key("1.png", 0, 0, 10**6, 10**6), "a box of 1000000 x 1000000 pixels"),
+        (crop_key("1.png", 0, 0, 0, 5), "a box of 0 x 5 pixels"),
+    ):
+        with pytest.raises(OSError, match=expected):
+            source.read(key)
+
+
+# --- Quadruples -------------------------------------------------------------------------------------------------------
+
+# Table 1 of Miranda et al. 2024, and the published rows
+BIVLC = {"replace": 2099, "swap": 359, "add": 475}
+
+
+def test_bivlc_from_published_rows_has_their_texts_types_and_positions(shared_data: Path) -> None:
+    files = [shared_data / "bivlc" / f"{model}.csv" for model in ("ViT-B-32", "CLIP_TROHN-Text")]
+    corpus, other = (read("bivlc", file) for file in files)
+    assert corpus.fingerprint == other.fingerprint
+    with files[0].open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert (corpus.quadruples.num_rows, corpus.images.num_rows, corpus.captions.num_rows) == (2933, 5866, 5866)
+    assert corpus.captions["text"].to_pylist() == [t for row in rows for t in (row["caption"], row["negative_caption"])]
+    ids = {"id": "17", **{f"{kind}_{side}": f"17/{side}" for kind in ("image", "caption") for side in (0, 1)}}
+    assert corpus.quadruples.slice(17, 1).to_pylist() == [{**ids, "tags": [rows[17]["type"], rows[17]["subtype"]]}]
+    assert Counter(tags[0] for tags in tags_of(corpus)) == BIVLC
+    assert corpus.source is None
+    assert "winoground" in protocols(corpus)
+    assert not [id_ for id_ in protocols(corpus) if id_.startswith(("t2i", "i2t"))]
+    with pytest.raises(RequestError, match="its captions were written as quadruples with hard negatives"):
+        select_protocols(corpus, ["t2i/all"])
+
+
+def test_mmvp_pairs_follow_each_other_and_carry_their_pattern(put: Put) -> None:
+    root = put({"Questions.csv": "Question ID,Type,Statement\n1,Color,A red cup\n2,Color,A blue cup\n"})
+    corpus = read("mmvp-vlm", root)
+    assert (corpus.name, tags_of(corpus)) == ("mmvp-vlm", [["Color"]])
+    assert corpus.images["key"].to_pylist() == ["Color/1.jpg", "Color/2.jpg"]
+    assert corpus.captions["text"].to_pylist() == ["a photo of A red cup", "a photo of A blue cup"]
+    assert read("mmvp-vlm", root, prompt="{}").captions["text"].to_pylist() == ["A red cup", "A blue cup"]
+
+
+@pytest.fixture
+def winoground(put: Put) -> Path:
+    """Forty examples; every image is of one colour."""
+    sides = [("image", "ex_{}_img_{}"), ("caption", "{} {}")]
+    examples = [
+        {
+            **{f"{kind}_{side}": text.format(k, side) for kind, text in sides for side in (0, 1)},
+            "id": k,
+            "tag": "Scope",
+            "secondary_tag": "",
+            "num_main_preds": 1 + k % 2,
+            "collapsed_tag": "Both",
+        }
+        for k in range(40)
+    ]
+    images = [f"images/{example[f'image_{side}']}.png" for example in examples for side in (0, 1)]
+    return put({"examples.jsonl": "\n".join(map(json.dumps, examples))}, *images)
+
+
+def test_winoground_examples_carry_the_tags_of_both_papers(winoground: Path, shared_data: Path) -> None:
+    tags = tags_of(read("winoground", winoground, tags=str(shared_data / "winoground_tags/new_tag_assignments.json")))
+    assert tags[0] == ["Both", "1 Main Pred", "Scope", "No Tag"]
+    assert tags[3] == ["Both", "2 Main Preds", "Scope", "Ambiguously Correct"]
+    assert tags[36][3:] == ["Ambiguously Correct", "Unusual Image", "Visually Difficult"]
+    assert tags_of(read("winoground", winoground))[0] == ["Both", "1 Main Pred", "Scope"]
+    (winoground / "tags.json").write_text('["Object"]')
+    what = {"reader": "winoground", "root": str(winoground)}
+    other = {**what, "tags": str(winoground / "tags.json")}
+    assert "expected an object from example id to a list of tags" in refusal(other)
+    (winoground / "images" / "ex_7_img_1.png").unlink()
+    assert "1 of its images are not in" in refusal(what)
+
+
+# --- Captions in several languages, and long ones ---------------------------------------------------------------------
+
+
+def test_xflickrco_has_2000_images_with_one_caption_in_each_of_8_languages(shared_data: Path) -> None:
+    corpus = open_corpus(shared_data / "xflickrco")
+    facts = corpus_facts(corpus)
+    assert (facts.n_images, facts.n_captions, facts.captions_per_image) == (2000, 16_000, {1: 2000})
+    assert facts.languages == dict.fromkeys(("de", "en", "es", "id", "ja", "ru", "tr", "zh"), 2000)
+    assert facts.empty_captions == 2  # one German, one Indonesian, as published
+    text = text_of(corpus)
+    assert text["1007129816#en-0"] == "The man with pierced ears is wearing glasses and an orange hat."
+    assert text["1007129816#de-0"] == "Der Mann trägt eine orange Wollmütze."
+    assert text["369771#en-0"] == "Arrows show what to do with the bowls of food."
+    images = [str(shared_data / "coco_photos" / "images")]
+    some = read("xflickrco", shared_data / "xflickrco", images=images, missing="skip")
+    assert (some.images.num_rows, some.captions.num_rows, some.skipped.num_rows) == (4, 32, 1996)
+    assert some.images["sha"].null_count == 0
+
+
+def test_languages_that_list_other_images_are_refused(shared_data: Path, tmp_path: Path) -> None:
+    for language in ("en", "de"):
+        shutil.copy(shared_data / "xflickrco" / f"{language}.jsonl", tmp_path)
+    lines = (tmp_path / "de.jsonl").read_text().splitlines()
+    what = {"reader": "xflickrco", "root": str(tmp_path), "languages": ["en", "de"]}
+    (tmp_path / "de.jsonl").write_text("\n".join([lines[1], lines[0], *lines[2:]]))
+    assert "de.jsonl: line 1: expected image 1007129816 as in en, got image 1009434119" in refusal(what)
+    (tmp_path / "de.jsonl").write_text("\n".join(lines[:-1]))
+    assert "de: expected 2000 images as in en, got 1999" in refusal(what)
+
+
+@pytest.fixture
+def coco_sm(shared_data: Path, tmp_path: Path) -> dict[str, Any]:
+    """The real image list, id mapping and exclusions of COCO-SM, with stand-ins for two translations.
+
+    The places of the ten images with six captions in ``id_mapping.json`` are those that they have by file name.
+    """
+    excluded = set((shared_data / "coco_sm" / "excluded.txt").read_text().split())
+    entries = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
+    named = [(Path(entry["file_name"]).name, entry["captions"]) for entry in entries]
+    kept = sorted((name, captions) for name, captions in named if name not in excluded)
+    meta = {
+        language: [{"filename": name, "captions": [start + caption for caption in captions]} for name, captions in kept]
+        for language, start in (("en", ""), ("de", "de "))
+    }
+    for system in ("google", "bing"):
+        (tmp_path / f"{system}.json").write_text(json.dumps(meta))
+    for name in ("excluded.txt", "id_mapping.json"):
+        shutil.copy(shared_data / "coco_sm" / name, tmp_path)
+    return {"reader": "coco-sm", "root": str(tmp_path), "languages": ["en", "de"], "translators": ["google", "bing"]}
+
+
+def test_coco_sm_is_the_test_split_without_the_7_excluded_images(coco_sm: dict[str, Any]) -> None:
+    corpus = open_corpus(coco_sm)
+    assert (corpus.images.num_rows, corpus.captions.num_rows) == (4993, 4 * 24_975)
+    assert corpus_facts(corpus).captions_per_image == {5: 4983, 6: 10}
+    parts = zip(corpus.captions["language"].to_pylist(), corpus.captions["translator"].to_pylist(), strict=True)
+    assert Counter(parts) == {(each, by): 24_975 for each in ("en", "de") for by in ("google", "bing")}
+    assert (len(CORPORA["coco-sm"].languages), len(TRANSLATORS)) == (21, 3)
+
+
+def test_coco_sm_is_compared_with_its_exclusions_and_id_mapping(coco_sm: dict[str, Any], tmp_path: Path) -> None:
+    meta = json.loads((tmp_path / "google.json").read_text())
+    (tmp_path / "bing.json").write_text(json.dumps({**meta, "de": meta["de"][::-1]}))
+    expected = "bing.json: de: expected 'COCO_val2014_000000000042.jpg' as image 0, got"
+    assert expected in refusal(coco_sm)
+    assert "no nllb.json in it; download from github.com/unum-cloud/coco-sm" in refusal(
+        {"reader": "coco-sm", "root": str(tmp_path)}
+    )
+    for entries in meta.values():
+        entries[3]["filename"] = "COCO_val2014_000000457900.jpg"
+    meta["de"][5]["captions"].pop()
+    for system in ("google", "bing"):
+        (tmp_path / f"{system}.json").write_text(json.dumps(meta))
+    message = refusal(coco_sm)
+    assert "lists COCO_val2014_000000457900.jpg, which excluded.txt leaves out" in message
+    assert "as in id_mapping.json, got 4 in de by google" in message
+
+
+def test_xtd10_spells_japanese_as_bcp_47_does(put: Put) -> None:
+    root = put({"test_image_names.txt": "COCO_train2014_000000000005.jpg\n", "test_1kcaptions_jp.txt": "猫\n"})
+    assert read("xtd10", root, languages=["ja"]).captions["language"].to_pylist() == ["ja"]
+
+
+def test_a_corpus_without_its_reference_language_is_warned_of(shared_data: Path) -> None:
+    checked = check_corpus({"reader": "xflickrco", "root": str(shared_data / "xflickrco"), "languages": ["de", "ja"]})
+    assert "no captions in the reference language 'en': no cross-lingual metrics" in checked.warnings
+
+
+def test_urban1k_captions_are_first_lines_in_the_order_of_their_numbers(put: Put) -> None:
+    corpus = read("urban1k", put({f"caption/{n}.txt": f"\n Street {n}. \nmore\n" for n in (1, 2, 10)}))
+    assert (corpus.name, texts(corpus)) == ("urban1k", [(str(n), f"Street {n}.") for n in (1, 2, 10)])
+    assert protocols(corpus) == ["t2i/all", "i2t/any"]
+
+
+def test_docci_splits_are_corpora_of_their_own(put: Put) -> None:
+    lines = [
+        {"example_id": f"{s}_{k}", "split": s, "image_file": f"{s}_{k}.jpg", "description": f"{s} {k}"}
+        for s in ("train", "test", "qual_dev")
+        for k in range(2)
+    ]
+    root = put({"docci_descriptions.jsonlines": "\n".join(map(json.dumps, lines))})
+    assert open_corpus(root).captions["text"].to_pylist() == ["test 0", "test 1"]
+    dev = read("docci", root, split="qual_dev")
+    assert (dev.name, dev.images["id"].to_pylist()) == ("docci-qual_dev", ["qual_dev_0", "qual_dev_1"])
+    other = {"reader": "docci", "root": str(root), "split": "qual_test"}
+    assert "docci_descriptions.jsonlines: no images of split 'qual_test' in it" in refusal(other)

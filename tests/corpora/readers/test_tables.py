@@ -1,0 +1,294 @@
+"""The user's own tables: which column holds what, what is wrong in them, and how texts with separators are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from capim.store.errors import RequestError
+from capim.store.types import Corpus
+from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.check import check_corpus
+from capim.tasks.corpora.readers.table import delimited_rows
+from tests.corpora.own_data import TWO, Put, files, refusal, texts
+
+
+@pytest.fixture
+def folder(put: Put) -> Path:
+    return put(None, "images/a.png", "images/b.png", "images/deep/c.png")
+
+
+def table(root: Path, **options: Any) -> Corpus:
+    return open_corpus({"reader": "table", "root": str(root), **options})
+
+
+def test_csv_tsv_jsonl_and_parquet_give_the_same_corpus(put: Put, folder: Path) -> None:
+    names = ("image", "caption", "language")
+    rows = [("a.png", "one", "en"), ("a.png", "zwei, drei", "de"), ("deep/c.png", "été\n2", "fr")]
+    quoted = [names, *((image, f'"{text}"', language) for image, text, language in rows)]
+    objects = [dict(zip(names, row, strict=True)) for row in rows]
+    put({"t.csv": "".join(",".join(row) + "\n" for row in quoted)})
+    put({"t.tsv": "\ufeff" + "".join("\t".join(row) + "\n" for row in quoted)})
+    put({"t.jsonl": "\n".join(json.dumps(each, ensure_ascii=False) for each in objects)})
+    pq.write_table(pa.Table.from_pylist(objects), folder / "t.parquet")
+    corpora = [table(folder / f"t{suffix}", name="t") for suffix in (".csv", ".tsv", ".jsonl", ".parquet")]
+    assert len({corpus.fingerprint for corpus in corpora}) == 1
+    assert texts(corpora[0]) == [(image, text) for image, text, _ in rows]
+
+
+def test_a_list_of_captions_in_one_cell_is_several_captions_of_one_image(put: Put, folder: Path) -> None:
+    put({"captions.jsonl": '{"file_name": "a.png", "captions": ["one", "two"], "objects": ["dog"]}\n'})
+    corpus = open_corpus(folder)
+    assert texts(corpus) == [("a.png", "one"), ("a.png", "two")]
+    assert corpus.captions["id"].to_pylist() == ["row1#0", "row1#1"]
+    assert corpus.captions["ordinal"].to_pylist() == [0, 1]
+    assert corpus.images["objects"].to_pylist() == [["dog"]]
+
+
+def test_the_reference_language_of_multilingual_data_is_the_users(put: Put, folder: Path) -> None:
+    put({"captions.csv": "image,caption,language\na.png,rot,de\na.png,red,en\n"})
+    assert table(folder, reference_language="de").languages_reference == "de"
+
+
+def test_pairs_and_quadruples_are_recognised_by_the_name_of_the_table(put: Put, folder: Path) -> None:
+    put({"pairs.csv": "image,caption,negative,category\na.png,red,blue,swap\nb.png,blue,red,\n"})
+    pairs = table(folder / "pairs.csv")
+    assert pairs.pairs["category"].to_pylist() == ["swap", "all"]
+    assert pairs.captions["image_id"].to_pylist() == ["a.png", None, "b.png", None]
+    header = "image_0,image_1,caption_0,caption_1,tags"
+    put({"quadruples.csv": f"{header}\na.png,b.png,red on blue,blue on red,Object; Both\n"})
+    quadruples = table(folder / "quadruples.csv")
+    assert quadruples.quadruples["tags"].to_pylist() == [["Object", "Both"]]
+    assert quadruples.captions["image_id"].to_pylist() == ["a.png", "b.png"]
+
+
+def test_ids_alone_are_enough_for_embeddings_made_elsewhere(put: Put) -> None:
+    root = put({"ids.csv": "image,caption_id\n17,c1\n17,c2\n18,c3\n"})
+    corpus = table(root / "ids.csv", ids_only=True)
+    assert texts(corpus) == [("17", None), ("17", None), ("18", None)]
+    assert corpus.captions["id"].to_pylist() == ["c1", "c2", "c3"]
+    assert corpus.captions["ordinal"].to_pylist() == [0, 1, 0]
+    assert corpus.source is None
+
+
+def test_images_without_a_file_are_an_error_or_a_listed_skip(put: Put, folder: Path) -> None:
+    put({"captions.csv": "image,caption\na.png,one\ngone.png,two\n"})
+    assert "1 of its images are not in" in refusal(folder)
+    corpus = table(folder, missing="skip")
+    assert corpus.skipped["reason"].to_pylist() == ["no file gone.png"]
+    assert texts(corpus) == [("a.png", "one")]
+    put({"pairs.csv": "image,caption,negative\na.png,x,y\ngone.png,z,w\n"})
+    assert table(folder / "pairs.csv", missing="skip").captions["text"].to_pylist() == ["x", "y"]
+    put({"quadruples.csv": "image_0,image_1,caption_0,caption_1\na.png,gone.png,x,y\na.png,b.png,z,w\n"})
+    quadruples = table(folder / "quadruples.csv", missing="skip")
+    assert quadruples.quadruples["id"].to_pylist() == ["row2"]
+    assert quadruples.captions["text"].to_pylist() == ["x", "z", "w"]
+
+
+CELLS = '{"image": {"bytes": "x"}, "caption": "a"}\n{"image": "a.png", "caption": 7}\n{"image": "b.png", "caption": []}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("t.csv", "", "no column for image; it has none"),
+        ("t.csv", "a,b\n1,2\n", 'no column for caption; it has a, b; name it with columns.caption = "…"'),
+        ("t.csv", "image,caption\n", "no images; check"),
+        ("t.csv", "image,caption\na.png,one,two\n", "row 1: expected 2 cells as in the header, got 3; put texts that"),
+        ("t.csv", "image,image\na,b\n", "two columns are named 'image'; rename one of them"),
+        ("t.csv", "image,caption\n,one\na.png,\n", "rows without image: row 1"),
+        ("t.csv", "image,caption\n,one\na.png,\n", "rows without caption: row 2"),
+        ("t.csv", "image,caption\na.png,\ngone.png,three\n", "rows without caption: row 1"),
+        ("t.csv", "image,caption\na.png,\ngone.png,three\n", "1 of its images are not in"),
+        ("t.csv", "image,caption,ordinal\na.png,one,first\n", "row 1 ('first')"),
+        ("t.csv", "image,caption,ordinal\na.png,one,1\na.png,two,0\n", "ordinals do not rise within image"),
+        ("t.csv", "id,image,caption\nx,a.png,one\nx,b.png,two\n", "several files: 'x' ('a.png' and 'b.png')"),
+        ("t.csv", "image,caption,caption_id\na.png,one,c\nb.png,two,c\n", "duplicate caption ids: 'c'"),
+        ("t.csv", "image,caption\n../../etc/passwd,one\n", "'../../etc/passwd' leaves the folder"),
+        ("t.csv", "image,caption\n/etc/passwd,one\n", "'/etc/passwd' leaves the folder"),
+        ("t.csv", b"image,caption\na.png,caf\xe9\n", "not a table in UTF-8"),
+        ("t.parquet", b"PAR1 not really", "not a Parquet file"),
+        ("t.jsonl", '{"image": "a.png", "caption": "x"}\n[1]\n', "line 2 holds list, expected an object"),
+        ("t.jsonl", "{nope\n", "line 1 is not JSON"),
+        ("t.jsonl", CELLS, "rows whose image is neither text nor number: row 1 (dict)"),
+        ("t.jsonl", CELLS, "rows whose caption is not a text or a list of texts: row 2 (7), row 3 ([])"),
+        ("t.xlsx", "", "a table (.csv, .tsv, .jsonl, .ndjson, .json, .parquet, .txt, .token), got .xlsx"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_named(
+    put: Put, folder: Path, name: str, content: str | bytes, expected: str
+) -> None:
+    put({name: content})
+    assert expected in refusal({"reader": "table", "root": str(folder / name)})
+
+
+def test_a_table_that_is_not_there_is_named(folder: Path) -> None:
+    assert "no table in it" in refusal({"reader": "table", "root": str(folder / "images")})
+    assert "does not exist" in refusal({"reader": "table", "root": str(folder / "gone.csv")})
+
+
+def test_columns_that_are_numbered_are_the_captions_of_one_image_in_their_order(put: Put) -> None:
+    root = put(None, "a.png", "b.png")
+    for header in ("caption_2,image,caption_1,caption_10", "caption2,image,caption1,caption10",
+                   "Caption 2,Image,Caption 1,Caption 10", "text_2,file_name,text_1,text_10",
+                   "caption2,image,caption,caption3"):  # fmt: skip
+        put({"captions.csv": f"{header}\ntwo,a.png,one,ten\n,b.png,one,ten\n"})
+        corpus = open_corpus(root)
+        assert texts(corpus) == [
+            ("a.png", "one"), ("a.png", "two"), ("a.png", "ten"), ("b.png", "one"), ("b.png", "ten"),
+        ], header  # fmt: skip
+        assert corpus.captions["id"].to_pylist() == ["row1#0", "row1#1", "row1#2", "row2#0", "row2#1"]
+    put({"captions.csv": "image,caption,caption_1\na.png,one,two\n"})
+    assert 'name it with columns.caption = ["caption", "caption_1"]' in refusal(root)
+    chosen = {"reader": "table", "root": str(root), "columns": {"caption": ["caption_1"]}}
+    assert texts(open_corpus(chosen)) == [("a.png", "two")]
+    put({"captions.csv": 'image,captions\na.png,"[\'one\', ""it\'s""]"\nb.png,[brackets]\n'})
+    assert texts(open_corpus(root)) == [("a.png", "one"), ("a.png", "it's"), ("b.png", "[brackets]")]
+
+
+def test_json_lines_of_which_a_later_one_has_more_keys_lose_nothing(put: Put) -> None:
+    root = put(None, "a.png", "b.png")
+    put({"x.jsonl": '{"image": "a.png", "caption_1": "one"}\n{"image": "b.png", "caption_1": "x", "caption_2": "y"}\n'})
+    assert texts(open_corpus(root)) == [("a.png", "one"), ("b.png", "x"), ("b.png", "y")]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("image,captoin", 'no column for caption; it has image, captoin; name it with columns.caption = "captoin"'),
+        ("imgae,caption", 'no column for image; it has imgae, caption; name it with columns.image = "imgae"'),
+        ("url,caption", "'url' holds addresses: download the images first"),
+        ("image,title", 'name it with columns.caption = "…"'),
+    ],
+)
+def test_a_column_that_is_nearly_right_is_shown_with_the_line_to_write(put: Put, header: str, expected: str) -> None:
+    root = put({"data.csv": f"{header}\na.png,red\n"}, "a.png")
+    message = refusal(root)
+    assert expected in message
+    assert f'write this into {root / "corpus.toml"}, with reader = "table" and root = "data.csv"' in message
+    (root / "data.csv").rename(root / "captions.csv")
+    checked = check_corpus(root)
+    assert any(expected in fault for fault in checked.faults)
+    assert checked.lines()[-3:] == ['  reader = "table"', '  root = "captions.csv"', '  name = "photos"']
+
+
+def test_the_line_that_an_error_shows_works_as_it_is(put: Put) -> None:
+    root = put({"captions.csv": "image,captoin\na.png,red\nb.png,blue\n"}, "a.png", "b.png")
+    lines = [line.strip() for line in check_corpus(root).lines()[-3:]]
+    (root / "corpus.toml").write_text("\n".join([*lines, 'columns.caption = "captoin"']))
+    assert texts(open_corpus(root)) == TWO
+
+
+def test_ids_of_captions_in_the_column_id_are_not_taken_for_ids_of_images(put: Put) -> None:
+    root = put({"captions.csv": "id,image,caption\n1,a.png,red\n2,a.png,pink\n3,b.png,blue\n"}, "a.png", "b.png")
+    assert 'images with several ids; if the column holds caption ids, write columns.caption_id = "id"' in refusal(root)
+    (root / "corpus.toml").write_text('reader = "table"\nroot = "captions.csv"\ncolumns.caption_id = "id"\n')
+    corpus = open_corpus(root)
+    assert corpus.captions["id"].to_pylist() == ["1", "2", "3"]
+    assert files(corpus) == ["a.png", "b.png"]
+
+
+def test_pairs_and_quadruples_are_recognised_by_their_columns(put: Put) -> None:
+    root = put({"image_text_pairs.csv": "image,caption\na.png,red\nb.png,blue\n"}, "a.png", "b.png")
+    assert texts(open_corpus(root)) == TWO
+    put({"image_text_pairs.csv": "image,caption,negative_caption\na.png,red,blue\n"})
+    assert open_corpus(root).pairs.num_rows == 1
+    put({"image_text_pairs.csv": "image_0,image_1,caption_0,caption_1\na.png,b.png,red,blue\n"})
+    assert open_corpus(root).quadruples.num_rows == 1
+
+
+def rows(file: Path, content: str | bytes) -> list[tuple[str, ...]]:
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    columns, found = delimited_rows(file)
+    return [tuple(str(row.get(column)) for column in columns) for row in found]
+
+
+def fault(file: Path, content: str | bytes) -> str:
+    with pytest.raises(RequestError) as caught:
+        rows(file, content)
+    return str(caught.value)
+
+
+def numbered(separator: str, *broken: int) -> str:
+    """Three hundred rows; the caption of each broken one begins or ends with a quote."""
+    lines = [f"{n:03d}.jpg{separator}caption {n}" for n in range(300)]
+    for place, n in enumerate(broken):
+        lines[n] = f"{n:03d}.jpg{separator}" + (f'"caption {n}' if place % 2 == 0 else f'caption {n}"')
+    return "\n".join([f"image{separator}caption", *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (numbered(",", 149), "line 151: a quote is opened here that no quote at the end of a cell closes"),
+        (numbered(",", 100, 250), "line 102: a quote is opened here and closed lines later, which makes one cell of"),
+        (numbered(",", 100, 250), "looks like a row of its own"),
+        ('image,caption\na,b\nc,"d" e\n', "line 3: a quote is opened here"),
+        (
+            "image_name| number| comment\na.jpg| 0| red\nb.jpg| 4   blue\n",
+            "row 2: expected 3 cells as in the header, got 2",
+        ),
+        ("image,caption\na,caf\xe9\n".encode("latin-1"), "not a table in UTF-8"),
+        ("image,caption\na,b\n".encode("utf-16"), "save it as UTF-8"),
+    ],
+)
+def test_no_quote_or_encoding_makes_a_table_smaller_without_an_error(
+    tmp_path: Path, content: str | bytes, expected: str
+) -> None:
+    assert expected in fault(tmp_path / "t.csv", content)
+
+
+@pytest.mark.parametrize("order", ["{id},{text}", "{text},{id}"])
+@pytest.mark.parametrize("identifier", ["{n}", "img_{n}", "{n}.png", "my photo.jpg"])
+def test_swallowed_rows_are_seen_whatever_the_images_are_called(tmp_path: Path, order: str, identifier: str) -> None:
+    texts = ['"red', "green", "blue", '5"']
+    lines = [order.format(id=identifier.format(n=n), text=text) for n, text in enumerate(texts)]
+    header = order.format(id="image", text="caption")
+    message = fault(tmp_path / "t.csv", "\n".join([header, *lines, ""]))
+    assert "line 2: a quote is opened here" in message
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+@pytest.mark.parametrize("caption_first", [False, True])
+def test_swallowed_rows_are_seen_where_images_have_names_without_digits(
+    tmp_path: Path, suffix: str, caption_first: bool
+) -> None:
+    """One row less in silence is a smaller gallery; in a TSV file such quotes are part of the text."""
+    rows = [("apple", '"a red one'), ("pear", "a green one"), ("plum", 'a blue one"'), ("fig", "a brown one")]
+    header = ("image", "caption")
+    separator = {"csv": ",", "tsv": "\t"}[suffix]
+    file = tmp_path / f"t.{suffix}"
+    file.write_text("".join(separator.join(row[:: -1 if caption_first else 1]) + "\n" for row in (header, *rows)))
+    if suffix == "tsv":
+        assert [row["image"] for row in delimited_rows(file)[1]] == ["apple", "pear", "plum", "fig"]
+    else:
+        assert "looks like a row of its own" in fault(file, file.read_text())
+
+
+def test_captions_of_several_lines_are_read_where_the_quotes_are_right(tmp_path: Path) -> None:
+    content = 'image,caption\n1.jpg,"Red, blue\nHowever, it is\n\n""green"""\n2.jpg,one\n'
+    assert rows(tmp_path / "t.csv", content) == [("1.jpg", 'Red, blue\nHowever, it is\n\n"green"'), ("2.jpg", "one")]
+
+
+def test_tabs_with_quotes_that_are_part_of_the_text_lose_no_row(tmp_path: Path) -> None:
+    found = rows(tmp_path / "t.tsv", numbered("\t", 100, 250))
+    assert len(found) == 300
+    assert found[100] == ("100.jpg", '"caption 100')
+    assert rows(tmp_path / "t.tsv", 'image\tcaption\na.jpg\t"Stop" says the man\n')[0][1] == '"Stop" says the man'
+
+
+def test_tabs_with_paired_quotes_are_read_as_programs_write_them(tmp_path: Path) -> None:
+    content = 'image\tcaption\na.jpg\t"one\ntwo ""three"""\nb.jpg\tfour\n'
+    assert rows(tmp_path / "t.tsv", content) == [("a.jpg", 'one\ntwo "three"'), ("b.jpg", "four")]
+
+
+def test_a_file_without_a_header_has_two_columns_or_is_refused(tmp_path: Path) -> None:
+    assert rows(tmp_path / "t.csv", "red,a.jpg\nblue,b.jpg\n") == [("red", "a.jpg"), ("blue", "b.jpg")]
+    message = fault(tmp_path / "t.csv", "1,a.jpg,red\n2,b.jpg,blue\n")
+    assert "its first line is a row" in message
+    assert "write a line with the names of its 3 columns above it" in message

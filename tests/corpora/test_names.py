@@ -1,0 +1,258 @@
+"""Which stored corpus a name means: by location, by stored name, by the name that its reader would give."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capim.store.errors import RequestError
+from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora.description import load_reader, reader_call
+from capim.tasks.corpora.naming import (
+    Reading,
+    list_corpora,
+    location_of,
+    named_apart,
+    reading_of,
+    stored_corpora,
+    stored_corpus,
+)
+
+
+def refusal(what: Any, **options: Any) -> str:
+    with pytest.raises(RequestError) as caught:
+        open_corpus(what, **options)
+    return str(caught.value)
+
+
+def test_a_toml_file_describes_a_corpus_with_paths_from_its_own_folder(coco_folder: Path) -> None:
+    description = coco_folder.parent / "my-photos.toml"
+    description.write_text('reader = "coco-captions"\nroot = "three"\nlicence = "CC0"\n')
+    corpus = open_corpus(description)
+    assert (corpus.name, corpus.licence, corpus.images.num_rows) == ("my-photos", "CC0", 3)
+    description.write_text('reader = "coco-captions"\nroot = "three"\nname = "other"\nsample = 2\nsample_seed = 7\n')
+    assert open_corpus(description).name == "other-sample2-seed7"
+
+
+def test_a_corpus_of_the_field_keeps_its_name_in_a_description(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text('reader = "shapes"\nn_scenes = 3\n')
+    assert open_corpus(tmp_path / "small.toml").name == "shapes"
+
+
+def test_a_folder_with_a_corpus_toml_is_described_by_it(coco_folder: Path) -> None:
+    (coco_folder / "corpus.toml").write_text('reader = "coco-captions"\nroot = "."\nname = "described"\n')
+    assert open_corpus(coco_folder).name == "described"
+
+
+def test_a_captions_file_is_opened_by_its_suffix(coco_folder: Path) -> None:
+    assert open_corpus(coco_folder / "captions.json").images.num_rows == 3
+    assert reader_call(coco_folder / "captions.json").reader is load_reader("coco-captions")
+
+
+def test_a_mapping_takes_its_paths_from_a_base(coco_folder: Path) -> None:
+    what = {"reader": "coco-captions", "root": "three"}
+    assert open_corpus(what, base=coco_folder.parent).images.num_rows == 3
+    assert "does not exist" in refusal(what, base=coco_folder)
+
+
+def test_a_corpus_of_the_table_can_be_given_another_name() -> None:
+    assert open_corpus({"reader": "shapes", "n_scenes": 3, "name": "mine"}).name == "mine"
+
+
+def test_all_faults_of_a_description_are_reported_together(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        'reader = "coco-captions"\nname = "a b"\nsample = 0\nsample_seed = "x"\nimage = "photos"\nquux = 1\n'
+    )
+    message = refusal(tmp_path / "c.toml")
+    for expected in (
+        "name must be 1 to 120 ASCII letters, digits, '.', '_' or '-', the first a letter or digit, got 'a b'",
+        "sample must be greater than or equal to 1, got 0",
+        "sample_seed must be a whole number, got 'x'",
+        "unknown option 'image' of reader 'coco-captions'; did you mean 'images'?",
+        "unknown option 'quux' of reader 'coco-captions'; it takes name, sample, sample_seed, root, images, captions",
+        "missing option 'root'; reader 'coco-captions' needs root (the folder)",
+    ):
+        assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('root = "."', "no reader is named; set reader to one of shapes"),
+        ('reader = "csv"\nroot = "."', "reader 'csv' is unknown; set reader to one of shapes"),
+        ("reader = ", "not TOML"),
+        ('reader = "shapes"\nn_scenes = "many"', "n_scenes must be a whole number, got 'many'"),
+    ],
+)
+def test_a_description_that_cannot_be_used_is_refused(tmp_path: Path, content: str, expected: str) -> None:
+    (tmp_path / "c.toml").write_text(content)
+    assert expected in refusal(tmp_path / "c.toml")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('languages = "de"', "languages must be a list of texts, got 'de'"),
+        ('missing = "maybe"', "missing must be 'error' or 'skip', got 'maybe'"),
+        ("images = 3", "images must be a path or a list of paths, got 3"),
+        ("revision = 7", "revision must be text, got 7"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_named_before_anything_is_read(tmp_path: Path, line: str, expected: str) -> None:
+    (tmp_path / "c.toml").write_text(f'reader = "xflickrco"\nroot = "nowhere"\n{line}\n')
+    assert refusal(tmp_path / "c.toml") == f"{tmp_path / 'c.toml'}: {expected}"
+
+
+def test_options_that_are_tables_and_switches_are_checked_too(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('reader = "table"\nroot = "x.csv"\nids_only = "yes"\ncolumns = { image = 3 }\n')
+    message = refusal(tmp_path / "c.toml")
+    assert "ids_only must be true or false, got 'yes'" in message
+    assert "columns must be a table of texts, got {'image': 3}" in message
+
+
+def test_unknown_names_and_paths_are_told_apart() -> None:
+    assert "did you mean 'winoground'?" in refusal("winogroud")
+    assert "or give a folder of images with captions, or a TOML file" in refusal("something")
+    assert refusal("./nowhere").endswith(f"no such folder or file in {Path.cwd()}; check the path")
+    assert "no such folder or file" in refusal("nowhere/c.toml")
+
+
+def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("reader: shapes")
+    assert "got .yaml" in refusal(tmp_path / "c.yaml")
+    assert "no corpus found in it; looked for corpus.toml, captions.json" in refusal(tmp_path)
+
+
+def test_the_list_names_for_every_corpus_what_it_is_and_whether_it_is_available() -> None:
+    rows = {row["name"]: row for row in list_corpora()}
+    assert list(rows) == list(CORPORA)
+    assert rows["shapes"]["available"] == "yes"
+    assert rows["sugarcrepe"]["available"] == "with root"
+    assert rows["winoground"]["available"] in {
+        "no: not in the hub cache, and offline; or with root",
+        "from the hub, or with root",
+        "yes (hub cache)",
+    }
+    assert "terms accepted" in rows["winoground"]["needs"]
+    assert rows["coco-sm"]["languages"] == "21 languages"
+    assert rows["table"]["languages"] == "any"
+    assert all(all(row.values()) for row in rows.values())
+
+
+def test_importing_the_table_imports_nothing_heavy() -> None:
+    heavy = ("torch", "pandas", "pyarrow", "datasets", "PIL", "numpy", "huggingface_hub", "prefect", "lancedb")
+    code = f"import sys, capim.tasks.corpora; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def row(name: str, *locations: str, age: int = 0, sample: int | None = None, n: int = 3) -> dict[str, Any]:
+    """A row of the register; a larger age was written later."""
+    return {
+        "name": name,
+        "fingerprint": f"{age:016x}",
+        "locations": list(locations),
+        "sample": sample,
+        "seed": None if sample is None else 0,
+        "n_images": n,
+        "n_captions": 2 * n,
+        "written": START + timedelta(days=age),
+    }
+
+
+def test_a_path_means_what_was_last_read_from_it_however_it_is_written(
+    coco_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = [row("three", str(coco_folder), age=1), row("three-old", str(coco_folder), age=0), row("x", "/x", age=2)]
+    monkeypatch.chdir(coco_folder.parent)
+    for written in (str(coco_folder), "./three", "three", "three/", f"{coco_folder}/../three"):
+        assert stored_corpus(written, register)["name"] == "three"
+    assert stored_corpus({"reader": "coco-captions", "root": "three"}, register)["name"] == "three"
+
+
+def test_a_name_or_a_fingerprint_means_what_was_written_last_under_it() -> None:
+    register = [row("ours", "/a", age=0), row("ours", "/b", age=1)]
+    assert stored_corpus("ours", register)["locations"] == ["/b"]
+    assert stored_corpus(f"{0:016x}", register)["locations"] == ["/a"]
+    assert stored_corpus("/a", register)["locations"] == ["/a"], "a location means its own contents"
+
+
+def test_a_run_with_a_sample_means_the_sample() -> None:
+    register = [row("shapes", "shapes", n=300), row("shapes-sample20", "shapes", sample=20, n=20, age=1)]
+    assert stored_corpus("shapes", register)["name"] == "shapes"
+    assert stored_corpus("shapes", register, sample=20)["name"] == "shapes-sample20"
+    assert stored_corpus("shapes-sample20", register, sample=20)["name"] == "shapes-sample20"
+    assert stored_corpus("shapes", register, sample=400)["name"] == "shapes", "no more images than that"
+    with pytest.raises(RequestError, match="did you mean 'shapes-sample20'"):
+        stored_corpus("shapes", register[1:])
+
+
+def test_all_unknown_names_come_together_with_the_nearest(coco_folder: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        stored_corpora(["phtos", str(coco_folder)], [row("photos", "/a/photos")], uri="/s")
+    assert len(caught.value.faults) == 2
+    assert caught.value.faults[0] == "corpus 'phtos' is not in the store /s; did you mean 'photos'? it holds photos"
+    assert f"it holds photos. Run `capim embed --corpora {coco_folder}`" in caught.value.faults[1]
+
+
+def test_a_stored_name_is_read_from_where_it_came(coco_folder: Path) -> None:
+    described = '{"n_scenes":3,"name":"few","reader":"shapes"}'
+    register = [row("three", "/gone", str(coco_folder)), row("few", described), row("s-sample5", "shapes", sample=5)]
+    assert reading_of("three", register) == Reading(str(coco_folder), None, 0)
+    assert reading_of("few", register) == Reading({"n_scenes": 3, "name": "few", "reader": "shapes"}, None, 0)
+    assert reading_of("s-sample5", register) == Reading("shapes", 5, 0)
+    assert reading_of("shapes", register, sample=2) == Reading("shapes", 2, 0)
+    with pytest.raises(RequestError, match="'s-sample5' is a sample of 5 images"):
+        reading_of("s-sample5", register, sample=2)
+
+
+def test_own_data_of_one_name_are_told_apart_until_a_name_is_free(coco_folder: Path) -> None:
+    corpus = open_corpus(coco_folder)
+    folder = coco_folder.parent.name
+    taken = [row("three", "/a/three")]
+    reading = Reading(str(coco_folder))
+    assert named_apart(corpus, reading, []).name == "three"
+    assert named_apart(corpus, reading, [row("three")]).name == "three", "from no known place"
+    apart = named_apart(corpus, reading, taken)
+    assert apart.name.endswith("-three")
+    assert apart.location == str(coco_folder)
+    further = named_apart(corpus, reading, [*taken, row(apart.name, "/b/three", age=1)])
+    assert further.name.endswith(f"-{apart.name}")
+    assert folder[:8] in apart.name
+    again = named_apart(corpus, reading, [*taken, row(apart.name, str(coco_folder), age=1)])
+    assert again.name == apart.name
+    sample = open_corpus(coco_folder, sample=2)
+    drawn = named_apart(sample, Reading(str(coco_folder), 2), taken)
+    assert (drawn.name, drawn.draw) == (f"{apart.name}-sample2", (2, 0))
+
+
+def test_known_corpora_and_explicit_names_keep_their_names(coco_folder: Path) -> None:
+    taken = [row("shapes", "/a"), row("ours", "/a", age=1)]
+    shapes = open_corpus({"reader": "shapes", "n_scenes": 2})
+    assert named_apart(shapes, Reading("shapes"), taken).name == "shapes"
+    what = {"reader": "coco-captions", "root": str(coco_folder), "name": "ours"}
+    assert named_apart(open_corpus(what), Reading(what), taken).name == "ours"
+
+
+def test_equal_contents_in_another_place_are_the_same_corpus(coco_folder: Path) -> None:
+    corpus = open_corpus(coco_folder)
+    other = dataclasses.replace(corpus, name="a-three")
+    stored = row("a-three", "/moved/a/three") | {"fingerprint": other.fingerprint, "n_captions": 6}
+    assert named_apart(corpus, Reading(str(coco_folder)), [row("three", "/b/three", age=1), stored]).name == "a-three"
+
+
+def test_a_location_is_absolute_and_a_description_has_absolute_paths(
+    coco_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(coco_folder.parent)
+    assert location_of("three") == str(coco_folder)
+    assert str(coco_folder) in location_of({"reader": "coco-captions", "root": "three"})
