@@ -13,10 +13,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Literal
+from typing import Literal
 
 from capim.flows import inspection, set_environment, steps, stored
-from capim.flows.config import Option
 from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
 
@@ -24,7 +23,7 @@ DONE, FAILED, INTERRUPTED = 0, 1, 130
 
 
 def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], Option("the shell that completes")],
+    shell: Literal["bash", "zsh", "fish"],
 ) -> None:
     """Print the completion of commands, options, encoders, corpora, protocols and metrics for a shell.
 
@@ -32,6 +31,9 @@ def completion(
     eval "$(capim completion zsh)". For fish: capim completion fish > ~/.config/fish/completions/capim.fish
 
     Example: capim completion bash
+
+    Args:
+        shell: the shell that completes
     """
     from argcomplete.shell_integration import shellcode
 

@@ -15,6 +15,7 @@ a table::
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
@@ -22,7 +23,7 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as validated
@@ -91,184 +92,173 @@ def default_workspace() -> str:
     return os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE
 
 
-class Option(NamedTuple):
-    """How an option is given, beside what its type says: its help, the name of its value, and other spellings.
-
-    A field of :class:`RunConfig` has its help in its description, for Prefect's form.
-    """
-
-    help: str = ""
-    metavar: str | None = None
-    flags: tuple[str, ...] = ()
+def described(documented: type | Callable[..., object]) -> dict[str, str]:
+    """Argument -> its help: the section ``Args`` of the docstring of a function, or of a class and those below it."""
+    found: dict[str, str] = {}
+    for each in reversed(documented.__mro__) if isinstance(documented, type) else (documented,):
+        section = inspect.cleandoc(each.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+        for line in re.split(r"^    (?=\w)", section, flags=re.MULTILINE)[1:]:
+            name, _, text = line.partition(": ")
+            found[name] = " ".join(text.split())
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Options of what is encoded, evaluated or read."""
+    """Options of what is encoded, evaluated or read.
 
-    corpora: Annotated[
-        Entries,
-        Field(
-            description="corpora: names (capim list corpora), folders, files or names in the store (capim store info)"
-        ),
-        Option(metavar="A,B"),
-    ] = ()
-    encoders: Annotated[Entries, Field(description="encoders: names (capim list encoders)"), Option(metavar="X,Y")] = ()
+    Args:
+        corpora: corpora: names (capim list corpora), folders, files or names in the store (capim store info)
+        encoders: encoders: names (capim list encoders)
+    """
+
+    corpora: Annotated[Entries, "A,B"] = ()
+    encoders: Annotated[Entries, "X,Y"] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocols:
-    """Options of everything that reads or makes figures."""
+    """Options of everything that reads or makes figures.
 
-    protocols: Annotated[
-        Texts,
-        Field(description="evaluation protocols (capim list protocols; default: all that fit the corpus)"),
-        Option(metavar="P,Q"),
-    ] = ()
+    Args:
+        protocols: evaluation protocols (capim list protocols; default: all that fit the corpus)
+    """
+
+    protocols: Annotated[Texts, "P,Q"] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """Options of everything that computes on a device."""
+    """Options of everything that computes on a device.
 
-    device: Annotated[
-        str,
-        Field(description="auto, cpu, cuda, cuda:1 or mps; several separated by commas encode in parallel"),
-        Option(metavar="D", flags=("--device", "--devices")),
-    ] = "auto"
+    Args:
+        device: auto, cpu, cuda, cuda:1 or mps; several separated by commas encode in parallel
+    """
+
+    device: Annotated[str, "D", "--device", "--devices"] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seed:
-    """Options of everything that draws at random."""
+    """Options of everything that draws at random.
 
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1, description="random seed"), NoTruth] = 0
+    Args:
+        seed: random seed
+    """
+
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1), NoTruth] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding(Device):
-    """Options of everything that encodes."""
+    """Options of everything that encodes.
 
-    sample: Annotated[
-        Annotated[int, Field(ge=1), NoTruth] | None,
-        Field(description="use only N images of each corpus, drawn with the seed"),
-    ] = None
-    batch_size: Annotated[
-        Annotated[int, Field(ge=1), NoTruth] | Literal["auto"] | None,
-        Field(description="items per forward pass, or auto to measure the fastest (default: the encoder's own)"),
-    ] = None
-    shards: Annotated[
-        int, Field(ge=1, description="encode every set in N shards, in parallel on Prefect's task runner"), NoTruth
-    ] = 1
-    precision: Annotated[
-        Precision | None,
-        Field(description="floating-point precision of the forward pass (default: the encoder's own)"),
-    ] = None
-    storage: Annotated[
-        Storage | None,
-        Field(
-            description="type of the stored vectors; float16 halves their size and rounds (default: float32, "
-            "float16 for multi-vectors, for imports that of the file)"
-        ),
-    ] = None
-    compile: Annotated[
-        bool, Field(strict=True, description="compile the model with torch.compile first; pays in long encodes")
-    ] = False
-    trust_remote_code: Annotated[
-        bool, Field(strict=True, description="allow Python code from a model repository to run, at a fixed revision")
-    ] = False
+    Args:
+        sample: use only N images of each corpus, drawn with the seed
+        batch_size: items per forward pass, or auto to measure the fastest (default: the encoder's own)
+        shards: encode every set in N shards, in parallel on Prefect's task runner
+        precision: floating-point precision of the forward pass (default: the encoder's own)
+        storage: type of the stored vectors; float16 halves their size and rounds (default: float32, float16 for
+            multi-vectors, for imports that of the file)
+        compile: compile the model with torch.compile first; pays in long encodes
+        trust_remote_code: allow Python code from a model repository to run, at a fixed revision
+    """
+
+    sample: Annotated[int, Field(ge=1), NoTruth] | None = None
+    batch_size: Annotated[int, Field(ge=1), NoTruth] | Literal["auto"] | None = None
+    shards: Annotated[int, Field(ge=1), NoTruth] = 1
+    precision: Precision | None = None
+    storage: Storage | None = None
+    compile: Annotated[bool, Field(strict=True)] = False
+    trust_remote_code: Annotated[bool, Field(strict=True)] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics(Seed):
-    """Options of everything that computes figures."""
+    """Options of everything that computes figures.
 
-    replicates: Annotated[
-        int,
-        Field(ge=100, description="bootstrap replicates per interval"),
-        NoTruth,
-        Option(flags=("--replicates", "--bootstrap-iterations")),
-    ] = 10_000
-    level: Annotated[
-        float, Field(ge=0.5, lt=1, description="confidence level of the intervals"), NoTruth, Option(metavar="P")
-    ] = 0.95
-    interval: Annotated[
-        IntervalMethod,
-        Field(description="interval of shares of hits; of other figures percentile, or bca if bca is chosen"),
-    ] = "wilson"
+    Args:
+        replicates: bootstrap replicates per interval
+        level: confidence level of the intervals
+        interval: interval of shares of hits; of other figures percentile, or bca if bca is chosen
+    """
+
+    replicates: Annotated[int, Field(ge=100), NoTruth, "--replicates", "--bootstrap-iterations"] = 10_000
+    level: Annotated[float, Field(ge=0.5, lt=1), NoTruth, "P"] = 0.95
+    interval: IntervalMethod = "wilson"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring(Statistics, Protocols, Device):
-    """Options of everything that scores stored embeddings."""
+    """Options of everything that scores stored embeddings.
 
-    parts: Annotated[
-        int, Field(ge=1, description="score every gallery in N parts, in parallel on Prefect's task runner"), NoTruth
-    ] = 1
-    memory: Annotated[
-        Size,
-        Field(description="memory for the vectors and scores of each part, such as 500MB (default: 2GiB)"),
-        Option(metavar="SIZE"),
-    ] = None
-    distractors: Annotated[
-        Texts,
-        Field(description="stored corpora of which images are added to every gallery, as a curve"),
-        Option(metavar="A,B"),
-    ] = ()
-    keep_replicates: Annotated[
-        bool, Field(strict=True, description="store every bootstrap replicate of every metric (table replicates)")
-    ] = False
+    Args:
+        parts: score every gallery in N parts, in parallel on Prefect's task runner
+        memory: memory for the vectors and scores of each part, such as 500MB (default: 2GiB)
+        distractors: stored corpora of which images are added to every gallery, as a curve
+        keep_replicates: store every bootstrap replicate of every metric (table replicates)
+    """
+
+    parts: Annotated[int, Field(ge=1), NoTruth] = 1
+    memory: Annotated[Size, "SIZE"] = None
+    distractors: Annotated[Texts, "A,B"] = ()
+    keep_replicates: Annotated[bool, Field(strict=True)] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Permutations:
-    """Options of tests."""
+    """Options of tests.
 
-    permutations: Annotated[
-        int,
-        Field(ge=1000, description="random sign flips of the tests, where not all of them can be enumerated"),
-        NoTruth,
-    ] = 10_000
+    Args:
+        permutations: random sign flips of the tests, where not all of them can be enumerated
+    """
+
+    permutations: Annotated[int, Field(ge=1000), NoTruth] = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparing(Permutations, Statistics, Protocols):
-    """Options of comparisons."""
+    """Options of comparisons.
 
-    adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "max-t"
-    margin: Annotated[
-        float,
-        Field(gt=0, lt=100, description="points within which two encoders count as equivalent"),
-        NoTruth,
-        Option(metavar="POINTS"),
-    ] = 1.0
-    analyses: Annotated[
-        Texts,
-        Field(description="diagnostic analyses (default: all except resampled-gallery)"),
-        Option(metavar="A,B"),
-    ] = ()
+    Args:
+        adjustment: adjustment of p-values for multiple comparisons
+        margin: points within which two encoders count as equivalent
+        analyses: diagnostic analyses (default: all except resampled-gallery)
+    """
+
+    adjustment: Adjustment = "max-t"
+    margin: Annotated[float, Field(gt=0, lt=100), NoTruth, "POINTS"] = 1.0
+    analyses: Annotated[Texts, "A,B"] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watching(Permutations, Scoring, Encoding):
-    """Options of a watch, which adjusts over its own findings."""
+    """Options of a watch, which adjusts over its own findings.
 
-    baseline: Annotated[
-        str | None,
-        Field(description="run that a watch pins as its baseline (default: the pinned one, else the first watch)"),
-        Option(metavar="RUN"),
-    ] = None
+    Args:
+        baseline: run that a watch pins as its baseline (default: the pinned one, else the first watch)
+    """
+
+    baseline: Annotated[str | None, "RUN"] = None
 
 
-@validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+def _describe(schema: dict[str, Any]) -> None:
+    """Write the help of every option into the schema of Prefect's form."""
+    for name, text in described(RunConfig).items():
+        schema["properties"][name]["description"] = text
+
+
+@validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", json_schema_extra=_describe))
 class RunConfig(Comparing, Watching, Where):
-    """What a run does. In a run of a deployment, a field that is not given is that of the deployment."""
+    """What a run does. In a run of a deployment, a field that is not given is that of the deployment.
 
-    name: Annotated[str, Field(description="name of the run, shown in reports")] = "run"
-    workspace: str = Field(
-        default_factory=default_workspace,
-        description="folder or URI that holds store/ and reports/ (default: $CAPIM_WORKSPACE of the process that runs)",
-    )
+    Args:
+        name: name of the run, shown in reports
+        workspace: folder or URI that holds store/ and reports/ (default: $CAPIM_WORKSPACE of the process that runs)
+    """
+
+    name: str = "run"
+    workspace: str = field(default_factory=default_workspace)
 
     @property
     def title(self) -> str:
@@ -318,11 +308,13 @@ FIELDS: dict[str, FieldInfo] = RunConfig.__pydantic_fields__  # type: ignore[att
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """The first argument of most steps."""
+    """The first argument of most steps.
 
-    suite: Annotated[str | Path | None, Option("suite file (TOML); options replace its fields")] = field(
-        default=None, kw_only=False
-    )
+    Args:
+        suite: suite file (TOML); options replace its fields
+    """
+
+    suite: str | Path | None = field(default=None, kw_only=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,35 +324,38 @@ class RunOptions(Comparing, Scoring, Encoding, Where, Suite):
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedOptions(Seed, Encoding, Where, Suite):
-    """Options of `embed`."""
+    """Options of `embed`.
 
-    only: Annotated[Literal["images", "captions"] | None, Option("encode only the images or only the captions")] = None
+    Args:
+        only: encode only the images or only the captions
+    """
+
+    only: Literal["images", "captions"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(Scoring, Where, Suite):
-    """Options of `evaluate`."""
+    """Options of `evaluate`.
 
-    metric: Annotated[
-        AnyMetric | None,
-        Option(
-            "evaluate a metric of your own instead, compare and slice by it, and print its results "
-            "(docs/own_metric.md)",
-            "FILE.py:NAME",
-        ),
-    ] = None
+    Args:
+        metric: evaluate a metric of your own instead, compare and slice by it, and print its results
+            (docs/own_metric.md)
+    """
+
+    metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Comparing, Where):
-    """Options of `compare`; from Python, its first arguments are two encoders."""
+    """Options of `compare`; from Python, its first arguments are two encoders.
+
+    Args:
+        metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
+    """
 
     a: str | None = field(default=None, kw_only=False)
     b: str | None = field(default=None, kw_only=False)
-    metric: Annotated[
-        AnyMetric | None,
-        Option("compare by a metric of your own instead, and slice it (docs/own_metric.md)", "FILE.py:NAME"),
-    ] = None
+    metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
 
 
 @dataclass(frozen=True, kw_only=True)

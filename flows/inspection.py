@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from capim.flows.config import Option, RunConfig, run_config
+from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store
 from capim.flows.terminal import Form, Rows, say
 from capim.store.errors import RequestError, plain, without_credentials
@@ -102,11 +102,9 @@ LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 
 
 def list_known(
-    what: Annotated[Literal["encoders", "corpora", "protocols", "metrics", "adapters"], Option("what to list")],
+    what: Literal["encoders", "corpora", "protocols", "metrics", "adapters"],
     *,
-    pin: Annotated[
-        str | None, Option("with encoders: write a suite file with every model at its current commit", "FILE")
-    ] = None,
+    pin: Annotated[str | None, "FILE"] = None,
 ) -> Rows:
     """List encoders, corpora, protocols, metrics, or adapters, which load the encoders.
 
@@ -114,6 +112,10 @@ def list_known(
     With --pin, also write a suite file in which the revision of every encoder is the current commit of its branch.
 
     Example: capim list encoders --format json
+
+    Args:
+        what: what to list
+        pin: with encoders: write a suite file with every model at its current commit
     """
     if pin and what != "encoders":
         raise RequestError("--pin works with encoders only: `capim list encoders --pin FILE`")
@@ -128,11 +130,11 @@ def list_known(
 
 
 def check(
-    encoder: Annotated[str, Option("encoder from `capim list encoders` or from the suite file")],
+    encoder: str,
     *,
     config: Annotated[RunConfig, "precision", "compile", "trust_remote_code"],
-    suite: Annotated[str | None, Option("suite file (TOML) that describes the encoder", "FILE")] = None,
-    device: Annotated[str, Option("device that runs the model (default: cpu)", "D")] = "cpu",
+    suite: Annotated[str | None, "FILE"] = None,
+    device: Annotated[str, "D"] = "cpu",
     form: Form,
     quiet: bool,
 ) -> int:
@@ -142,6 +144,11 @@ def check(
     known answer and speed; what cannot be verified is skipped with the reason. Exit code 1 if a check fails.
 
     Example: capim check tiny-clip
+
+    Args:
+        encoder: encoder from `capim list encoders` or from the suite file
+        suite: suite file (TOML) that describes the encoder
+        device: device that runs the model (default: cpu)
     """
     from capim.flows.embed import entry_named
     from capim.tasks.encoders.conformance.suite import check_encoder
@@ -164,15 +171,16 @@ def check(
     return 1 if any(verdict["result"] == "fail" for verdict in verdicts) else 0
 
 
-def check_corpora(
-    what: Annotated[str, Option("a folder, a captions file, a TOML file or a name (capim list corpora)")],
-) -> int:
+def check_corpora(what: str) -> int:
     """Read a corpus as a run would and print everything that is wrong with it; nothing is stored.
 
     Says how a folder was recognised, and ends with the command to type next. Exit code 2 if a run would refuse the
     corpus. The layouts that are recognised: docs/own_data.md.
 
     Example: capim corpora check ./photos
+
+    Args:
+        what: a folder, a captions file, a TOML file or a name (capim list corpora)
     """
     from capim.tasks.corpora.check import check_corpus
 
@@ -182,10 +190,10 @@ def check_corpora(
 
 
 def ids_of_corpus(
-    what: Annotated[str, Option("a stored corpus, or what `capim corpora check` takes")],
+    what: str,
     *,
     workspace: str | None,
-    modality: Annotated[Items, Option("kind of items (default: image)")] = "image",
+    modality: Items = "image",
     form: Form,
     quiet: bool,
 ) -> int:
@@ -196,6 +204,10 @@ def ids_of_corpus(
     files, set ids_only = true in its TOML file (docs/embeddings.md).
 
     Example: capim corpora ids shapes --modality caption --format csv
+
+    Args:
+        what: a stored corpus, or what `capim corpora check` takes
+        modality: kind of items (default: image)
     """
     from capim.tasks.corpora import open_corpus
     from capim.tasks.corpora.naming import corpus_items
@@ -219,7 +231,6 @@ SET_COLUMNS = (
     *("set_name", "encoder", "corpus", "modality", "storage", "state"),
     *("n_rows", "n_items", "n_bytes", "tag", "written_by"),
 )
-_SET = "table name of an embedding set, the beginning of one, or a tag (capim store info lists them)"
 
 
 def info(*, workspace: str | None, form: Form) -> Rows:
@@ -272,8 +283,8 @@ def prune(
     *,
     workspace: str | None,
     form: Form,
-    keep: Annotated[int, Option("newest runs that are kept (default: 30)", "N")] = 30,
-    yes: Annotated[bool, Option("remove it; without it, only list what would be removed")] = False,
+    keep: Annotated[int, "N"] = 30,
+    yes: bool = False,
 ) -> None:
     """List what older runs left and no report shows, and with --yes remove it: rows, embeddings, reports of these runs.
 
@@ -282,6 +293,10 @@ def prune(
     What a running run may use stays until it has ended.
 
     Example: capim store prune --keep 30
+
+    Args:
+        keep: newest runs that are kept (default: 30)
+        yes: remove it; without it, only list what would be removed
     """
     from capim.flows.config import run_config
     from capim.flows.execution import prune as flow
@@ -302,15 +317,20 @@ def prune(
 
 
 def diff(
-    a: Annotated[str, Option(_SET)],
-    b: Annotated[str, Option("the embedding set to compare with")],
+    a: str,
+    b: str,
     *,
     workspace: str | None,
-    other: Annotated[str | None, Option("workspace of the second set (default: the same)", "WORKSPACE")] = None,
+    other: Annotated[str | None, "WORKSPACE"] = None,
 ) -> Rows:
     """Compare two embedding sets item by item: how many are equal, and how far the others differ.
 
     Example: capim store diff single-shapes-image-0a1b single-shapes-image-2c3d
+
+    Args:
+        a: table name of an embedding set, the beginning of one, or a tag (capim store info lists them)
+        b: the embedding set to compare with
+        other: workspace of the second set (default: the same)
     """
     from capim.store.maintenance import inventory
     from capim.store.maintenance.inventory import find_set
@@ -322,13 +342,11 @@ def diff(
 
 
 def repair(
-    name: Annotated[str | None, Option(f"{_SET}; or another table, such as results")] = None,
+    name: str | None = None,
     *,
     workspace: str | None,
-    all: Annotated[bool, Option("everything that `capim store verify` finds damaged")] = False,  # noqa: A002
-    accept: Annotated[
-        bool, Option("where the record of a table's digests is missing: what the table holds now is right, record it")
-    ] = False,
+    all: bool = False,  # noqa: A002
+    accept: bool = False,
 ) -> int:
     """Put back damaged files of which there is a copy, and remove what else is damaged: the next run makes it again.
 
@@ -337,6 +355,12 @@ def repair(
     Exit code 1 if something cannot be repaired.
 
     Example: capim store repair --all
+
+    Args:
+        name: table name of an embedding set, the beginning of one, or a tag (capim store info lists them);
+            or another table, such as results
+        all: everything that `capim store verify` finds damaged
+        accept: where the record of a table's digests is missing: what the table holds now is right, record it
     """
     from capim.store.maintenance import integrity
 
@@ -356,16 +380,22 @@ def repair(
 def drop(
     *,
     workspace: str | None,
-    encoder: Annotated[str | None, Option("drop sets of this encoder (name or fingerprint)")] = None,
-    corpus: Annotated[str | None, Option("drop sets of this corpus (name, path or fingerprint)")] = None,
-    modality: Annotated[Modality | None, Option("drop only sets of images or of captions")] = None,
-    yes: Annotated[bool, Option("drop them; without it, only list what would be dropped")] = False,
+    encoder: str | None = None,
+    corpus: str | None = None,
+    modality: Modality | None = None,
+    yes: bool = False,
 ) -> None:
     """List the embedding sets of an encoder, of a corpus, or of both, and with --yes drop them; results are kept.
 
     With only --corpus, the corpus is dropped too; with only --encoder, its registration.
 
     Example: capim store drop --encoder tiny-clip-plain --yes
+
+    Args:
+        encoder: drop sets of this encoder (name or fingerprint)
+        corpus: drop sets of this corpus (name, path or fingerprint)
+        modality: drop only sets of images or of captions
+        yes: drop them; without it, only list what would be dropped
     """
     from capim.store.maintenance import removal
 

@@ -1,7 +1,7 @@
-"""Commands made of typed functions: options from the signature, help from the docstring.
+"""Commands made of typed functions: options from the signature, help from the docstring and its section ``Args``.
 
 A function's positional parameters are arguments of its command, its keyword-only ones options; what their types do not
-say is an :class:`~capim.flows.config.Option` in the annotation. Some parameters have a meaning:
+say is in the annotation: ``Annotated[int, "K", "-k"]`` names the value and the flags. Some parameters have a meaning:
 
 - ``config: Annotated[RunConfig, Where, "seed"]``: a run, from options for the fields of these groups and names;
 - ``workspace``: the option ``--workspace``, else that of ``config``;
@@ -26,7 +26,7 @@ from functools import lru_cache, partial
 from types import UnionType
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from capim.flows.config import FIELDS, Option, split, step_config
+from capim.flows.config import FIELDS, RunConfig, described, split, step_config
 from capim.flows.terminal import Form, Rows
 from capim.store.errors import RequestError, did_you_mean, unknown
 
@@ -41,9 +41,8 @@ Command: TypeAlias = Callable[..., object]
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _GIVEN = ("config", "form", "given", "quiet", "workspace")  # parameters that are no options of one command
 _NOT_GIVEN = (None, False, ())
-_WORKSPACE = Option(
-    "folder or URI that holds store/ and reports/ (default: the suite file's, else $CAPIM_WORKSPACE, else ./workspace)",
-    "DIR",
+_WORKSPACE = (
+    "folder or URI that holds store/ and reports/ (default: the suite file's, else $CAPIM_WORKSPACE, else ./workspace)"
 )
 
 
@@ -54,14 +53,19 @@ def add_command(commands: Commands, common: argparse.ArgumentParser, name: str, 
     used: dict[str, Any] = {}
     if "config" in declared:
         used = used_by(_hints(function, ["config"])["config"].__metadata__)
-        _add_fields(parser, used)
+        for each, (hint, text) in used.items():
+            default = FIELDS[each].default if each in FIELDS else None
+            words = text if default is None or default is False or default == () else f"{text} (default: {default})"
+            _add_option(parser, each, hint, None, words, positional=each == "suite", checked=each not in FIELDS)
+    own = described(function)
     for each, hint in _hints(function, declared.keys() - {*_GIVEN, *used}).items():
-        _add_option(parser, each, hint, declared[each].default, positional=declared[each].kind is not _KEYWORD)
+        positional = declared[each].kind is not _KEYWORD
+        _add_option(parser, each, hint, declared[each].default, own[each], positional=positional)
     if "form" in declared or function.__annotations__["return"] == "Rows":
         for each, hint in get_type_hints(Form, include_extras=True).items():
-            _add_option(parser, each, hint, getattr(Form(), each))
-    if "workspace" in declared or {"workspace", "corpora"} & used.keys():
-        _add_option(parser, "workspace", Annotated[str | None, _WORKSPACE], None)
+            _add_option(parser, each, hint, getattr(Form(), each), described(Form)[each])
+    if "workspace" in declared or "corpora" in used:
+        _add_option(parser, "workspace", Annotated[str | None, "DIR"], None, _WORKSPACE)
     parser.set_defaults(call=partial(_call, function, used))
 
 
@@ -84,38 +88,23 @@ def add_group(commands: Commands, name: str, text: str, parts: Mapping[str, Comm
 
 
 def _add(commands: Commands, name: str, text: str, common: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    text = text.partition("\n\nRaises:")[0].partition("\n\nReturns:")[0]  # which callers from Python read
+    text = re.split(r"\n\n(?:Args|Returns|Raises):", text)[0]
     first = text.partition("\n")[0].rstrip(".")
     return commands.add_parser(name, parents=[common], help=first, description=text, formatter_class=DocstringFormatter)
 
 
-def _add_fields(parser: argparse.ArgumentParser, used: Mapping[str, Any]) -> None:
-    """Add the options of a run's fields, which are checked there, and other options of these groups."""
-    for name, hint in used.items():
-        if name == "workspace":
-            continue
-        if name in FIELDS:
-            default = FIELDS[name].default
-            given = "" if default is None or default is False or default == () else f" (default: {default})"
-            option = next((each for each in FIELDS[name].metadata if isinstance(each, Option)), Option())
-            described = option._replace(help=f"{FIELDS[name].description}{given}", metavar=option.metavar or "N")
-            _add_option(parser, name, Annotated[FIELDS[name].annotation, described], None, checked=False)
-        else:
-            _add_option(parser, name, hint, None, positional=name == "suite")
-
-
-def used_by(sources: Collection[type | str]) -> dict[str, Any]:
-    """The options of groups of fields and of single fields, with their types."""
-    used: dict[str, Any] = {}
+def used_by(sources: Collection[type | str]) -> dict[str, tuple[Any, str]]:
+    """The options of groups of fields and of single fields, with their types and help."""
+    used: dict[str, tuple[Any, str]] = {}
     for source in sources:
-        used |= {source: None} if isinstance(source, str) else _options_of(source)
+        used |= {source: _options_of(RunConfig)[source]} if isinstance(source, str) else _options_of(source)
     return used
 
 
 @lru_cache
-def _options_of(group: type) -> dict[str, Any]:
+def _options_of(group: type) -> dict[str, tuple[Any, str]]:
     hints = get_type_hints(group, include_extras=True)
-    return {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
+    return {name: (hints[name], text) for name, text in described(group).items()}
 
 
 def _add_option(
@@ -123,40 +112,36 @@ def _add_option(
     name: str,
     hint: Any,
     default: Any,
+    text: str,
     *,
     positional: bool = False,
     checked: bool = True,
 ) -> None:
     """Add one option or argument as its type says; ``checked``: a number is one, before anybody else checks it."""
-    option = next(each for each in hint.__metadata__ if isinstance(each, Option))
-    kind, needed = hint.__origin__, default is inspect.Parameter.empty
-    if (
-        get_origin(kind) in (Union, UnionType)
-        and len(left := [each for each in get_args(kind) if each is not type(None)]) == 1
-    ):
+    kind, *metadata = (hint.__origin__, *hint.__metadata__) if get_origin(hint) is Annotated else (hint,)
+    words = [each for each in metadata if isinstance(each, str)]
+    flags = [each for each in words if each.startswith("-")] or [f"--{name.replace('_', '-')}"]
+    metavar = next((each for each in words if not each.startswith("-")), None if checked else "N")
+    left = [each for each in get_args(kind) if each is not type(None)]
+    if get_origin(kind) in (Union, UnionType) and len(left) == 1:
         kind = left[0]
-    settings: dict[str, Any] = {"help": option.help}
+    settings: dict[str, Any] = {"help": text, "default": default}
     if kind is bool:
-        settings |= {"action": "store_true", "default": default}
+        settings |= {"action": "store_true"}
     elif get_origin(kind) is Literal:
         choices = get_args(kind)
-        settings |= {"choices": choices, "type": lambda text: PLURALS[text] if PLURALS.get(text) in choices else text}
-        settings |= {"metavar": option.metavar} if option.metavar and checked else {}
+        settings |= {"choices": choices, "type": lambda word: PLURALS[word] if PLURALS.get(word) in choices else word}
+        settings |= {"metavar": metavar if checked else None}
+    elif get_origin(kind) is tuple and get_args(kind)[-1] is not Ellipsis:
+        settings |= {"nargs": len(get_args(kind)), "metavar": tuple(str(metavar).split())}
     else:
-        settings |= {"metavar": option.metavar, "type": kind if checked and kind in (int, float) else str}
-        if get_origin(kind) is tuple:
-            several = get_args(kind)[-1] is Ellipsis
-            settings |= (
-                {"type": split}
-                if several
-                else {"nargs": len(get_args(kind)), "metavar": tuple(str(option.metavar).split())}
-            )
-    if positional:
-        parser.add_argument(name, **settings, **({} if needed else {"nargs": "?", "default": default}))
-    else:
-        flags = option.flags or (f"--{name.replace('_', '-')}",)
-        settings |= {"required": True} if needed else {"default": default}
-        parser.add_argument(*flags, dest=name, **settings)
+        several = get_origin(kind) is tuple
+        settings |= {"metavar": metavar, "type": split if several else kind if checked and kind is int else str}
+    if default is inspect.Parameter.empty:
+        settings |= {"default": None, **({} if positional else {"required": True})}
+    elif positional:
+        settings |= {"nargs": "?"}
+    parser.add_argument(*([name] if positional else flags), **settings, **({} if positional else {"dest": name}))
 
 
 def _call(function: Command, used: Mapping[str, Any], args: argparse.Namespace) -> int:
@@ -166,7 +151,7 @@ def _call(function: Command, used: Mapping[str, Any], args: argparse.Namespace) 
     values |= {"form": form, "given": {name: value for name, value in values.items() if value not in _NOT_GIVEN}}
     taken = inspect.signature(function).parameters
     if "config" in taken:
-        options = {name: values[name] for name in (*used, "workspace") if name in FIELDS}
+        options = {name: values[name] for name in (*used, "workspace") if name in FIELDS and name in values}
         values["config"] = step_config(args.command, used, options, values["suite"] if "suite" in used else None)
     done = function(**{name: values[name] for name in taken})
     return done.print(form) if isinstance(done, Rows) else done if isinstance(done, int) else 0

@@ -17,7 +17,6 @@ from capim.flows.config import (
     CompareOptions,
     EmbedOptions,
     EvaluateOptions,
-    Option,
     ReportOptions,
     RunConfig,
     RunOptions,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
     from capim.store.exchange.exporting import ImportRow
     from capim.tasks.metrics.custom import CustomMetric
-    from capim.tasks.runtime.references import EmbedRef, EvaluationRef
+    from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, SetsRef
 
 T = TypeVar("T")
 
@@ -150,8 +149,8 @@ def embed(
     *,
     quiet: bool,
     only: Literal["images", "captions"] | None = None,
-    shard: Annotated[int | None, Option("encode only shard K of --shards N, counted from 1", "K")] = None,
-    submit: Annotated[bool, Option("start the N runs of --shards N on a server's workers")] = False,
+    shard: Annotated[int | None, "K"] = None,
+    submit: bool = False,
 ) -> tuple[EmbedRef, ...]:
     """Encode corpora with encoders; only what is missing in the store.
 
@@ -160,6 +159,10 @@ def embed(
     files, or whose captions have no texts, the other modality is encoded.
 
     Example: capim embed --corpora shapes --encoders tiny-clip --batch-size 64
+
+    Args:
+        shard: encode only shard K of --shards N, counted from 1
+        submit: start the N runs of --shards N on a server's workers
 
     Returns:
         From Python, a frame with one row per encoder and corpus.
@@ -190,9 +193,7 @@ def evaluate(
     quiet: bool,
     form: Form = Form(),  # noqa: B008 - frozen
     metric: str | CustomMetric | Callable[..., object] | None = None,
-    judgements: Annotated[
-        str | None, Option("evaluate R@1 instead with further right items (docs/serve.md)", "FILE.csv")
-    ] = None,
+    judgements: Annotated[str | None, "FILE.csv"] = None,
 ) -> Rows | tuple[EvaluationRef, ...]:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
 
@@ -203,6 +204,9 @@ def evaluate(
     with your judgements (--judgements), such as `capim serve` keeps in judgements.csv in the workspace.
 
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
+
+    Args:
+        judgements: evaluate R@1 instead with further right items (docs/serve.md)
 
     Returns:
         From Python, the figures as ``results`` gives them. ``metric`` may also be a function or a ``capim.Metric``; its
@@ -223,7 +227,9 @@ def evaluate(
         from capim.reports.rows.standing import AGAINST_BEST
 
         return Rows(
-            rows=_evaluate_metric(config, metric, quiet=quiet, results=True), columns=(*RESULT_COLUMNS, *AGAINST_BEST)
+            rows=_evaluate_metric(config, metric, quiet=quiet, results=True),
+            columns=(*RESULT_COLUMNS, *AGAINST_BEST),
+            code=0,
         )
     form.refuse("without --metric")
 
@@ -252,14 +258,12 @@ def _evaluate_metric(
         RequestError: There is no figure because every encoder was left out, or the metric fails.
     """
     from capim.flows.benchmark import evaluate_custom
-    from capim.flows.execution import start
     from capim.reports.rows.standing import against_best, pair_rows
     from capim.store import EmbeddingStore
     from capim.tasks.metrics.custom import load_metric
 
     loaded = metric if isinstance(metric, str) else load_metric(metric)
-    with bars(quiet=quiet):
-        done = start(evaluate_custom, config, loaded, results=results)
+    done: list[MetricRef] = _run(evaluate_custom, config, loaded, quiet=quiet, results=results)
     left_out = [line for reference in done for line in reference.left_out]
     figures = [row for reference in done for row in reference.results]
     pairs = [row for reference in done for row in reference.comparisons]
@@ -299,7 +303,6 @@ def compare(
         undecided.
     """
     from capim.flows.benchmark import compare as flow
-    from capim.flows.execution import start
     from capim.reports.rows.standing import PAIR_COLUMNS, summary
     from capim.store import EmbeddingStore
     from capim.tasks.compare import compared_rows
@@ -313,8 +316,7 @@ def compare(
     if metric is not None:
         rows = _evaluate_metric(config, metric, quiet=quiet, results=False, first=a)
         return Rows(rows=rows, columns=PAIR_COLUMNS)
-    with bars(quiet=quiet, flow="compare"):
-        done = start(flow, config)
+    done: Compared = _run(flow, config, quiet=quiet)
     for each in done.renewed:
         say(f"{each.sets.encoder} on {each.sets.corpus}: results by another version of a metric were computed anew")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
@@ -414,12 +416,10 @@ def watch(config: Annotated[RunConfig, Suite, Where, Watching], *, form: Form, q
     """
     from capim.flows.benchmark import RegressionError
     from capim.flows.benchmark import watch as flow
-    from capim.flows.execution import start
 
     regression = None
     try:
-        with bars(quiet=quiet, flow="watch", corpora=len(config.corpora)):
-            done: Any = start(flow, config)
+        done: Any = _run(flow, config, quiet=quiet)
     except RegressionError as error:
         done = regression = error
     found = [finding._asdict() for finding in done.findings]
@@ -429,7 +429,7 @@ def watch(config: Annotated[RunConfig, Suite, Where, Watching], *, form: Form, q
     say(*done.summary)
 
 
-def report(config: Annotated[RunConfig, ReportOptions]) -> str:
+def report(config: Annotated[RunConfig, ReportOptions], *, compare: tuple[str, str] | None = None) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
     Prints what the report recommends, and its path.
@@ -439,9 +439,16 @@ def report(config: Annotated[RunConfig, ReportOptions]) -> str:
 
     Example: capim report --compare workspace/reports/OLD workspace/reports/NEW
 
+    Args:
+        compare: compare two reports instead
+
     Returns:
         From Python, the path of the report.
     """
+    if compare:
+        from capim.reports.compare import write_comparison
+
+        return write_comparison(*compare, f"{config.reports_uri}/compared")
     from capim.flows.benchmark import publish
     from capim.flows.execution import start
 
@@ -452,33 +459,38 @@ def report(config: Annotated[RunConfig, ReportOptions]) -> str:
 def report_command(
     config: Annotated[RunConfig, ReportOptions],
     *,
-    compare: Annotated[tuple[str, str] | None, Option("compare two reports instead", "OLD NEW")] = None,
-    corpora: tuple[str, ...] | None,
-    encoders: tuple[str, ...] | None,
-    protocols: tuple[str, ...] | None,
+    compare: Annotated[tuple[str, str] | None, "OLD NEW"] = None,
+    given: dict[str, Any],
 ) -> None:
     """What the command line shows of :func:`report`; it has its help."""
-    if not compare:
+    if compare:
+        unused = {f"--{name}": given.get(name) for name in ("corpora", "encoders", "protocols")}
+        refuse_unused("with --compare", **unused)
+        sys.stdout.write(f"{link(report(config, compare=compare), sys.stdout)}\n")
+    else:
         print_report(report(config))
-        return
-    refuse_unused("with --compare", **{"--corpora": corpora, "--encoders": encoders, "--protocols": protocols})
-    from capim.reports.compare import write_comparison
-
-    page = write_comparison(*compare, f"{config.reports_uri}/compared")
-    sys.stdout.write(f"{link(str(page), sys.stdout)}\n")
 
 
-def _run(flow: Any, config: RunConfig, *, quiet: bool, show: Callable[[Any], None], **options: object) -> Any:
+def _run(
+    flow: Any,
+    config: RunConfig,
+    *args: object,
+    quiet: bool,
+    show: Callable[[Any], None] | None = None,
+    **options: object,
+) -> Any:
     """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
     from capim.flows.execution import IncompleteError, start
 
     try:
         with bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora)):
-            done = start(flow, config, **options)
+            done = start(flow, config, *args, **options)
     except IncompleteError as incomplete:
-        show(incomplete.done)
+        if show:
+            show(incomplete.done)
         raise
-    show(done)
+    if show:
+        show(done)
     return done
 
 
@@ -500,34 +512,19 @@ def import_(
     config: Annotated[RunConfig, "workspace", "storage", "replicates"],
     *,
     given: dict[str, Any],
-    corpus: Annotated[
-        str | None, Option("a stored corpus, a name (capim list corpora), a folder or a TOML file")
-    ] = None,
-    encoder: Annotated[str | None, Option("name of the model that made the embeddings or the outcomes")] = None,
-    images: Annotated[str | None, Option("image embeddings: .npy, .npz, .parquet, .safetensors or .csv", "F")] = None,
-    captions: Annotated[str | None, Option("caption embeddings, in the same formats", "F")] = None,
-    revision: Annotated[
-        str | None, Option("version of the model (default: that of the stored model, else unversioned)", "R")
-    ] = None,
-    note: Annotated[str | None, Option("a remark about the model; kept and shown with it", "TEXT")] = None,
-    manifest: Annotated[str | None, Option("import many sets: a TOML file with a table [[set]] for each", "F")] = None,
-    folder: Annotated[str | None, Option("import DIR/ENCODER/CORPUS/images.* and captions.*", "DIR")] = None,
-    replace: Annotated[bool, Option("replace what is stored with other contents")] = False,
-    outcomes: Annotated[
-        str | None,
-        Option(
-            "outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or a "
-            "folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)",
-            "F",
-        ),
-    ] = None,
-    scores: Annotated[
-        str | None, Option("scores of every caption (rows) with every image (columns): .npy or .npz", "F")
-    ] = None,
-    run: Annotated[str | None, Option("lists of the best items, in TREC's run format", "F")] = None,
-    protocol: Annotated[
-        tuple[str, ...], Option("protocols of the outcomes, scores or run (default: all it tells)", "P,Q")
-    ] = (),
+    corpus: str | None = None,
+    encoder: str | None = None,
+    images: Annotated[str | None, "F"] = None,
+    captions: Annotated[str | None, "F"] = None,
+    revision: Annotated[str | None, "R"] = None,
+    note: Annotated[str | None, "TEXT"] = None,
+    manifest: Annotated[str | None, "F"] = None,
+    folder: Annotated[str | None, "DIR"] = None,
+    replace: bool = False,
+    outcomes: Annotated[str | None, "F"] = None,
+    scores: Annotated[str | None, "F"] = None,
+    run: Annotated[str | None, "F"] = None,
+    protocol: Annotated[tuple[str, ...], "P,Q"] = (),
 ) -> None:
     """Import embeddings, or outcomes of models without embeddings, that another program computed.
 
@@ -545,6 +542,22 @@ def import_(
     every image; a run has lists of the best items. The same file again changes nothing.
 
     Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
+
+    Args:
+        corpus: a stored corpus, a name (capim list corpora), a folder or a TOML file
+        encoder: name of the model that made the embeddings or the outcomes
+        images: image embeddings: .npy, .npz, .parquet, .safetensors or .csv
+        captions: caption embeddings, in the same formats
+        revision: version of the model (default: that of the stored model, else unversioned)
+        note: a remark about the model; kept and shown with it
+        manifest: import many sets: a TOML file with a table [[set]] for each
+        folder: import DIR/ENCODER/CORPUS/images.* and captions.*
+        replace: replace what is stored with other contents
+        outcomes: outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or
+            a folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)
+        scores: scores of every caption (rows) with every image (columns): .npy or .npz
+        run: lists of the best items, in TREC's run format
+        protocol: protocols of the outcomes, scores or run (default: all it tells)
     """
     from capim.flows.exchange import import_ as flow
     from capim.flows.exchange import import_outcomes
@@ -615,9 +628,9 @@ DETAILS = (
 def rerank(
     config: Annotated[RunConfig, "corpora", Statistics],
     *,
-    first: Annotated[str, Option("encoder that retrieves")],
-    second: Annotated[str, Option("encoder that re-ranks the first N results")],
-    depths: Annotated[tuple[str, ...], Option("re-ranking depths (default: 1,5,10,20,50,100)", "N,M")] = (
+    first: str,
+    second: str,
+    depths: Annotated[tuple[str, ...], "N,M"] = (
         "1", "5", "10", "20", "50", "100",
     ),
     quiet: bool,
@@ -628,6 +641,11 @@ def rerank(
     any other. The report shows accuracy and cost at every depth.
 
     Example: capim rerank --first tiny-clip-plain --second tiny-colpali --corpora shapes
+
+    Args:
+        first: encoder that retrieves
+        second: encoder that re-ranks the first N results
+        depths: re-ranking depths (default: 1,5,10,20,50,100)
     """
     try:
         numbers = tuple(int(depth) for depth in depths)
@@ -638,17 +656,15 @@ def rerank(
             f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(map(str, numbers))}"
         )
     from capim.flows.exchange import rerank_flow
-    from capim.flows.execution import start
 
-    with bars(quiet=quiet):
-        done = start(rerank_flow, config, first, second, numbers)
+    done = _run(rerank_flow, config, first, second, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 
 def fuse(
     config: Annotated[RunConfig, Where, Statistics],
     *,
-    weights: Annotated[tuple[str, ...], Option("one weight per encoder, for a weighted sum of scores", "U,V")] = (),
+    weights: Annotated[tuple[str, ...], "U,V"] = (),
     quiet: bool,
 ) -> None:
     """Fuse several encoders: reciprocal rank fusion of stored result lists, or with --weights a sum of scores.
@@ -656,6 +672,9 @@ def fuse(
     A weighted sum adds cosine similarities; a MaxSim score is divided by the number of caption tokens first.
 
     Example: capim fuse --encoders tiny-clip,tiny-colpali --corpora shapes --weights 0.7,0.3
+
+    Args:
+        weights: one weight per encoder, for a weighted sum of scores
     """
     encoders = tuple(config.encoders)
     if len(encoders) < 2:
@@ -669,17 +688,15 @@ def fuse(
     if numbers and not (all(0 <= weight < float("inf") for weight in numbers) and any(numbers)):
         raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
     from capim.flows.exchange import fuse_flow
-    from capim.flows.execution import start
 
-    with bars(quiet=quiet):
-        done = start(fuse_flow, config, encoders, numbers)
+    done = _run(fuse_flow, config, encoders, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 
 def ann(
     config: Annotated[RunConfig, Where, Statistics],
     *,
-    methods: Annotated[tuple[str, ...], Option("only these (default: all that apply)", "M,N")] = (),
+    methods: Annotated[tuple[str, ...], "M,N"] = (),
     form: Form,
     quiet: bool,
 ) -> Rows:
@@ -695,9 +712,11 @@ def ann(
     (table slices, analysis ann) for the next report.
 
     Example: capim ann --encoders tiny-colpali --corpora shapes --methods pooling,muvera
+
+    Args:
+        methods: only these (default: all that apply)
     """
     from capim.flows.exchange import approximate_flow
-    from capim.flows.execution import start
     from capim.store import EmbeddingStore
     from capim.tasks.analyses.compression import METHODS
 
@@ -707,8 +726,7 @@ def ann(
     if faults:
         raise RequestError(faults)
     methods = methods or tuple(METHODS)
-    with bars(quiet=quiet):
-        measured = start(approximate_flow, config, methods)
+    measured: list[SetsRef] = _run(approximate_flow, config, methods, quiet=quiet)
     shown = ("exact", *methods)
     of = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
     found = [

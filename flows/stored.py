@@ -17,9 +17,9 @@ from contextlib import suppress
 from functools import partial
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from capim.flows.config import Option, Texts, listed, run_config
+from capim.flows.config import Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
 from capim.store.errors import RequestError, did_you_mean, plain, without_credentials
 from capim.store.keys import is_fingerprint
@@ -135,11 +135,11 @@ def unknown_texts(store: EmbeddingStore, statement: str) -> str:
 def results(
     *,
     workspace: str | None,
-    encoders: Annotated[Texts | None, Option("only these encoders (or shell patterns)", "X,Y")] = None,
-    corpora: Annotated[Texts | None, Option("only these corpora (or shell patterns)", "A,B")] = None,
-    protocols: Annotated[Texts | None, Option("only these protocols (or shell patterns)", "P,Q")] = None,
-    metrics: Annotated[Texts | None, Option("only these metrics (or shell patterns)", "M,N")] = None,
-    against: Annotated[Literal["published"] | None, Option("compare with published figures")] = None,
+    encoders: Annotated[Texts | None, "X,Y"] = None,
+    corpora: Annotated[Texts | None, "A,B"] = None,
+    protocols: Annotated[Texts | None, "P,Q"] = None,
+    metrics: Annotated[Texts | None, "M,N"] = None,
+    against: Literal["published"] | None = None,
 ) -> Rows:
     """Print stored results: one row per encoder, corpus, protocol and metric.
 
@@ -151,6 +151,13 @@ def results(
     Exit code 1 if there are no rows.
 
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
+
+    Args:
+        encoders: only these encoders (or shell patterns)
+        corpora: only these corpora (or shell patterns)
+        protocols: only these protocols (or shell patterns)
+        metrics: only these metrics (or shell patterns)
+        against: compare with published figures
     """
     store = open_store(workspace)
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=corpora, protocol=protocols, metric=metrics)
@@ -168,7 +175,7 @@ def results(
     return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
 
 
-def query(sql: Annotated[str, Option("a SELECT statement")], *, workspace: str | None) -> Rows:
+def query(sql: str, *, workspace: str | None) -> Rows:
     """Query the store with SQL (DuckDB), read-only.
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
@@ -176,6 +183,9 @@ def query(sql: Annotated[str, Option("a SELECT statement")], *, workspace: str |
     Columns of one name are numbered: encoder, encoder_2. Exit code 1 if there are no rows.
 
     Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"
+
+    Args:
+        sql: a SELECT statement
     """
     store = open_store(workspace)
     return Rows(rows=store.sql(sql), none=lambda: unknown_texts(store, sql))
@@ -185,29 +195,20 @@ def query(sql: Annotated[str, Option("a SELECT statement")], *, workspace: str |
 
 
 def search(
-    text: Annotated[str | None, Option("find the nearest images of this text")] = None,
+    text: str | None = None,
     *,
     workspace: str | None,
     form: Form,
-    image: Annotated[
-        str | None,
-        Option(
-            "find the nearest captions of this image; with a text, the nearest images of the normalised sum of both "
-            "unit vectors",
-            "F",
-        ),
-    ] = None,
-    vector: Annotated[str | None, Option("find the nearest images of this vector instead (.npy)", "F")] = None,
-    modality: Annotated[Modality | None, Option("search these items instead")] = None,
-    encoder: Annotated[str, Option("name or fingerprint of an encoder in the store")],
-    corpus: Annotated[str, Option("name, path or fingerprint of a corpus in the store")],
-    k: Annotated[int, Option("number of results (default: 10)", "K", ("-k",))] = 10,
-    index: Annotated[bool, Option("search through an approximate index; it is built if missing")] = False,
-    html: Annotated[str | None, Option("write an HTML gallery of the results to this file", "F")] = None,
-    open: Annotated[  # noqa: A002 - the name of the option
-        bool, Option("open that gallery in the browser (without --html: from a temporary file)")
-    ] = False,
-    device: Annotated[str, Option("device that encodes the query (default: auto)")] = "auto",
+    image: Annotated[str | None, "F"] = None,
+    vector: Annotated[str | None, "F"] = None,
+    modality: Modality | None = None,
+    encoder: str,
+    corpus: str,
+    k: Annotated[int, "K", "-k"] = 10,
+    index: bool = False,
+    html: Annotated[str | None, "F"] = None,
+    open: bool = False,  # noqa: A002 - the name of the option
+    device: str = "auto",
 ) -> Rows | None:
     """Find the nearest images or captions of a text, an image, both together or a vector.
 
@@ -215,6 +216,20 @@ def search(
     --modality chooses.
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
+
+    Args:
+        text: find the nearest images of this text
+        image: find the nearest captions of this image; with a text, the nearest images of the normalised sum of both
+            unit vectors
+        vector: find the nearest images of this vector instead (.npy)
+        modality: search these items instead
+        encoder: name or fingerprint of an encoder in the store
+        corpus: name, path or fingerprint of a corpus in the store
+        k: number of results (default: 10)
+        index: search through an approximate index; it is built if missing
+        html: write an HTML gallery of the results to this file
+        open: open that gallery in the browser (without --html: from a temporary file)
+        device: device that encodes the query (default: auto)
     """
     from capim.flows.searching import FOUND_COLUMNS, find
     from capim.reports.search import write_search
@@ -248,13 +263,11 @@ def explain(
     *,
     workspace: str | None,
     form: Form,
-    encoder: Annotated[tuple[str, ...], Option("late-interaction encoders in the store", "X,Y")],
-    corpus: Annotated[str, Option("name, path or fingerprint of a corpus in the store")],
-    query: Annotated[str, Option("id of a caption (capim corpora ids … --modality caption)", "ID")],
-    item: Annotated[str, Option("id of an image (capim corpora ids …)", "ID")],
-    to: Annotated[
-        str | None, Option("write maps over the image: a page (.html), a picture (.png) or all values (.json)", "F")
-    ] = None,
+    encoder: Annotated[tuple[str, ...], "X,Y"],
+    corpus: str,
+    query: Annotated[str, "ID"],
+    item: Annotated[str, "ID"],
+    to: Annotated[str | None, "F"] = None,
 ) -> Rows | None:
     """Show the share of every token in the score of a caption with an image, and where in the image it matches.
 
@@ -262,6 +275,13 @@ def explain(
     --to, a map over the image for every token, several encoders below each other.
 
     Example: capim explain --encoder tiny-colpali --corpus shapes --query scene-00000-0 --item scene-00000
+
+    Args:
+        encoder: late-interaction encoders in the store
+        corpus: name, path or fingerprint of a corpus in the store
+        query: id of a caption (capim corpora ids … --modality caption)
+        item: id of an image (capim corpora ids …)
+        to: write maps over the image: a page (.html), a picture (.png) or all values (.json)
     """
     from capim.reports.explanation import token_words, write_explanation
     from capim.tasks.runtime.stored import explain_pair
@@ -294,8 +314,8 @@ _HOST = "127.0.0.1"
 def serve(
     *,
     workspace: str | None,
-    port: Annotated[int, Option("port (default: any that is free)", "N")] = 0,
-    open: Annotated[bool, Option("open the first page in the browser")] = False,  # noqa: A002 - the name of the option
+    port: Annotated[int, "N"] = 0,
+    open: bool = False,  # noqa: A002 - the name of the option
 ) -> None:
     """Look through a store in the browser: results, single queries, what one encoder misses and another finds.
 
@@ -303,6 +323,10 @@ def serve(
     The pages read the store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
 
     Example: capim serve --workspace ./workspace --open
+
+    Args:
+        port: port (default: any that is free)
+        open: open the first page in the browser
     """
     import uvicorn
 
@@ -349,25 +373,16 @@ EXPORTS = {
 
 
 def export(
-    what: Annotated[
-        Literal["results", "outcomes", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"],
-        Option(f"what to export: {', '.join(EXPORTS)}", "WHAT"),
-    ],
+    what: Annotated[Literal["results", "outcomes", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"], "WHAT"],
     *,
     workspace: str | None,
-    to: Annotated[
-        str,
-        Option("file to write; a folder for coco-sm, mteb and trec, an address for mlflow, a project for wandb", "F"),
-    ],
-    kind: Annotated[
-        Kind | None,
-        Option(f"format of results: {', '.join(get_args(Kind))} (default: from the file suffix)", "FORMAT", ("--as",)),
-    ] = None,
-    encoder: Annotated[tuple[str, ...], Option("only these encoders (embeddings: one)", "X,Y")] = (),
-    corpus: Annotated[tuple[str, ...], Option("only these corpora (embeddings: one)", "A,B")] = (),
-    protocol: Annotated[tuple[str, ...], Option("only these protocols (embeddings have none)", "P,Q")] = (),
-    modality: Annotated[Modality | None, Option("modality of the embeddings or of the atlas")] = None,
-    projection: Annotated[Literal["pca", "umap"] | None, Option("how the atlas becomes flat (default: pca)")] = None,
+    to: Annotated[str, "F"],
+    kind: Annotated[Kind | None, "FORMAT", "--as"] = None,
+    encoder: Annotated[tuple[str, ...], "X,Y"] = (),
+    corpus: Annotated[tuple[str, ...], "A,B"] = (),
+    protocol: Annotated[tuple[str, ...], "P,Q"] = (),
+    modality: Modality | None = None,
+    projection: Literal["pca", "umap"] | None = None,
 ) -> None:
     """Export embeddings, outcomes or results to files for other programs (docs/exports.md).
 
@@ -380,6 +395,16 @@ def export(
       mlflow, wandb    figures and the newest report as runs, one for each encoder, where the library is installed
 
     Example: capim export results --to leaderboard.tex
+
+    Args:
+        what: what to export: %(choices)s
+        to: file to write; a folder for coco-sm, mteb and trec, an address for mlflow, a project for wandb
+        kind: format of results: %(choices)s (default: from the file suffix)
+        encoder: only these encoders (embeddings: one)
+        corpus: only these corpora (embeddings: one)
+        protocol: only these protocols (embeddings have none)
+        modality: modality of the embeddings or of the atlas
+        projection: how the atlas becomes flat (default: pca)
     """
     named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
     given = {"as": kind, **named, "modality": modality, "projection": projection}

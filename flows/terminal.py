@@ -17,7 +17,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
-from capim.flows.config import Option
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.exchange.row_files import write_csv, write_json
 from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, Progress, clock, listening
@@ -129,13 +128,17 @@ def link(where: str, out: TextIO) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """How rows are printed."""
+    """How rows are printed.
 
-    format: Annotated[Literal["table", "json", "csv"] | None, Option("output format of the rows (default: table)")] = (
-        None
-    )
-    columns: Annotated[tuple[str, ...], Option("only these columns, in this order", "A,B")] = ()
-    wide: Annotated[bool, Option("tables: every column, wider than the terminal if need be")] = False
+    Args:
+        format: output format of the rows (default: table)
+        columns: only these columns, in this order
+        wide: tables: every column, wider than the terminal if need be
+    """
+
+    format: Literal["table", "json", "csv"] | None = None
+    columns: Annotated[tuple[str, ...], "A,B"] = ()
+    wide: bool = False
 
     @property
     def table(self) -> bool:
