@@ -60,6 +60,7 @@ COMMANDS: dict[str, Command] = {
     "ann": steps.ann,
     "list": inspection.list_known,
     "check": inspection.check,
+    "completion": completion,
 }
 GROUPS: dict[str, dict[str, Command]] = {
     "corpora": {"check": inspection.check_corpora, "ids": inspection.ids_of_corpus},
@@ -83,8 +84,8 @@ Example: capim store info""",
 }
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Every command with its options."""
+def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Every command with its options; with the words of a command line, the options of no other command."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show a traceback on errors")
     common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
@@ -100,19 +101,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(debug=False, verbose=False, quiet=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
-        add_command(commands, common, name, command)
+        add_command(commands, common, name, command, called=words is None or name in words)
     for name, parts in GROUPS.items():
         group = add_group(commands, name, ABOUT[name], parts)
         for part, command in parts.items():
-            add_command(group, common, part, command)
-    add_command(commands, common, "completion", completion)
+            add_command(group, common, part, command, called=words is None or name in words)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    parser = build_parser()
-    if "_ARGCOMPLETE" in os.environ:  # the shell wants completions of a half-typed command
+    completes = "_ARGCOMPLETE" in os.environ  # the shell wants completions of a half-typed command
+    parser = build_parser(None if completes else sys.argv[1:] if argv is None else argv)
+    if completes:
         import argcomplete
 
         argcomplete.autocomplete(parser)

@@ -16,7 +16,7 @@ import sys
 import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial, wraps
@@ -55,6 +55,7 @@ TAG = "capim"  # of every run: what automations look for
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,22 +153,26 @@ def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     """Run a task once per set of arguments: on the task runner inside a flow run, else one after the other."""
-    with _step(task, calls) as advance:
-        return [_and(finish(), advance) for finish in _begun(task, calls)]
+    return _each(task, calls, lambda finish: finish())
 
 
 def attempt_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Failed]:
     """As :func:`call_each`, but a call that fails gives its reason, and the others go on."""
-    with _step(task, calls) as advance:
-        return [_and(attempt(finish), advance) for finish in _begun(task, calls)]
+    return _each(task, calls, attempt)
 
 
-def _step(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> AbstractContextManager[Callable[[int], None]]:
-    return track(task.name, total=len(calls), unit="tasks", step=True)
-
-
-def _and(done: R, advance: Callable[[int], None]) -> R:
-    advance(1)
+def _each(task: Task[P, R], calls: Sequence[Mapping[str, Any]], end: Callable[[Callable[[], R]], T]) -> list[T]:
+    """What ``end`` makes of the function that waits for the result of each call; all are begun first."""
+    done = []
+    with track(task.name, total=len(calls), unit="tasks", step=True) as advance:
+        if FlowRunContext.get() is None:
+            begun = [partial(cast("Callable[..., R]", task.fn), **arguments) for arguments in calls]
+        else:
+            submit = cast("Callable[..., Any]", _limited(task).submit)
+            begun = [submit(**arguments).result for arguments in calls]
+        for finish in begun:
+            done.append(end(finish))
+            advance(1)
     return done
 
 
@@ -197,14 +202,6 @@ def refuse_all(failures: Sequence[Failed]) -> NoReturn:
     if all(isinstance(each.error, RequestError) for each in failures):
         raise RequestError(list(dict.fromkeys(faults)))
     raise WorkError("\n  - ".join(["all encoders failed:", *reasons]))
-
-
-def _begun(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[Callable[[], R]]:
-    """For each set of arguments the function that waits for the result."""
-    if FlowRunContext.get() is None:
-        return [partial(cast("Callable[..., R]", task.fn), **arguments) for arguments in calls]
-    submit = cast("Callable[..., Any]", _limited(task).submit)
-    return [submit(**arguments).result for arguments in calls]
 
 
 def _limited(task: Task[P, R]) -> Task[P, R]:

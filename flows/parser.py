@@ -46,9 +46,13 @@ _WORKSPACE = (
 )
 
 
-def add_command(commands: Commands, common: argparse.ArgumentParser, name: str, function: Command) -> None:
-    """Add the command that calls a function."""
+def add_command(
+    commands: Commands, common: argparse.ArgumentParser, name: str, function: Command, *, called: bool = True
+) -> None:
+    """Add the command that calls a function; with its options if it may be called."""
     parser = _add(commands, name, inspect.getdoc(function) or "", common)
+    if not called:
+        return
     declared = inspect.signature(function).parameters
     used: dict[str, Any] = {}
     if "config" in declared:
@@ -141,7 +145,9 @@ def _add_option(
         settings |= {"default": None, **({} if positional else {"required": True})}
     elif positional:
         settings |= {"nargs": "?"}
-    parser.add_argument(*([name] if positional else flags), **settings, **({} if positional else {"dest": name}))
+    if not positional:
+        settings |= {"dest": name}
+    parser.add_argument(*([name] if positional else flags), **settings)
 
 
 def _call(function: Command, used: Mapping[str, Any], args: argparse.Namespace) -> int:

@@ -31,19 +31,21 @@ FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "
 
 def find(
     store: EmbeddingStore,
+    text: str | None = None,
     *,
-    text: str | None,
-    image: str | Path | bytes | None,
-    vector: str | Path | NDArray[np.floating] | None,
+    image: str | Path | bytes | None = None,
+    vector: str | Path | NDArray[np.floating] | None = None,
     encoder: str,
     corpus: str,
-    modality: Modality | None,
-    k: int,
-    index: bool,
-    device: str,
+    modality: Modality | None = None,
+    k: int = 10,
+    index: bool = False,
+    device: str = "auto",
     load: Load | None = None,
 ) -> Search:
-    """The ``k`` nearest images or captions with their files, and their texts or sizes.
+    """The items nearest to a text, an image, both or a vector, best first, with their files, and their texts or sizes.
+
+    ``score`` is the cosine, of late-interaction encoders MaxSim.
 
     Args:
         store: The store.
@@ -205,14 +207,13 @@ class StoreServices:
         with self._encoding:
             return find(
                 self.store,
-                text=text,
+                text,
                 image=image,
                 vector=vector,
                 encoder=encoder,
                 corpus=corpus,
                 modality=modality,
                 k=k,
-                index=False,
                 device=self.device,
                 load=self._model,
             )

@@ -239,7 +239,7 @@ def search(
     store = open_store(workspace)
     found = find(
         store,
-        text=text,
+        text,
         image=image,
         vector=vector,
         encoder=encoder,

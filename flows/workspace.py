@@ -13,10 +13,8 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from capim.flows import steps, stored
 from capim.flows.benchmark import Compared
@@ -36,6 +34,7 @@ from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
 from capim.reports.app import application
 from capim.reports.rows.snapshot import answer_lines
 from capim.reports.rows.standing import PAIR_COLUMNS, pair_rows
+from capim.reports.search import Search
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.tasks.compare import compared_rows
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef
@@ -94,6 +93,16 @@ def _framed(rows: Rows, *, columns: Sequence[str] | None = None) -> Frame:
     if not len(read) and rows.none:
         say(*rows.none().splitlines())
     return frame_of(read, columns)
+
+
+def _found(function: Callable[Concatenate[EmbeddingStore, P], Search]) -> Callable[Concatenate[Workspace, P], Frame]:
+    """A search as a method."""
+
+    @wraps(function)
+    def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> Frame:
+        return frame_of(function(self.store, *args, **kwargs).rows, FOUND_COLUMNS)
+
+    return cast("Callable[Concatenate[Workspace, P], Frame]", method)
 
 
 def _step(
@@ -207,27 +216,7 @@ class Workspace:
         part: dict[str, Any] = {"modality": modality, "language": language, "translator": translator}
         return store.vectors(encoder=encoder, corpus=str(stored.corpus_in(store, corpus)["fingerprint"]), **part)
 
-    def search(
-        self,
-        text: str | None = None,
-        *,
-        image: str | Path | None = None,
-        vector: NDArray[np.floating] | str | Path | None = None,
-        encoder: str,
-        corpus: str,
-        modality: Modality | None = None,
-        k: int = 10,
-        index: bool = False,
-        device: str = "auto",
-    ) -> Frame:
-        """The items nearest to a text, an image, both or a vector, best first; ``score``: cosine or MaxSim.
-
-        A text and an image together are the normalised sum of their unit vectors. ``modality`` is what is searched:
-        captions for an image alone, else images.
-        """
-        query: dict[str, Any] = {"text": text, "image": image, "vector": vector, "modality": modality, "k": k}
-        found = find(self.store, **query, encoder=encoder, corpus=corpus, index=index, device=device)
-        return frame_of(found.rows, FOUND_COLUMNS)
+    search = _found(find)
 
     def sql(self, statement: str) -> Frame:
         """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""

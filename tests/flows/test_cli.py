@@ -64,7 +64,7 @@ def test_what_breaks_becomes_a_message_and_an_exit_code(
 
     parser = argparse.ArgumentParser()
     parser.set_defaults(call=broken, command="x", version=False, verbose=False, debug=False)
-    monkeypatch.setattr(cli, "build_parser", lambda: parser)
+    monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
     assert cli.main([]) == code
     captured = capsys.readouterr()
     assert said in captured.err
