@@ -232,7 +232,7 @@ def search(
         device: device that encodes the query (default: auto)
     """
     from capim.flows.searching import FOUND_COLUMNS, find
-    from capim.reports.search import write_search
+    from capim.reports.gallery_pages import write_search
 
     if html:
         form.refuse("with --html")
@@ -283,7 +283,7 @@ def explain(
         item: id of an image (capim corpora ids …)
         to: write maps over the image: a page (.html), a picture (.png) or all values (.json)
     """
-    from capim.reports.explanation import token_words, write_explanation
+    from capim.reports.gallery_pages import token_words, write_explanation
     from capim.tasks.runtime.stored import explain_pair
 
     if to:

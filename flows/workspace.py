@@ -32,9 +32,9 @@ from capim.flows.config import (
 from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
 from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
 from capim.reports.app import application
+from capim.reports.gallery_pages import Search
 from capim.reports.rows.snapshot import answer_lines
 from capim.reports.rows.standing import PAIR_COLUMNS, pair_rows
-from capim.reports.search import Search
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.tasks.compare import compared_rows
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef

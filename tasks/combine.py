@@ -44,13 +44,13 @@ from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.scoring import missing_sets, open_sets
 from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
-from capim.tasks.runtime.task import shell
+from capim.tasks.runtime.task import task
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
 
-@shell("fuse", run_name="fuse-{members[0].sets.corpus}")
+@task("fuse", run_name="fuse-{members[0].sets.corpus}")
 def fuse(
     members: tuple[EvaluationRef, ...],
     *,
@@ -82,7 +82,7 @@ def fuse(
     return name
 
 
-@shell("rerank", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
+@task("rerank", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
 def rerank(
     first: EvaluationRef,
     second: EvaluationRef,
@@ -115,7 +115,7 @@ def rerank(
     return name
 
 
-@shell("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")
+@task("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")
 def score_distractors(
     sets: SetsRef,
     *,
@@ -158,7 +158,7 @@ def score_distractors(
     return retrieval.write_slices(spec, slices)
 
 
-@shell("approximate", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
+@task("approximate", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
 def approximate(
     exact: EvaluationRef, *, store_uri: str, methods: Sequence[str] = METHODS, resampling: Resampling, run: str
 ) -> int:

@@ -32,13 +32,13 @@ from capim.tasks.results.suite import (
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
 from capim.tasks.runtime.stored import read_outcomes
-from capim.tasks.runtime.task import shell
+from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA
 
 
-@shell("compare", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")
+@task("compare", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")
 def compare_corpus(
     evaluations: tuple[EvaluationRef, ...],
     *,
@@ -79,7 +79,7 @@ def compare_corpus(
     return family_of(sets.corpus, sets.corpus_fingerprint, tables, runs)
 
 
-@shell("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
+@task("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
 def compare_combined(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> CompareRef:
@@ -165,7 +165,7 @@ def compared_rows(store: EmbeddingStore, references: Iterable[CompareRef]) -> li
     ]
 
 
-@shell("rank")
+@task("rank")
 def rank_suite(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> RankingRef:

@@ -33,11 +33,11 @@ from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
 from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of
-from capim.tasks.runtime.task import shell
+from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
 
-@shell("custom-metric", run_name="{metric}-{evaluations[0].sets.corpus}")
+@task("custom-metric", run_name="{metric}-{evaluations[0].sets.corpus}")
 def custom_metric(
     evaluations: tuple[EvaluationRef, ...],
     metric: str | CustomMetric,

@@ -11,7 +11,7 @@ from capim.store.keys import set_key
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.store.values import Rounding
 from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
-from capim.tasks.corpora.naming import Row, reading_of
+from capim.tasks.corpora.naming import Row, corpus_to_read
 from capim.tasks.encoders import identity_gap, resolve
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime.encoding import (
@@ -25,10 +25,10 @@ from capim.tasks.runtime.encoding import (
 )
 from capim.tasks.runtime.open_corpora import OpenCorpora, register_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
-from capim.tasks.runtime.task import may_pass, shell
+from capim.tasks.runtime.task import may_pass, task
 
 
-@shell("embed", encodes=True, run_name="embed-{work.spec.name}")
+@task("embed", encodes=True, run_name="embed-{work.spec.name}")
 def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[EmbedRef, ...]:
     """Encode images and captions of corpora block by block into the store, and seal the sets.
 
@@ -43,19 +43,19 @@ def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[Emb
     )
 
 
-@shell("embed-shard", encodes=True, run_name="embed-{work.spec.name}-shard-{work.number}-of-{work.n_shards}")
+@task("embed-shard", encodes=True, run_name="embed-{work.spec.name}-shard-{work.number}-of-{work.n_shards}")
 def embed_shard(work: EncodeWork) -> Encoded:
     """Encode one shard wherever the task runner puts it; seals nothing."""
     return encode_work(work)
 
 
-@shell("embed-on-devices", encodes=True, run_name="embed-{works[0].spec.name}-on-devices")
+@task("embed-on-devices", encodes=True, run_name="embed-{works[0].spec.name}-on-devices")
 def embed_on_devices(works: Sequence[EncodeWork]) -> list[Encoded]:
     """Encode the shards of one model in parallel on this machine, each on its own device; seals nothing."""
     return encode_in_processes(works)
 
 
-@shell("is-complete")
+@task("is-complete")
 def is_complete(
     specs: Sequence[EncoderSpec], corpora: Sequence[CorpusRef], modalities: Sequence[Modality], *, store_uri: str
 ) -> bool:
@@ -113,7 +113,7 @@ def _reference(
 SHOWN = 5  # images that were skipped
 
 
-@shell("check-corpora", timeout_hours=12)
+@task("check-corpora", timeout_hours=12)
 def check_corpora(
     corpora: Sequence[str | dict[str, Any]],
     opened: OpenCorpora,
@@ -137,7 +137,7 @@ def check_corpora(
     known, states = ({str(row[column]) for row in register} for column in ("name", "fingerprint"))
     for what in corpora:
         try:
-            reading = reading_of(what, register, sample=sample, seed=seed)
+            reading = corpus_to_read(what, register, sample=sample, seed=seed)
             corpus = opened.read(reading.what, sample=reading.sample, seed=reading.seed)
             faults += filter(None, [encoding_fault(corpus, modalities, given=what)])
             select_protocols(corpus, protocols)
@@ -152,7 +152,7 @@ def check_corpora(
     return faults
 
 
-@shell("register-corpus", timeout_hours=24)
+@task("register-corpus", timeout_hours=24)
 def register_corpus(
     what: str | dict[str, Any], opened: OpenCorpora, *, store_uri: str, sample: int | None, seed: int
 ) -> CorpusRef:
@@ -163,7 +163,7 @@ def register_corpus(
     """
     store = EmbeddingStore.open(store_uri, create=True)
     register = store.corpora().to_pylist()
-    reading = reading_of(what, register, sample=sample, seed=seed)
+    reading = corpus_to_read(what, register, sample=sample, seed=seed)
     usual = opened.read(reading.what, sample=reading.sample, seed=reading.seed).name
     corpus = opened.index(store, reading.what, sample=reading.sample, seed=reading.seed)
     changes = _changes(store, corpus, register)
@@ -196,7 +196,7 @@ def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[Row]) -> 
 # --- Task: resolve the revision of an encoder to a commit or to a digest of its files; asks the hub.
 
 
-@shell("resolve", run_name="resolve-{spec.name}", timeout_hours=1)
+@task("resolve", run_name="resolve-{spec.name}", timeout_hours=1)
 def resolve_encoder(spec: EncoderSpec) -> EncoderSpec:
     """The spec with every revision fixed; see :func:`tasks.encoders.resolve`."""
     return resolve(spec)

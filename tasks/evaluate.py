@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 from capim.store import EmbeddingStore
@@ -11,30 +12,28 @@ from capim.store.maintenance.removal import drop_superseded
 from capim.store.query.names import names_with_rows
 from capim.store.schema import texts
 from capim.tasks.corpora.naming import stored_corpora
-from capim.tasks.metrics.table import RSUM
-from capim.tasks.protocols import MAIN
+from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.results.combined import Part
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef, encoder_name
-from capim.tasks.runtime.results import ResultWriter, all_languages, outdated_results
+from capim.tasks.runtime.references import EvaluationRef, SetsRef, encoder_name
+from capim.tasks.runtime.results import ResultWriter, joint_protocols, outdated_results
 from capim.tasks.runtime.scoring import (
     missing_sets,
     open_sets,
     outcomes_of,
     stored_evaluations,
-    unscorable,
     write_score_part,
 )
 from capim.tasks.runtime.stored import outcome_encoders
-from capim.tasks.runtime.task import shell
+from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
-@shell("score", run_name="score-{sets.encoder}-{sets.corpus}")
+@task("score", run_name="score-{sets.encoder}-{sets.corpus}")
 def score(
     sets: SetsRef,
     *,
@@ -56,10 +55,9 @@ def score(
     scored = open_sets(store, sets, protocols)
     writer = ResultWriter(scored=scored, resampling=resampling, run=run)
     evaluations = scored.evaluations
-    headlines = select_protocols(scored.corpus, MAIN) if evaluations.keys() >= set(MAIN) else ()
-    languages = all_languages(scored.corpus, scored.protocols)
-    joint = [scored.joint_evaluation(group) for group in (headlines, languages) if group]
-    renewed = writer.renew([*evaluations.values(), *joint], keep_replicates=keep_replicates)
+    joint = joint_protocols(scored)
+    ids = [*evaluations.values(), *map(scored.joint_evaluation, joint.values())]
+    renewed = writer.renew(ids, keep_replicates=keep_replicates)
     # comparisons and slices also need the outcomes, which a damaged store may have lost in part
     stored = store.counts("outcomes", "protocol", evaluation=list(evaluations.values()))
     present = {protocol: found for protocol, found in renewed.items() if stored.get(protocol) == found.n_queries}
@@ -78,24 +76,22 @@ def score(
             n_scored += len(scored_together) * is_fresh
             kept = {} if is_fresh else present
             for outcomes in scored_together:
-                if outcomes.protocol in languages and outcomes.protocol.id not in kept:
+                if outcomes.protocol in joint.get("mean", ()) and outcomes.protocol.id not in kept:
                     parts[outcomes.protocol.id] = writer.language(outcomes)
             n_figures = writer.write_metrics(scored_together, keep_replicates=keep_replicates, present=kept)
             n_added += 0 if is_fresh else n_figures
             advance(len(scored_together) * (1 - RANKING if is_fresh else 1))
-    if headlines and (RSUM.protocol not in renewed or any(protocol not in present for protocol in MAIN)):
-        writer.write_rsum(headlines)
-    if languages and (parts or not any("*" in protocol for protocol in renewed)):
-        writer.write_languages(languages, parts)
+    kinds = {Protocol.of(protocol).kind for protocol in renewed}
+    if "sum" in joint and ("sum" not in kinds or any(protocol not in present for protocol in MAIN)):
+        writer.write_rsum(joint["sum"])
+    if "mean" in joint and (parts or "mean" not in kinds):
+        writer.write_languages(joint["mean"], parts)
     writer.drop_outdated(list(evaluations.values()))
     drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
     return EvaluationRef(sets=sets, evaluations=dict(evaluations), n_scored=n_scored, n_added=n_added)
 
 
-# --- Tasks before the outcomes of an encoder are merged: protocols are checked, and parts of the gallery scored.
-
-
-@shell("score-part", run_name="score-{sets.encoder}-{sets.corpus}-part-{part}-of-{n_parts}")
+@task("score-part", run_name="score-{sets.encoder}-{sets.corpus}-part-{part}-of-{n_parts}")
 def score_part(
     sets: SetsRef,
     *,
@@ -114,7 +110,7 @@ def score_part(
     return sets
 
 
-@shell("check-scoring")
+@task("check-scoring")
 def check_scoring(
     sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str], distractors: Sequence[str]
 ) -> None:
@@ -124,11 +120,23 @@ def check_scoring(
         RequestError: A protocol is unknown or does not fit, a corpus of distractors is unknown or has no vectors by an
             encoder; all faults together.
     """
-    if faults := unscorable(EmbeddingStore.open(store_uri), sets, protocols, distractors):
-        raise RequestError(faults)
+    store, faults = EmbeddingStore.open(store_uri), list[str]()
+    for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
+        try:
+            select_protocols(store.corpus(corpus, fingerprint), protocols)
+        except RequestError as error:
+            faults += error.faults
+    for encoder, corpus in product(dict.fromkeys(pair.encoder_fingerprint for pair in sets), distractors):
+        try:
+            key = store.key(encoder=encoder, corpus=corpus, modality="image")
+            faults += [] if store.sealed(key) else [missing_sets(store, key, ["image"])]
+        except RequestError as error:
+            faults += error.faults
+    if faults:
+        raise RequestError(list(dict.fromkeys(faults)))
 
 
-@shell("find-outdated")
+@task("find-outdated")
 def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple[EvaluationRef, ...]:
     """Those of these evaluations that have results by another version of a metric than today's."""
     store = EmbeddingStore.open(store_uri)
@@ -137,7 +145,7 @@ def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple
     return tuple(each for each in evaluations if not stale.isdisjoint(each.evaluations.values()))
 
 
-@shell("complete-figures", run_name="complete-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
+@task("complete-figures", run_name="complete-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
 def complete_figures(
     evaluation: EvaluationRef,
     *,
@@ -155,34 +163,28 @@ def complete_figures(
     scored = stored_evaluations(store, evaluation, protocols)
     writer = ResultWriter(scored=scored, resampling=resampling, run=run)
     evaluations = scored.evaluations
-    groups = {
-        "+": select_protocols(scored.corpus, MAIN) if evaluations.keys() >= set(MAIN) else (),
-        "*": all_languages(scored.corpus, scored.protocols),
-    }
-    joint = {sign: scored.joint_evaluation(group) for sign, group in groups.items() if group}
-    stored = store.counts("results", "evaluation", evaluation=list(joint.values()))
-    present = writer.renew([*evaluations.values(), *joint.values()], keep_replicates=keep_replicates)
-    anew = {s for s, id_ in joint.items() if id_ in stored and not any(s in protocol for protocol in present)}
+    joint = joint_protocols(scored)
+    ids = {kind: scored.joint_evaluation(group) for kind, group in joint.items()}
+    stored = store.counts("results", "evaluation", evaluation=list(ids.values()))
+    present = writer.renew([*evaluations.values(), *ids.values()], keep_replicates=keep_replicates)
+    anew = {kind for kind, id_ in ids.items() if id_ in stored} - {Protocol.of(id_).kind for id_ in present}
     n_added = 0
     for protocol in scored.protocols:
         if protocol.id not in present or present[protocol.id].lacks(protocol):
             outcomes = [scored.read(protocol)]
             n_added += writer.write_metrics(outcomes, keep_replicates=keep_replicates, present=present)
-    if "+" in anew:
-        writer.write_rsum(groups["+"])
-    if "*" in anew:
-        writer.write_languages(groups["*"], {})
+    if "sum" in anew:
+        writer.write_rsum(joint["sum"])
+    if "mean" in anew:
+        writer.write_languages(joint["mean"], {})
     writer.drop_outdated(list(evaluations.values()))
     return EvaluationRef(sets=evaluation.sets, evaluations=dict(scored.evaluations), n_scored=0, n_added=n_added)
-
-
-# --- Tasks: find embedding sets and evaluations in the store by the names of corpora and encoders.
 
 
 Named = str | dict[str, Any]
 
 
-@shell("find-sets")
+@task("find-sets")
 def find_sets(
     store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None = None, seed: int = 0
 ) -> tuple[SetsRef, ...]:
@@ -219,7 +221,7 @@ def find_sets(
     return tuple(found)
 
 
-@shell("find-evaluations")
+@task("find-evaluations")
 def find_evaluations(
     store_uri: str,
     *,
@@ -244,7 +246,7 @@ def find_evaluations(
     found = store.rows("results", **chosen, corpus_fingerprint=present).sort_by("created")
     newest: dict[tuple[str, str], EvaluationRef] = {}
     for row in found.select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
-        if not SEVERAL_PROTOCOLS.isdisjoint(row["protocol"]):
+        if Protocol.of(row["protocol"]).is_combined:
             continue
         sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})
         known = newest.get((sets.encoder, sets.corpus))
@@ -264,7 +266,7 @@ def find_evaluations(
     return tuple(newest[names] for names in sorted(newest, key=order))
 
 
-@shell("find-outcomes")
+@task("find-outcomes")
 def find_outcomes(
     store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None, seed: int
 ) -> tuple[EvaluationRef, ...]:

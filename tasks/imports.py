@@ -22,11 +22,11 @@ from capim.tasks.results.imported.sources import (
     outcomes_of_source,
 )
 from capim.tasks.runtime.open_corpora import corpus_for_import
-from capim.tasks.runtime.task import shell
+from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
 
-@shell("import-embeddings")
+@task("import-embeddings")
 def import_embedding_files(
     rows: Sequence[ImportRow], *, store_uri: str, storage: Storage | None, replace: bool
 ) -> list[str]:
@@ -89,7 +89,7 @@ def _next_steps(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> Itera
         yield f"run `capim evaluate --corpora {','.join(corpora)} --encoders {encoder}`"
 
 
-@shell("import-outcomes", run_name="import-outcomes-{source.path}")
+@task("import-outcomes", run_name="import-outcomes-{source.path}")
 def import_outcomes(
     corpus: str | dict[str, Any],
     source: Source,

@@ -23,13 +23,13 @@ from capim.tasks.reference.published import gate_rows, judge_results, published
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_truncated, vector_reader
-from capim.tasks.runtime.task import artifact_key, in_a_run, shell, show_table, show_text
+from capim.tasks.runtime.task import artifact_key, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
 
 # --- Task `diagnose`: analyses of the outcomes and vectors of a corpus, and checks of its results, as slices.
 
 
-@shell("diagnose", run_name="diagnose-{evaluations[0].sets.corpus}")
+@task("diagnose", run_name="diagnose-{evaluations[0].sets.corpus}")
 def diagnose_corpus(
     evaluations: tuple[EvaluationRef, ...],
     *,
@@ -92,7 +92,7 @@ def is_diagnosed(protocol: Protocol) -> bool:
 # --- Task that writes the report of a store; the leaderboard and the report as artifacts.
 
 
-@shell("publish", run_name="publish-{run}")
+@task("publish", run_name="publish-{run}")
 def publish_report(
     *,
     store_uri: str,

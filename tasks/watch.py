@@ -48,7 +48,7 @@ from capim.tasks.runtime.encoding import device_for, hardware_of, held, probe_co
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import chosen, read_outcomes, vectors_of
-from capim.tasks.runtime.task import shell
+from capim.tasks.runtime.task import task
 from capim.tasks.runtime.versions import library_versions
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
@@ -62,14 +62,14 @@ Results: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, Any]]
 """Evaluation, protocol and metric -> a row of ``schema.RESULTS``."""
 
 
-@shell("check-baseline")
+@task("check-baseline")
 def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) -> list[str]:
     """What is wrong with the run that a watch pins; empty if nothing is or none is named."""
     fault = None if run is None else run_fault(store_uri, run, encoders)
     return [] if fault is None else [fault]
 
 
-@shell("watch-vectors", encodes=True, run_name="watch-vectors-{spec.name}", timeout_hours=6)
+@task("watch-vectors", encodes=True, run_name="watch-vectors-{spec.name}", timeout_hours=6)
 def watch_vectors(
     spec: EncoderSpec,
     embedded: Sequence[EmbedRef],
@@ -136,7 +136,7 @@ def fresh_vectors(
     return np.split(embeddings.values, np.cumsum(embeddings.counts)[:-1])
 
 
-@shell("watch-libraries")
+@task("watch-libraries")
 def watch_libraries(baselines: Sequence[str], *, store_uri: str) -> list[WatchFinding]:
     """Compare library versions with those of the pinned runs."""
     rows = EmbeddingStore.open(store_uri).rows("runs", run=list(baselines)).to_pylist() if baselines else []
@@ -202,7 +202,7 @@ class WatchedFigure:
         return results.get((evaluation, self.protocol.id, self.metric))
 
 
-@shell("watch-metrics")
+@task("watch-metrics")
 def watch_metrics(
     evaluated: Sequence[EvaluationRef],
     *,

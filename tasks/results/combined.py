@@ -31,7 +31,7 @@ from capim.tasks.metrics.crosslingual import eta_squared, language_weights, nois
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure
-from capim.tasks.protocols import MAIN
+from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.summary import Evaluated, Source, result_row, results_table, tie_share
@@ -51,18 +51,11 @@ class Part(NamedTuple):
     ``figures``: the mean, the means with all ties lost and with all ties won, and chance (NaN where there is none).
     """
 
-    direction: str
-    language: str
-    translator: str
+    protocol: Protocol
     values: dict[str, NDArray[np.float64]]  # per query
     figures: dict[str, tuple[float, ...]]
     tied: float
     clusters: Clusters
-
-    @property
-    def language_and_translator(self) -> tuple[str, str]:
-        """Whose captions these are."""
-        return self.language, self.translator
 
 
 def part_of(outcomes: Outcomes, *, drawn: Drawn) -> Part:
@@ -76,8 +69,7 @@ def part_of(outcomes: Outcomes, *, drawn: Drawn) -> Part:
     clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
     metrics = [metric for metric in metrics_of(outcomes) if metric.name in SUMMARISED]
     return Part(
-        outcomes.protocol.direction,
-        *outcomes.protocol.part,
+        outcomes.protocol,
         values={metric.name: metric.per_query(outcomes) for metric in metrics},
         figures={
             metric.name: (
@@ -91,13 +83,15 @@ def part_of(outcomes: Outcomes, *, drawn: Drawn) -> Part:
     )
 
 
-def language_rows(
-    parts: Sequence[Part],
-    source: Source,
-    *,
-    reference: str,
-    resampling: Resampling,
-) -> pa.Table:
+def _directions(parts: Sequence[Part]) -> Iterator[tuple[list[Part], list[str]]]:
+    """The parts of each direction that has two languages or more, with the metrics that all of them have."""
+    for direction in sorted({part.protocol.direction for part in parts}):
+        chosen = [part for part in parts if part.protocol.direction == direction]
+        if len({part.protocol.language for part in chosen}) >= 2:
+            yield chosen, [name for name in SUMMARISED if all(name in part.values for part in chosen)]
+
+
+def language_rows(parts: Sequence[Part], source: Source, *, reference: str, resampling: Resampling) -> pa.Table:
     """Rows over all languages, for each direction and each metric that every part has.
 
     All parts see the same draws of images, so an interval is that of the mean, not of a typical language. A direction
@@ -106,19 +100,15 @@ def language_rows(
     """
     row_of = partial(result_row, source, resampling)
     rows: list[dict[str, Any]] = []
-    for direction in sorted({part.direction for part in parts}):
-        of_direction = [part for part in parts if part.direction == direction]
-        if len({part.language for part in of_direction}) >= 2:
-            metrics = [name for name in SUMMARISED if all(name in part.values for part in of_direction)]
-            rows += _means(of_direction, metrics, direction, reference, resampling, row_of)
-            rows += _eta_squared(of_direction, metrics, direction, reference, row_of)
+    for of_direction, metrics in _directions(parts):
+        rows += _means(of_direction, metrics, reference, resampling, row_of)
+        rows += _eta_squared(of_direction, metrics, reference, row_of)
     return results_table(rows)
 
 
-def language_means(
-    languages: Sequence[tuple[str, str]], direction: str, reference: str
-) -> Iterator[tuple[str, NDArray[np.float64] | str]]:
-    """The means over some languages and translators: protocol id and the weight of each, or why it is unknown."""
+def language_means(parts: Sequence[Part], reference: str) -> Iterator[tuple[str, NDArray[np.float64] | str]]:
+    """The means over the parts of a direction: protocol id and the weight of each part, or why it is unknown."""
+    languages, direction = [part.protocol.part for part in parts], parts[0].protocol.direction
     translators = sorted({translator for _, translator in languages})
     left_out = [None, reference] if {language for language, _ in languages} > {reference} else [None]
     for translator in [None, *(translators if len(translators) > 1 else [])]:
@@ -137,15 +127,9 @@ def language_means(
 
 
 def _means(
-    parts: Sequence[Part],
-    metrics: Sequence[str],
-    direction: str,
-    reference: str,
-    resampling: Resampling,
-    row_of: RowOf,
+    parts: Sequence[Part], metrics: Sequence[str], reference: str, resampling: Resampling, row_of: RowOf
 ) -> Iterator[dict[str, Any]]:
-    languages = [part.language_and_translator for part in parts]
-    weights_or_reasons = dict(language_means(languages, direction, reference))
+    weights_or_reasons = dict(language_means(parts, reference))
     weights_of = {protocol: w for protocol, w in weights_or_reasons.items() if not isinstance(w, str)}
     matrix = np.stack(list(weights_of.values()))
     of_parts = stacked_statistic(
@@ -192,11 +176,11 @@ def _means(
 
 
 def _eta_squared(
-    parts: Sequence[Part], metrics: Sequence[str], direction: str, reference: str, row_of: RowOf
+    parts: Sequence[Part], metrics: Sequence[str], reference: str, row_of: RowOf
 ) -> Iterator[dict[str, Any]]:
     """The three values of every metric; no rows for fewer than two translators."""
-    chosen = [part for part in parts if part.language != reference]
-    n_languages, n_translators = (len({part.language_and_translator[side] for part in chosen}) for side in (0, 1))
+    chosen = [part for part in parts if part.protocol.language != reference]
+    n_languages, n_translators = (len({part.protocol.part[side] for part in chosen}) for side in (0, 1))
     if n_translators < 2:
         return
     noise = noise_eta_squared(n_languages, n_translators)._asdict()
@@ -205,7 +189,7 @@ def _eta_squared(
     for metric in metrics:
         try:
             shares: Mapping[str, float | None] = eta_squared(
-                {part.language_and_translator: part.figures[metric][0] for part in chosen}
+                {part.protocol.part: part.figures[metric][0] for part in chosen}
             )._asdict()
             reason = NO_INTERVAL
         except ValueError as error:
@@ -213,81 +197,13 @@ def _eta_squared(
         for source, share in shares.items():
             yield row_of(
                 Interval(value=float("nan"), reason=reason),
-                protocol=f"{direction}/*/*@without-{reference}",
+                protocol=f"{parts[0].protocol.direction}/*/*@without-{reference}",
                 metric=f"{metric}_eta2_{source}",
                 value=share,
                 n_queries=n_queries,
                 n_clusters=n_images,
                 chance=None if share is None else noise[source],
             )
-
-
-Values = Mapping[Figure, NDArray[np.float64]]
-"""Figure -> the part of every image, whose mean is the figure, and its weight: shape ``(2, n_images)``."""
-
-RANGES = {RSUM: 600.0}  # of figures in another unit than fractions
-
-
-def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.float64]:
-    """Each image's part of a mean over queries, with that mean, and its weight in it, with a mean of 1.
-
-    Examples:
-        >>> image_parts(np.array([1.0, 0.0, 1.0, 1.0]), Clusters.of([0, 0, 1, 1])).tolist()
-        [[0.5, 1.0], [1.0, 1.0]]
-    """
-    sums = np.stack([clusters.sums(values[None])[:, 0], clusters.totals])
-    parts: NDArray[np.float64] = sums * (clusters.n_clusters / clusters.totals.sum())
-    return parts
-
-
-def rsum_values(protocols: Iterable[Outcomes], *, drawn: Drawn) -> Values:
-    """RSUM of the protocols ``t2i/all`` and ``i2t/any``; nothing without them, or where a recall is left open."""
-    total, found = np.zeros((2, drawn if isinstance(drawn, int) else len(drawn))), []
-    for outcomes in protocols:
-        if not {metric.name for metric in RECALLS} <= {metric.name for metric in metrics_of(outcomes)}:
-            return {}
-        clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
-        total += sum(image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS)
-        found.append(outcomes.protocol.id)
-    scale = np.array([[100.0], [1 / (len(MAIN) * len(RECALLS))]])
-    return {RSUM: total * scale} if sorted(found) == sorted(MAIN) else {}
-
-
-def language_values(parts: Sequence[Part], *, reference: str) -> Values:
-    """The means over languages of ``tasks.results.combined``, of each direction and metric that every part has."""
-    found: dict[Figure, NDArray[np.float64]] = {}
-    for direction in sorted({part.direction for part in parts}):
-        chosen = [part for part in parts if part.direction == direction]
-        metrics = [name for name in SUMMARISED if all(name in part.values for part in chosen)]
-        languages = [part.language_and_translator for part in chosen]
-        if len({language for language, _ in languages}) < 2:
-            continue
-        of_parts = {
-            metric: np.stack([image_parts(part.values[metric], part.clusters) for part in chosen]) for metric in metrics
-        }
-        for protocol, weights in language_means(languages, direction, reference):
-            if not isinstance(weights, str):
-                found |= {Figure(protocol, metric): np.tensordot(weights, of_parts[metric], 1) for metric in metrics}
-    return found
-
-
-def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]:
-    """Each figure that at least two encoders have, as what is compared; the queries are images with their weights."""
-    for figure in dict.fromkeys(figure for values in encoders.values() for figure in values):
-        values = {key: of_encoder[figure] for key, of_encoder in encoders.items() if figure in of_encoder}
-        if len(values) > 1:
-            weights = next(iter(values.values()))[1]
-            asked = np.flatnonzero(weights)
-            yield ComparedFigure(
-                figure=figure,
-                version=version_of(figure.metric) or "",
-                values={key: parts[asked] / weights[asked] for key, (parts, _) in values.items()},
-                clusters=Clusters.of(asked, len(weights), weights[asked]),
-                scale=Scale(span=RANGES.get(figure, 1.0)),
-            )
-
-
-# --- RSUM: the sum of R@1, R@5 and R@10 of both directions, with the interval of the sum (``docs/protocols.md`` §5).
 
 
 def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: Drawn, resampling: Resampling) -> pa.Table:
@@ -334,7 +250,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: Drawn, resa
             resampling,
             interval,
             protocol=f"{t2i.protocol.id}+{i2t.protocol.id}",
-            metric="RSUM",
+            metric=RSUM.metric,
             value=points("expected"),
             n_queries=len(t2i) + len(i2t),
             n_clusters=n_occupied,
@@ -345,3 +261,63 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: Drawn, resa
         "tie_share": tie_share(t2i, i2t),
     }
     return results_table([row])
+
+
+Values = Mapping[Figure, NDArray[np.float64]]
+"""Figure -> the part of every image, whose mean is the figure, and its weight: shape ``(2, n_images)``."""
+
+RANGES = {RSUM: 600.0}  # of figures in another unit than fractions
+
+
+def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.float64]:
+    """Each image's part of a mean over queries, with that mean, and its weight in it, with a mean of 1.
+
+    Examples:
+        >>> image_parts(np.array([1.0, 0.0, 1.0, 1.0]), Clusters.of([0, 0, 1, 1])).tolist()
+        [[0.5, 1.0], [1.0, 1.0]]
+    """
+    sums = np.stack([clusters.sums(values[None])[:, 0], clusters.totals])
+    parts: NDArray[np.float64] = sums * (clusters.n_clusters / clusters.totals.sum())
+    return parts
+
+
+def rsum_values(protocols: Iterable[Outcomes], *, drawn: Drawn) -> Values:
+    """RSUM of the protocols ``t2i/all`` and ``i2t/any``; nothing without them, or where a recall is left open."""
+    total, found = np.zeros((2, drawn if isinstance(drawn, int) else len(drawn))), []
+    for outcomes in protocols:
+        if not {metric.name for metric in RECALLS} <= {metric.name for metric in metrics_of(outcomes)}:
+            return {}
+        clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
+        total += sum(image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS)
+        found.append(outcomes.protocol.id)
+    scale = np.array([[100.0], [1 / (len(MAIN) * len(RECALLS))]])
+    return {RSUM: total * scale} if sorted(found) == sorted(MAIN) else {}
+
+
+def language_values(parts: Sequence[Part], *, reference: str) -> Values:
+    """The means over languages, of each direction and metric that every part has."""
+    found: dict[Figure, NDArray[np.float64]] = {}
+    for chosen, metrics in _directions(parts):
+        of_parts = {
+            metric: np.stack([image_parts(part.values[metric], part.clusters) for part in chosen]) for metric in metrics
+        }
+        for protocol, weights in language_means(chosen, reference):
+            if not isinstance(weights, str):
+                found |= {Figure(protocol, metric): np.tensordot(weights, of_parts[metric], 1) for metric in metrics}
+    return found
+
+
+def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]:
+    """Each figure that at least two encoders have, as what is compared; the queries are images with their weights."""
+    for figure in dict.fromkeys(figure for values in encoders.values() for figure in values):
+        values = {key: of_encoder[figure] for key, of_encoder in encoders.items() if figure in of_encoder}
+        if len(values) > 1:
+            weights = next(iter(values.values()))[1]
+            asked = np.flatnonzero(weights)
+            yield ComparedFigure(
+                figure=figure,
+                version=version_of(figure.metric) or "",
+                values={key: parts[asked] / weights[asked] for key, (parts, _) in values.items()},
+                clusters=Clusters.of(asked, len(weights), weights[asked]),
+                scale=Scale(span=RANGES.get(figure, 1.0)),
+            )

@@ -22,7 +22,7 @@ from capim.store.schema import texts
 from capim.store.types import Corpus, Modality
 from capim.store.values import Method, positions_within
 from capim.tasks.metrics.table import METRICS, is_known
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.cosine import nearest_neighbours
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -44,8 +44,6 @@ from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
 
 
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
-QUERIES: Mapping[Modality, str] = {"image": "i2t/", "caption": "t2i/"}  # how ids of protocols with such queries begin
-HEADLINE: Mapping[Modality, str] = {"image": "i2t/any", "caption": "t2i/all"}
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _PICTURES = 1000  # whose thumbnails are in memory at once
 
@@ -90,16 +88,22 @@ def export_atlas(
     wanted = {
         "encoder_fingerprint": [store.encoder(encoder).fingerprint for encoder in encoders],
         "corpus_fingerprint": [store.key(encoder=encoders[0], corpus=corpus, modality=modality).corpus_fingerprint],
-        "protocol": list(protocols or [HEADLINE[modality]]),
+        "protocol": list(protocols or [protocol for protocol in MAIN if _asks(protocol, modality)]),
     }
     for row in newest_evaluations(store, wanted):
         outcomes = store.rows("outcomes", evaluation=row["evaluation"])
         label = f"{row['protocol']} {row['encoder']}"
-        columns |= _found(outcomes, label, len(items)) if row["protocol"].startswith(QUERIES[modality]) else {}
+        columns |= _found(outcomes, label, len(items)) if _asks(row["protocol"], modality) else {}
     table = pa.table(columns)
     with replacing(path) as temporary:
         _write(temporary, table, items["sha"].to_pylist() if modality == "image" else [], store)
     return len(table)
+
+
+def _asks(protocol: str, modality: Modality) -> bool:
+    """Whether items of this kind are the queries of a protocol of retrieval."""
+    found = Protocol.of(protocol)
+    return found.is_retrieval and found.sides[0] == modality
 
 
 def _captions_of(captions: pa.Table, images: Sequence[str]) -> list[str]:
@@ -157,11 +161,10 @@ def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:
         WorkError: Results have no outcomes.
     """
     for row in data.results:
-        direction = row["protocol"].partition("/")[0]
-        if row["metric"] != "R@1" or set("*+") & set(row["protocol"]) or direction not in ("t2i", "i2t"):
+        protocol = Protocol.of(row["protocol"])
+        if row["metric"] != "R@1" or not protocol.is_retrieval:
             continue
         if data.row(row["corpus"], row["protocol"], _NAME, row["encoder"]) is None:
-            protocol = Protocol.of(row["protocol"])
             outcomes = read_outcomes(store, row["evaluation"], protocol)
             if is_known(METRICS[_NAME], outcomes):
                 value = METRICS[_NAME].value(outcomes)
@@ -211,7 +214,7 @@ def export_trec(
         fingerprint, protocol, encoder = row["corpus_fingerprint"], row["protocol"], row["encoder"]
         corpus = store.corpus(row["corpus"], fingerprint)
         if (fingerprint, protocol) not in tasks:
-            items = corpus.images if protocol.startswith("t2i") else corpus.captions
+            items = corpus.images if Protocol.of(protocol).direction == "t2i" else corpus.captions
             ids = np.array([trec_id(item) for item in texts(items["id"])], dtype=object)
             tasks[fingerprint, protocol] = task_of(corpus, protocol), ids
         task, ids = tasks[fingerprint, protocol]

@@ -11,7 +11,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.naming import Reading, Row, named_apart, reading_of
+from capim.tasks.corpora.naming import CorpusToRead, Row, corpus_to_read, disambiguate
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CorpusRef
@@ -46,7 +46,7 @@ class OpenCorpora:
         Images that the store has not seen are decoded.
         """
         corpus = self._decoded(store, what, sample, seed)
-        corpus = named_apart(corpus, Reading(what, sample, seed), store.corpora().to_pylist())
+        corpus = disambiguate(corpus, CorpusToRead(what, sample, seed), store.corpora().to_pylist())
         self._corpora[_key(what, sample, seed)] = corpus
         return corpus
 
@@ -95,7 +95,7 @@ def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corp
         row = next((row for row in register if what in (row["name"], row["fingerprint"])), None)
         if row is not None:
             return store.corpus(what)
-    reading = reading_of(what, register)
+    reading = corpus_to_read(what, register)
     return OpenCorpora().index(store, reading.what, sample=reading.sample, seed=reading.seed)
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from capim.store.types import Modality
 
-SEVERAL_PROTOCOLS = frozenset("+*")  # characters in the protocol of a figure over several protocols
-
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusRef:

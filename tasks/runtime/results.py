@@ -13,15 +13,14 @@ from capim.store.embedding_store import EmbeddingStore
 from capim.store.maintenance.removal import drop_derived, drop_stale
 from capim.store.schema import METRICS as METRIC_ROWS
 from capim.store.schema import RESULTS, texts
-from capim.store.types import Corpus, MetricFacts
+from capim.store.types import MetricFacts
 from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import MAIN, Kind, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import protocols_of
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import Part, language_rows, part_of, rsum_row
 from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
-from capim.tasks.runtime.references import SEVERAL_PROTOCOLS
 from capim.tasks.runtime.scoring import ScoredSets
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.draws import Resampling
@@ -189,13 +188,16 @@ def record_metrics(store: EmbeddingStore, metrics: Iterable[MetricFacts | None],
         store.write_rows("metrics", table, replace="metric")
 
 
-def all_languages(corpus: Corpus, protocols: Sequence[Protocol]) -> list[Protocol]:
-    """The protocols of single languages; none unless ``protocols`` has those of every language of the corpus.
+def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
+    """The protocols whose figures are added up (``sum``), and those that are averaged over all languages (``mean``).
 
-    In the order of the corpus, on which the id of their joint evaluation depends.
+    Only where all of them were evaluated; in the order of the corpus, on which the id of their evaluation depends.
     """
-    every = [protocol for protocol in protocols_of(corpus) if protocol.is_of_language]
-    return every if {protocol.id for protocol in every} <= {protocol.id for protocol in protocols} else []
+    main = select_protocols(scored.corpus, MAIN) if scored.evaluations.keys() >= set(MAIN) else ()
+    every = tuple(protocol for protocol in protocols_of(scored.corpus) if protocol.is_of_language)
+    languages = every if scored.evaluations.keys() >= {protocol.id for protocol in every} else ()
+    groups: dict[Kind, tuple[Protocol, ...]] = {"sum": tuple(main), "mean": languages}
+    return {kind: protocols for kind, protocols in groups.items() if protocols}
 
 
 def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -213,7 +215,7 @@ def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 def _over_several(row: Mapping[str, Any]) -> bool:
     """Whether a result is a figure over several protocols."""
-    return not SEVERAL_PROTOCOLS.isdisjoint(row["protocol"])
+    return Protocol.of(row["protocol"]).is_combined
 
 
 def _names(present: Mapping[str, Renewed], protocol: str) -> frozenset[str]:

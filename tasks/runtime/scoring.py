@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby, product
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -68,25 +68,6 @@ def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) 
         command = f"capim import --corpus {key.corpus} --encoder {key.encoder} {files}"
     what = " and ".join(f"{modality}s" for modality in modalities)
     return f"there are no complete embeddings of the {what} of {key.corpus!r} by {key.encoder!r}; run `{command}`"
-
-
-def unscorable(
-    store: EmbeddingStore, sets: Sequence[SetsRef], protocols: Sequence[str], distractors: Sequence[str]
-) -> list[str]:
-    """What keeps these sets from being scored: protocols that do not fit, distractors without vectors by an encoder."""
-    faults: dict[str, None] = {}
-    for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
-        try:
-            select_protocols(store.corpus(corpus, fingerprint), protocols)
-        except RequestError as error:
-            faults |= dict.fromkeys(error.faults)
-    for encoder, corpus in product(dict.fromkeys(pair.encoder_fingerprint for pair in sets), distractors):
-        try:
-            key = store.key(encoder=encoder, corpus=corpus, modality="image")
-            faults |= {} if store.sealed(key) else {missing_sets(store, key, ["image"]): None}
-        except RequestError as error:
-            faults |= dict.fromkeys(error.faults)
-    return list(faults)
 
 
 def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protocol_ids: Sequence[str]) -> ScoredSets:

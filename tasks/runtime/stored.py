@@ -45,7 +45,7 @@ def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]
     ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. Sorted by corpus and protocol.
     """
     rows = sorted(store.rows("results", **wanted).to_pylist(), key=lambda row: row["created"])
-    single = [row for row in rows if not set("*+") & set(row["protocol"])]  # others are figures over several protocols
+    single = [row for row in rows if not Protocol.of(row["protocol"]).is_combined]
     newest = {(row["corpus_fingerprint"], row["protocol"], row["encoder"]): row for row in single}
     return [row for _, row in sorted(newest.items())]
 

@@ -19,7 +19,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 import httpx
-from prefect import Task, task
+from prefect import Task
+from prefect import task as prefect_task
 from prefect.artifacts import (
     create_markdown_artifact,
     create_progress_artifact,
@@ -36,8 +37,8 @@ from capim.store.errors import without_credentials
 from capim.store.types import digest16
 from capim.tasks.runtime.progress import Overall, Progress, current_listener, listening
 
-# --- Decides which failed tasks are retried: a hub or object store did not answer, never a wrong request.
-
+P = ParamSpec("P")
+R = TypeVar("R")
 
 DELAYS_SECONDS = [2.0, 10.0, 60.0]
 JITTER = 0.3  # so that many workers that lost the same service do not come back to it at once
@@ -48,6 +49,48 @@ _ERRNO = frozenset(
 )
 _CLASSES = frozenset({"ConnectionError", "TransportError"})  # of requests, and of httpx under whatever name it comes
 _OBJECT_STORE = ("error sending request", "timed out", "service unavailable", "slow down", "internal server error")
+
+EVERY_SECONDS = 5.0  # a run of days must not flood the server
+CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"  # which flows/__init__.py sets for a quiet terminal
+_OURS = ("capim",)
+_PREFECTS = ("prefect.flow_runs", "prefect.task_runs")
+_LOST = (httpx.TransportError, PrefectException)
+
+
+def task(
+    name: str, *, encodes: bool = False, run_name: str | None = None, timeout_hours: float | None = None
+) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Make a function a Prefect task that can be repeated; its results are kept in the store only.
+
+    Args:
+        name: Name of the task.
+        encodes: Whether ``prefect concurrency-limit create capim-encode 1`` limits it together with all others that
+            encode: it gets this tag, without which ``flows.execution`` runs it where there is no such limit.
+        run_name: Name of its runs, a template over the parameters.
+        timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
+            cannot interrupt others in the middle of a system call.
+    """
+
+    def declare(function: Callable[P, R]) -> Task[P, R]:
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            if in_a_run():  # perhaps in a process of its own
+                send_logs()
+            return function(*args, **kwargs)
+
+        return prefect_task(
+            name=name,
+            task_run_name=run_name,
+            tags=["capim-encode"] if encodes else None,
+            cache_policy=NO_CACHE,
+            retries=len(DELAYS_SECONDS),
+            retry_delay_seconds=DELAYS_SECONDS,
+            retry_jitter_factor=JITTER,
+            retry_condition_fn=may_help,
+            timeout_seconds=None if timeout_hours is None else 3600 * timeout_hours,
+        )(run)
+
+    return declare
 
 
 def may_help(_task: object, _run: object, state: Any) -> bool:
@@ -70,7 +113,9 @@ def may_pass(error: BaseException) -> bool:
         >>> may_pass(ConnectionResetError()), may_pass(FileNotFoundError("captions.json"))
         (True, False)
     """
-    chain = list(_with_causes(error))
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
     return any(map(_passes, chain)) and not any(type(link).__name__ == "OfflineModeIsEnabled" for link in chain)
 
 
@@ -84,59 +129,6 @@ def _passes(error: BaseException) -> bool:
         return True
     message = str(error).lower()
     return "lanceerror(io)" in message and any(words in message for words in _OBJECT_STORE)
-
-
-def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def shell(
-    name: str, *, encodes: bool = False, run_name: str | None = None, timeout_hours: float | None = None
-) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Make a function a Prefect task that can be repeated; its results are kept in the store only.
-
-    Args:
-        name: Name of the task.
-        encodes: Whether ``prefect concurrency-limit create capim-encode 1`` limits it together with all others that
-            encode: it gets this tag, without which ``flows.execution`` runs it where there is no such limit.
-        run_name: Name of its runs, a template over the parameters.
-        timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
-            cannot interrupt others in the middle of a system call.
-    """
-
-    def declare(function: Callable[P, R]) -> Task[P, R]:
-        @wraps(function)
-        def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            if in_a_run():  # perhaps in a process of its own
-                send_logs()
-            return function(*args, **kwargs)
-
-        return task(
-            name=name,
-            task_run_name=run_name,
-            tags=["capim-encode"] if encodes else None,
-            cache_policy=NO_CACHE,
-            retries=len(DELAYS_SECONDS),
-            retry_delay_seconds=DELAYS_SECONDS,
-            retry_jitter_factor=JITTER,
-            retry_condition_fn=may_help,
-            timeout_seconds=None if timeout_hours is None else 3600 * timeout_hours,
-        )(run)
-
-    return declare
-
-
-EVERY_SECONDS = 5.0  # a run of days must not flood the server
-CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"  # which flows/__init__.py sets for a quiet terminal
-_OURS = ("capim",)
-_PREFECTS = ("prefect.flow_runs", "prefect.task_runs")
-_LOST = (httpx.TransportError, PrefectException)
 
 
 @contextmanager
@@ -198,7 +190,7 @@ def in_a_run() -> bool:
     return FlowRunContext.get() is not None or TaskRunContext.get() is not None
 
 
-class _Shareable(logging.Formatter):
+class _Redacted(logging.Formatter):
     """A log line and its traceback without paths of the machine and without credentials."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -228,4 +220,4 @@ def send_logs() -> None:
     for name in (*_OURS, *_PREFECTS):
         for handler in logging.getLogger(name).handlers:
             if isinstance(handler, APILogHandler):
-                handler.setFormatter(_Shareable())
+                handler.setFormatter(_Redacted())

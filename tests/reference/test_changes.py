@@ -1,10 +1,25 @@
-"""What changed between two states: figures with their tests, and settings."""
+"""What changed between two states, whether it is chance, and what a watch makes of it in a year."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
 import pytest
 
-from capim.tasks.reference.changes import FigureChange, adjust, figure_changes, setting_changes, unpaired_bound
+from capim.tasks.reference.changes import (
+    FEW_FLIPS,
+    FigureChange,
+    WatchRule,
+    adjust,
+    decline_tests,
+    figure_changes,
+    judge_figures,
+    setting_changes,
+    unpaired_bound,
+)
+from tests.benchmarks.watch_years import Year, false_alarm_rate, reported_within, watched_year
 
 KEY = ("shapes", "t2i/all", "R@1", "tiny-clip")
 
@@ -61,3 +76,100 @@ def test_settings_that_appear_or_go_are_changes_too() -> None:
 
 def test_the_bound_is_the_two_sided_normal_p_of_independent_figures() -> None:
     assert unpaired_bound(1.959964, 0.6, 0.8) == pytest.approx(0.05, abs=1e-6)
+
+
+LEVEL = 0.001
+
+
+def drop(difference: float, p: float, protocol: str = "t2i/all") -> FigureChange:
+    old, new = {"value": 0.6, "since": "run r of 2026-01-05"}, {"value": 0.6 + difference}
+    plain = replace(change(difference, p), key=("c", protocol, "R@1", "m"), p_adjusted=p)
+    return replace(plain, old=old, new=new)
+
+
+def test_a_large_drop_that_is_not_significant_is_a_warning_that_says_so() -> None:
+    drops = [drop(-0.02, 0.3), drop(-0.03, 0.2, "i2t/any"), drop(-0.009, 0.1), drop(0.05, 0.9)]
+    [finding] = judge_figures(drops, WatchRule(), LEVEL)
+    assert finding == (
+        "warn",
+        "m on c",
+        (
+            "i2t/any R@1 from 60.0 to 57.0 (-3.0 points) since run r of 2026-01-05, adjusted p = 0.2 ≥ 0.001, "
+            "not significant; the same holds for 1 more drop of 1 point or more"
+        ),
+    )
+
+
+def test_significant_drops_come_one_by_one_the_clearest_first() -> None:
+    drops = [drop(-0.005, 0.0005), drop(-0.02, 0.0001, "i2t/any")]
+    findings = judge_figures(drops, WatchRule(), LEVEL)
+    assert [(finding.verdict, finding.subject) for finding in findings] == [
+        ("fail", "m on c, i2t/any R@1"),
+        ("warn", "m on c, t2i/all R@1"),
+    ]
+
+
+def test_the_levels_of_a_year_add_up_to_alpha_however_often_it_is_watched() -> None:
+    rule = WatchRule()
+    for n_watches in (12, 52, 365):
+        assert n_watches * rule.alarm_level(365 / n_watches) == pytest.approx(rule.alpha) == pytest.approx(0.03)
+
+
+def test_at_most_one_year_in_twenty_without_a_change_has_an_alarm() -> None:
+    assert false_alarm_rate(Year(n_images=100, n_protocols=12), 20, seed=5) <= 0.05
+
+
+def test_a_drift_of_half_a_point_a_week_fails_within_ten_weeks() -> None:
+    drift = Year(n_images=600, n_protocols=2, drift=0.005, weeks=10)
+    assert reported_within(drift, 10, seed=1) == 1.0
+
+
+def test_small_drops_fail_together_though_none_of_them_would_alone() -> None:
+    weekly = Year(n_images=600, n_protocols=1, drift=0.009, weeks=10)
+    alone = Year(n_images=600, n_protocols=1, drift=0.009, weeks=1)
+    assert all(watched_year(alone, WatchRule(), seed=seed).failed is None for seed in range(5))
+    assert all(watched_year(weekly, WatchRule(), seed=seed).failed is not None for seed in range(5))
+
+
+def noise(n_clusters: int, n_figures: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-1, 2, size=(n_clusters, n_figures)).astype(np.float64)
+
+
+def test_p_values_are_those_of_every_flip_of_both_corpora_together() -> None:
+    falls = [noise(5, 2, 0) + 0.5, noise(4, 1, 1) + 0.25]
+    tests = [test for group in decline_tests(falls, level=0.05, permutations=10, seed=0) for test in group]
+    scale = np.concatenate([np.sqrt((fall**2).sum(axis=0)) for fall in falls])
+    flipped = []
+    for signs in product([1, -1], repeat=9):
+        first, second = np.array(signs[:5]), np.array(signs[5:])
+        flipped.append(np.concatenate([first @ falls[0], second @ falls[1]]) / scale)
+    clarity = flipped[0]  # nothing is flipped
+    back = np.argsort(clarity)
+    expected, least = {}, 0.0
+    for place in reversed(range(3)):
+        largest = np.array(flipped)[:, back[: place + 1]].max(axis=1)
+        least = max(least, float((largest >= clarity[back[place]] - 1e-9).mean()))
+        expected[int(back[place])] = least
+    assert [test.p_adjusted for test in tests] == pytest.approx([expected[i] for i in range(3)])
+
+
+def test_a_figure_that_rose_is_never_significant() -> None:
+    risen = -np.ones((200, 1))
+    [[test]] = decline_tests([risen], level=0.05, permutations=999, seed=0)
+    assert test.p_adjusted == 1.0
+
+
+def test_a_clear_fall_gets_a_p_value_below_a_level_that_few_flips_could_not_reach() -> None:
+    fall = np.concatenate([np.ones((60, 1)), np.zeros((40, 1))])
+    [[test]] = decline_tests([fall], level=1e-4, permutations=100, seed=0)
+    assert test.p_adjusted is not None
+    assert test.p_adjusted < 1e-4
+    assert 1 / (FEW_FLIPS + 1) > 1e-4
+
+
+def test_many_unchanged_and_noisy_figures_cost_a_clear_fall_nothing_but_their_own_maximum() -> None:
+    family = np.concatenate([np.ones((200, 1)), noise(200, 125, 3), np.zeros((200, 1))], axis=1)
+    [tests] = decline_tests([family], level=0.001, permutations=999, seed=0)
+    assert tests[0].p_adjusted is not None
+    assert tests[0].p_adjusted < 0.001
+    assert tests[-1].p is None

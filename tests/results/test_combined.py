@@ -13,13 +13,9 @@ from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import combined_figures, language_values, part_of, rsum_row, rsum_values
 from capim.tasks.results.comparison import encoder_key, figure_rows
 from capim.tasks.statistics.draws import Resampling
+from tests.results.test_rows import SOURCE
 
 N_IMAGES = 60
-SOURCE = {
-    "evaluation": "e", "encoder": "m", "encoder_fingerprint": "f", "corpus": "c", "corpus_fingerprint": "g",
-    "image_tag": "i",
-    "caption_tag": "t", "run": "r",
-}  # fmt: skip
 RESAMPLING = Resampling(replicates=300, permutations=2000, seed=4)
 
 

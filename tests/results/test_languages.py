@@ -14,17 +14,8 @@ from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import language_rows, part_of
 from capim.tasks.statistics.draws import Resampling, count_blocks
 from capim.tasks.statistics.intervals import statistic_of
+from tests.results.test_rows import SOURCE
 
-WHOSE = {
-    "evaluation": "e",
-    "encoder": "m",
-    "encoder_fingerprint": "f",
-    "corpus": "c",
-    "corpus_fingerprint": "g",
-    "image_tag": "i",
-    "caption_tag": "t",
-    "run": "r",
-}
 RESAMPLING = Resampling(replicates=200, seed=3)
 
 
@@ -37,7 +28,7 @@ def outcomes(language: str, translator: str, ranks: list[int]) -> Outcomes:
 
 
 def rows(*parts: Outcomes, reference: str = "en") -> dict[tuple[str, str], dict[str, object]]:
-    table = language_rows([part_of(o, drawn=len(o)) for o in parts], WHOSE, reference=reference, resampling=RESAMPLING)
+    table = language_rows([part_of(o, drawn=len(o)) for o in parts], SOURCE, reference=reference, resampling=RESAMPLING)
     return {(row["protocol"], row["metric"]): row for row in table.to_pylist()}
 
 

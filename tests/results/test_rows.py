@@ -8,25 +8,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.store.schema import COMPARISONS, REPLICATES, RESULTS
 from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.metric import RETRIEVAL, Metric
 from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.comparison import comparison_rows, encoder_key
-from capim.tasks.results.summary import ANY_SCORES, Evaluated, replicate_rows, result_rows
+from capim.tasks.results.summary import ANY_SCORES, NOT_DEFINED, Evaluated, replicate_rows, result_rows
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of
 from capim.tasks.statistics.pairs import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES, compare_encoders
 
-PROVENANCE = {
+SOURCE = {
     "evaluation": "e", "encoder": "toy", "encoder_fingerprint": "f", "corpus": "shapes", "corpus_fingerprint": "c",
     "image_tag": "i@1", "caption_tag": "c@1", "run": "r",
 }  # fmt: skip
 RECALLS = [METRICS[name] for name in ("R@1", "R@5", "R@10")]
+METRICS_OF_RANKS = [*RECALLS, METRICS["MRR"], METRICS["mean_rank"], METRICS["median_rank"]]
 
 
 def draws(replicates: int) -> Resampling:
@@ -35,7 +38,7 @@ def draws(replicates: int) -> Resampling:
 
 
 def evaluated(outcomes: Outcomes, metrics=RECALLS, *, drawn: int = 40) -> Evaluated:  # type: ignore[no-untyped-def]
-    return Evaluated(outcomes=outcomes, metrics=metrics, source=PROVENANCE, drawn=drawn)
+    return Evaluated(outcomes=outcomes, metrics=metrics, source=SOURCE, drawn=drawn)
 
 
 def rows_of(outcomes: Outcomes, metrics, replicates: int, *, drawn: int = 40) -> pa.Table:  # type: ignore[no-untyped-def]
@@ -63,9 +66,10 @@ def test_ties_lost_and_won_are_weighted_as_the_value_is() -> None:
 
 
 def test_every_result_row_holds_its_value_between_its_ends() -> None:
-    rows = rows_of(captions(), [*RECALLS, METRICS["MRR"], METRICS["median_rank"], METRICS["mean_rank"]], 500)
+    rows = rows_of(captions(), METRICS_OF_RANKS, 500)
     assert rows.schema.equals(RESULTS)
-    for row in rows.to_pylist():
+    for metric, row in zip(METRICS_OF_RANKS, rows.to_pylist(), strict=True):
+        assert row["value"] == metric.value(captions())
         assert row["ci_low"] <= row["value"] <= row["ci_high"], row
         worst, best = sorted((row["value_ties_lost"], row["value_ties_won"]))
         assert worst <= row["value"] <= best
@@ -73,13 +77,6 @@ def test_every_result_row_holds_its_value_between_its_ends() -> None:
         assert (row["seed"], row["interval_method"], row["replicates"], row["level"]) == (7, method, 500, 0.95)
         assert (row["n_queries"], row["n_clusters"], row["reason"]) == (200, 40, None)
         assert row["tie_share"] == pytest.approx(0.2, abs=0.1)
-
-
-def test_the_value_of_a_row_is_the_metrics_own() -> None:
-    outcomes = captions()
-    metrics = [METRICS["R@1"], METRICS["MRR"]]
-    for metric, row in zip(metrics, rows_of(outcomes, metrics, 50).to_pylist(), strict=True):
-        assert row["value"] == metric.value(outcomes)
 
 
 def test_the_bootstrap_error_is_close_to_the_clustered_error() -> None:
@@ -93,8 +90,7 @@ def test_the_bootstrap_error_is_close_to_the_clustered_error() -> None:
     [("wilson", "wilson", "percentile"), ("percentile", "percentile", "percentile"), ("bca", "bca", "bca")],
 )
 def test_shares_have_wilsons_interval_unless_another_is_requested(method: Any, of_shares: str, of_others: str) -> None:
-    metrics = [*RECALLS, METRICS["MRR"], METRICS["mean_rank"], METRICS["median_rank"]]
-    rows = result_rows([evaluated(captions(), metrics)], replace(draws(300), method=method)).to_pylist()
+    rows = result_rows([evaluated(captions(), METRICS_OF_RANKS)], replace(draws(300), method=method)).to_pylist()
     assert [row["interval_method"] for row in rows] == [of_shares] * 3 + [of_others] * 3
     if method == "wilson":
         assert [row["standard_error"] for row in rows[:3]] == [row["robust_error"] for row in rows[:3]]
@@ -108,14 +104,12 @@ def test_the_interval_of_independent_hits_is_close_to_plain_wilson() -> None:
 
 @pytest.mark.parametrize("method", ["wilson", "percentile", "bca"])
 def test_what_is_said_of_chance_does_not_depend_on_the_level_of_the_intervals(method: Any) -> None:
-    metrics = [*RECALLS, METRICS["MRR"], METRICS["mean_rank"], METRICS["median_rank"]]
     guesser = outcomes_of([[1 + k % 50] for k in range(100)], n_gallery=50, direction="t2i")
     for outcomes, expected in ((captions(), "better"), (guesser, "open")):
         for level in (0.5, 0.95, 0.999):
-            rows = result_rows(
-                [evaluated(outcomes, metrics, drawn=100)], replace(draws(2000), method=method, level=level)
-            ).to_pylist()
-            assert {row["metric"]: row["against_chance"] for row in rows} == {m.name: expected for m in metrics}
+            how = replace(draws(2000), method=method, level=level)
+            rows = result_rows([evaluated(outcomes, METRICS_OF_RANKS, drawn=100)], how)
+            assert rows["against_chance"].to_pylist() == [expected] * len(METRICS_OF_RANKS)
 
 
 @pytest.mark.parametrize(("rank", "value"), [(1, 1.0), (7, 0.0)])
@@ -143,7 +137,9 @@ def test_ranks_and_agreement_with_the_reference_language_are_no_shares() -> None
     for name in ("consistency_nDCG@20", "consistency_RBO", "mean_rank"):
         [row] = rows_of(same, [METRICS[name]], 50).to_pylist()
         assert (row["value"], row["ci_low"]) == (1.0, None), name
-        assert row["reason"] == NO_SPREAD
+        assert (row["ci_high"], row["interval_method"], row["reason"]) == (None, "none", NO_SPREAD)
+    [row] = rows_of(same, [METRICS["median_rank"]], 50).to_pylist()
+    assert (row["ci_low"], row["ci_high"], row["interval_method"]) == (1.0, 1.0, "percentile")
 
 
 def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
@@ -152,13 +148,6 @@ def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_plac
     assert (row["interval_method"], row["value"], row["ci_high"]) == ("wilson", 1.0, 1.0)
     assert row["ci_low"] == pytest.approx(8 / (8 + 1.959964**2), abs=1e-6)
     assert "Wilson interval over the 8 clusters" in row["reason"]
-
-
-def test_a_rank_of_one_everywhere_is_no_share_of_hits() -> None:
-    ranks = [METRICS["median_rank"], METRICS["mean_rank"]]
-    median, mean = rows_of(outcomes_of([[1]] * 40), ranks, 50).to_pylist()
-    assert (median["ci_low"], median["ci_high"], median["interval_method"]) == (1.0, 1.0, "percentile")
-    assert (mean["ci_low"], mean["ci_high"], mean["interval_method"], mean["reason"]) == (None, None, "none", NO_SPREAD)
 
 
 def test_one_image_gives_a_value_and_a_reason() -> None:
@@ -173,13 +162,8 @@ def outcomes_by(encoder: str, outcomes: Outcomes, fingerprint: str = "") -> dict
 
 
 def compared(*encoders: dict[str, Outcomes], metrics=RECALLS, **change):  # type: ignore[no-untyped-def]
-    request = {
-        "corpus": "shapes",
-        "corpus_fingerprint": "c",
-        "run": "r",
-        "drawn": 40,
-        "resampling": replace(draws(300), permutations=300),
-    }
+    request = {"corpus": "shapes", "corpus_fingerprint": "c", "run": "r", "drawn": 40}
+    request["resampling"] = replace(draws(300), permutations=300)
     return comparison_rows({key: of for each in encoders for key, of in each.items()}, metrics, **{**request, **change})
 
 
@@ -196,6 +180,7 @@ def test_every_pair_and_metric_has_a_comparison() -> None:
         assert (row["seed"], row["interval_method"], row["adjustment"]) == (7, "percentile", "max-t")
         assert row["permutations"] == 300 or row["p_exact"]
     assert len(set(rows["comparison"].to_pylist())) == 9
+    assert compared(three[0]).num_rows == 0
 
 
 def test_exchanging_two_encoders_changes_signs_and_nothing_else() -> None:
@@ -236,22 +221,10 @@ def test_identical_encoders_have_a_reason_instead_of_a_test() -> None:
     x, y = (outcomes_by(n, captions()) for n in "xy")
     for metric in (METRICS["R@1"], METRICS["median_rank"]):
         [row] = compared(x, y, metrics=[metric]).to_pylist()
-        nothing = (
-            "ci_low",
-            "ci_high",
-            "p_sign_flip",
-            "p_adjusted",
-            "p_mcnemar",
-            "cohen_dz",
-            "odds_ratio",
-            "detectable_effect",
-        )
+        tests = ("ci_low", "ci_high", "p_sign_flip", "p_adjusted", "p_mcnemar")
+        nothing = (*tests, "cohen_dz", "odds_ratio", "detectable_effect")
         assert (row["difference"], [row[n] for n in nothing]) == (0.0, [None] * 8)
         assert row["reason"] == IDENTICAL
-
-
-def test_one_encoder_has_nothing_to_be_compared_with() -> None:
-    assert compared(outcomes_by("x", captions())).num_rows == 0
 
 
 def test_different_query_sets_are_an_error_that_names_both() -> None:
@@ -314,7 +287,7 @@ def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     t2i = captions(60)
     i2t = outcomes_of([[r] for r in np.random.default_rng(3).geometric(0.4, 60)], n_gallery=300)
     how: dict[str, Any] = {"drawn": 60, "resampling": draws(400)}
-    [row] = rsum_row(t2i, i2t, PROVENANCE, **how).to_pylist()
+    [row] = rsum_row(t2i, i2t, SOURCE, **how).to_pylist()
     sides = [{m.name: m.value(outcomes) for m in RECALLS} for outcomes in (t2i, i2t)]
     assert row["value"] == pytest.approx(100 * sum(sum(values.values()) for values in sides), abs=1e-9)
     assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
@@ -326,4 +299,101 @@ def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     drawn = 100 * np.sum(parts, axis=0)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)
     with pytest.raises(RequestError, match=r"one t2i and one i2t protocol, got 'i2t/any' \(i2t\)"):
-        rsum_row(i2t, t2i, PROVENANCE, **how)
+        rsum_row(i2t, t2i, SOURCE, **how)
+
+
+# A metric that does not apply to some queries: its rows are those of the other queries alone, in every table.
+
+
+def hit_where_known(outcomes: Outcomes, _: object) -> NDArray[np.float64]:
+    """R@1, but of queries of the first 25 images only, without every seventh."""
+    hits = (outcomes.rank_best == 1).astype(np.float64)
+    hits[(outcomes.clusters >= 25) | (outcomes.query_ords % 7 == 0)] = np.nan
+    return hits
+
+
+SOME = Metric(name="m:some", title="", directions=RETRIEVAL, values=hit_where_known, reference=True)
+NONE = replace(SOME, name="m:none", values=lambda o, _: np.full(len(o), np.nan))
+WHOLE = replace(SOME, name="m:some", values=lambda o, _: (o.rank_best == 1).astype(np.float64))
+SPREAD = replace(SOME, name="m:spread", reduce=lambda values: float(np.ptp(values)))
+
+
+def known(outcomes: Outcomes) -> Outcomes:
+    """The outcomes of the queries that ``SOME`` applies to (of queries with one relevant item)."""
+    rows = ~np.isnan(hit_where_known(outcomes, None))
+    arrays: dict[str, Any] = {n: v[rows] for n, v in vars(outcomes).items() if isinstance(v, np.ndarray)}
+    return replace(outcomes, **arrays)
+
+
+def plain_rows(outcomes: Outcomes, metric: Metric) -> list[dict[str, Any]]:
+    return rows_of(outcomes, [metric], 400).drop_columns(["created", "tie_share"]).to_pylist()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reduce", ["mean", "median"])
+def test_a_result_is_that_of_the_known_queries_alone(weighted: bool, reduce: Any) -> None:
+    outcomes = captions()
+    if weighted:
+        outcomes = replace(outcomes, weights=np.where(outcomes.query_ords < 60, 2.0, 0.25))
+    [row] = plain_rows(outcomes, replace(SOME, reduce=reduce))
+    assert [row] == plain_rows(known(outcomes), replace(WHOLE, reduce=reduce))
+    assert (row["n_queries"], row["n_clusters"]) == (len(known(outcomes)), 25)
+
+
+def test_wilsons_interval_counts_the_known_queries() -> None:
+    outcomes = captions(40, 1)
+    [row] = plain_rows(outcomes, replace(SOME, share=True))
+    assert row["interval_method"] == "wilson"
+    assert [row] == plain_rows(known(outcomes), replace(WHOLE, share=True))
+
+
+def test_a_metric_that_applies_to_no_query_has_no_row_and_stops_nothing() -> None:
+    assert rows_of(captions(), [NONE, *RECALLS], 100)["metric"].to_pylist() == ["R@1", "R@5", "R@10"]
+    assert np.isnan(NONE.value(captions()))
+
+
+def test_other_metrics_of_the_evaluation_are_unchanged_to_the_last_digit() -> None:
+    beside = [SOME, *RECALLS, SPREAD]
+    alone, together = (rows_of(captions(), each, 300).drop_columns(["created"]) for each in (RECALLS, beside))
+    assert together.slice(1, 3).equals(alone)
+
+
+def test_kept_replicates_are_of_the_known_queries_and_none_where_there_are_none() -> None:
+    outcomes = captions()
+    tables = [
+        replicate_rows(evaluated(of, [metric, NONE]), draws(200))
+        for of, metric in ((outcomes, SOME), (known(outcomes), WHOLE))
+    ]
+    assert tables[0].drop_columns(["created"]).equals(tables[1].drop_columns(["created"]))
+
+
+def compared_by(metric: Metric, *outcomes: Outcomes) -> pa.Table:
+    encoders = [outcomes_by(name, each) for name, each in zip("xyz", outcomes, strict=False)]
+    return compared(*encoders, metrics=[metric]).drop_columns(["created"])
+
+
+def test_a_comparison_is_that_of_the_known_queries_alone() -> None:
+    first, second = captions(seed=1), captions(seed=2)
+    of_known = compared_by(WHOLE, known(first), known(second))
+    assert compared_by(SOME, first, second).equals(of_known)
+    assert of_known["n_queries"].to_pylist() == [len(known(first))]
+
+
+def test_an_encoder_without_any_value_is_not_compared_by() -> None:
+    def of_the_skilled(outcomes: Outcomes, _: object) -> NDArray[np.float64]:
+        return np.where(outcomes.rank_best.mean() < 10, outcomes.rank_best, np.nan).astype(np.float64)
+
+    metric = replace(SOME, name="m:skilled", values=of_the_skilled)
+    rows = compared_by(metric, captions(seed=1), captions(seed=2, skill=90.0), captions(seed=3))
+    assert [(row["encoder_a"], row["encoder_b"]) for row in rows.to_pylist()] == [("x", "z")]
+
+
+def test_an_aggregate_has_nulls_where_queries_would_win_and_says_why() -> None:
+    [row] = compared_by(SPREAD, captions(seed=1), captions(seed=2)).to_pylist()
+    assert [row[name] for name in ("wins", "ties", "losses", "p_sign_flip", "p_adjusted", "cohen_h")] == [None] * 6
+    assert "aggregate" in row["reason"]
+
+
+def test_an_aggregate_that_is_not_defined_is_null_with_a_reason() -> None:
+    [row] = plain_rows(captions(), replace(SPREAD, reduce=lambda _: float("nan")))
+    assert (row["value"], row["ci_low"], row["reason"]) == (None, None, NOT_DEFINED)
