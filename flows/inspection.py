@@ -120,10 +120,10 @@ def list_known(
     if pin and what != "encoders":
         raise RequestError("--pin works with encoders only: `capim list encoders --pin FILE`")
     if pin:
-        from capim.tasks.encoders.checkpoints import resolving
+        from capim.tasks.encoders import identity
 
-        pins = list(resolving.pin())
-        Path(pin).write_text(resolving.pinned_toml(pins), encoding="utf-8")
+        pins = list(identity.pin())
+        Path(pin).write_text(identity.pinned_toml(pins), encoding="utf-8")
         n_pinned = sum(entry.spec is not None for entry in pins)
         say(f"{n_pinned} of {len(pins)} encoders pinned in {pin}; the others are comments that give the reason")
     return Rows(rows=LISTS[what](), keep=SHOWN_FIRST.get(what, ()), code=0)
@@ -151,7 +151,7 @@ def check(
         device: device that runs the model (default: cpu)
     """
     from capim.flows.embed import entry_named
-    from capim.tasks.encoders.conformance.suite import check_encoder
+    from capim.tasks.encoders.conformance import check_encoder
     from capim.tasks.encoders.device import choose_device
 
     described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
