@@ -26,8 +26,7 @@ from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.maintenance.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.maintenance.removal import prune as remove
 from capim.store.schema import RUNS
-from capim.tasks.runtime.references import Missing
-from capim.tasks.runtime.versions import library_versions, this_host
+from capim.tasks.runtime.references import Missing, library_versions, this_host
 
 _ENCODING = ("benchmark", "embed", "import", "watch")  # kinds of runs that create a store where there is none
 
