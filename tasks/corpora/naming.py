@@ -27,7 +27,7 @@ What: TypeAlias = str | Mapping[str, Any]
 Row: TypeAlias = Mapping[str, Any]
 
 
-class Reading(NamedTuple):
+class CorpusRequest(NamedTuple):
     """What is read for a corpus: a description, and the number and seed of a sample of its images."""
 
     what: str | dict[str, Any]
@@ -108,31 +108,31 @@ def stored_corpora(
     return found
 
 
-def reading_of(what: What, register: Sequence[Row], *, sample: int | None = None, seed: int = 0) -> Reading:
+def request_of(what: What, register: Sequence[Row], *, sample: int | None = None, seed: int = 0) -> CorpusRequest:
     """What to read for a corpus: a stored name means what it was last read from, all else means itself.
 
     Raises:
         RequestError: The name is that of a stored sample, and another sample is wanted.
     """
     if isinstance(what, Mapping):
-        return Reading(dict(what), sample, seed)
+        return CorpusRequest(dict(what), sample, seed)
     rows = sorted(register, key=lambda row: row["written"], reverse=True)
     row = next((row for row in rows if what in (row["name"], row["fingerprint"])), None)
     if row is None or not row["locations"] or what in CORPORA or Path(what).expanduser().exists():
-        return Reading(what, sample, seed)
+        return CorpusRequest(what, sample, seed)
     location = _present(row) or row["locations"][-1]
     described = json.loads(location) if location.startswith("{") else location
     if row["sample"] is None:
-        return Reading(described, sample, seed)
+        return CorpusRequest(described, sample, seed)
     if sample not in (None, row["sample"]):
         raise RequestError(
             f"corpus {what!r} is a sample of {row['sample']} images, of which {sample} cannot be drawn; "
             f"give what it is a sample of: {location}"
         )
-    return Reading(described, row["sample"], row["seed"])
+    return CorpusRequest(described, row["sample"], row["seed"])
 
 
-def named_apart(corpus: Corpus, reading: Reading, register: Sequence[Row]) -> Corpus:
+def disambiguate(corpus: Corpus, request: CorpusRequest, register: Sequence[Row]) -> Corpus:
     """The corpus with its location, under the name that it is stored under.
 
     Own data without a name of their own are named after their folder or file. If other data from another place have
@@ -144,15 +144,15 @@ def named_apart(corpus: Corpus, reading: Reading, register: Sequence[Row]) -> Co
         >>> def corpus(text): return build_corpus("p", [ImageRow("a")], [CaptionRow("a#0", "a", text)], source=None)
         >>> row = {"name": "p", "fingerprint": corpus("red").fingerprint, "locations": ["/a/p"], "sample": None,
         ...     "seed": None, "n_images": 1, "n_captions": 1, "written": 0}
-        >>> own = Reading({"reader": "coco-captions", "root": "/b/p"})
-        >>> named_apart(corpus("red"), own, [row]).name, named_apart(corpus("blue"), own, [row]).name
+        >>> own = CorpusRequest({"reader": "coco-captions", "root": "/b/p"})
+        >>> disambiguate(corpus("red"), own, [row]).name, disambiguate(corpus("blue"), own, [row]).name
         ('p', 'b-p')
     """
-    suffix = sample_suffix(reading.sample, reading.seed)
+    suffix = sample_suffix(request.sample, request.seed)
     suffix = suffix if corpus.name.endswith(suffix) else ""
-    draw = (reading.sample, reading.seed) if suffix and reading.sample is not None else None
-    corpus = replace(corpus, location=location_of(reading.what), draw=draw)
-    place = reader_call(reading.what).place
+    draw = (request.sample, request.seed) if suffix and request.sample is not None else None
+    corpus = replace(corpus, location=location_of(request.what), draw=draw)
+    place = reader_call(request.what).place
     if place is None:
         return corpus
     rows = sorted(register, key=lambda row: row["written"], reverse=True)

@@ -15,11 +15,11 @@ from capim.store.errors import RequestError
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.description import load_reader, reader_call
 from capim.tasks.corpora.naming import (
-    Reading,
+    CorpusRequest,
+    disambiguate,
     list_corpora,
     location_of,
-    named_apart,
-    reading_of,
+    request_of,
     stored_corpora,
     stored_corpus,
 )
@@ -207,47 +207,50 @@ def test_all_unknown_names_come_together_with_the_nearest(coco_folder: Path) -> 
 def test_a_stored_name_is_read_from_where_it_came(coco_folder: Path) -> None:
     described = '{"n_scenes":3,"name":"few","reader":"shapes"}'
     register = [row("three", "/gone", str(coco_folder)), row("few", described), row("s-sample5", "shapes", sample=5)]
-    assert reading_of("three", register) == Reading(str(coco_folder), None, 0)
-    assert reading_of("few", register) == Reading({"n_scenes": 3, "name": "few", "reader": "shapes"}, None, 0)
-    assert reading_of("s-sample5", register) == Reading("shapes", 5, 0)
-    assert reading_of("shapes", register, sample=2) == Reading("shapes", 2, 0)
+    assert request_of("three", register) == CorpusRequest(str(coco_folder), None, 0)
+    assert request_of("few", register) == CorpusRequest({"n_scenes": 3, "name": "few", "reader": "shapes"}, None, 0)
+    assert request_of("s-sample5", register) == CorpusRequest("shapes", 5, 0)
+    assert request_of("shapes", register, sample=2) == CorpusRequest("shapes", 2, 0)
     with pytest.raises(RequestError, match="'s-sample5' is a sample of 5 images"):
-        reading_of("s-sample5", register, sample=2)
+        request_of("s-sample5", register, sample=2)
 
 
 def test_own_data_of_one_name_are_told_apart_until_a_name_is_free(coco_folder: Path) -> None:
     corpus = open_corpus(coco_folder)
     folder = coco_folder.parent.name
     taken = [row("three", "/a/three")]
-    reading = Reading(str(coco_folder))
-    assert named_apart(corpus, reading, []).name == "three"
-    assert named_apart(corpus, reading, [row("three")]).name == "three", "from no known place"
-    apart = named_apart(corpus, reading, taken)
+    request = CorpusRequest(str(coco_folder))
+    assert disambiguate(corpus, request, []).name == "three"
+    assert disambiguate(corpus, request, [row("three")]).name == "three", "from no known place"
+    apart = disambiguate(corpus, request, taken)
     assert apart.name.endswith("-three")
     assert apart.location == str(coco_folder)
-    further = named_apart(corpus, reading, [*taken, row(apart.name, "/b/three", age=1)])
+    further = disambiguate(corpus, request, [*taken, row(apart.name, "/b/three", age=1)])
     assert further.name.endswith(f"-{apart.name}")
     assert folder[:8] in apart.name
-    again = named_apart(corpus, reading, [*taken, row(apart.name, str(coco_folder), age=1)])
+    again = disambiguate(corpus, request, [*taken, row(apart.name, str(coco_folder), age=1)])
     assert again.name == apart.name
     sample = open_corpus(coco_folder, sample=2)
-    drawn = named_apart(sample, Reading(str(coco_folder), 2), taken)
+    drawn = disambiguate(sample, CorpusRequest(str(coco_folder), 2), taken)
     assert (drawn.name, drawn.draw) == (f"{apart.name}-sample2", (2, 0))
 
 
 def test_known_corpora_and_explicit_names_keep_their_names(coco_folder: Path) -> None:
     taken = [row("shapes", "/a"), row("ours", "/a", age=1)]
     shapes = open_corpus({"reader": "shapes", "n_scenes": 2})
-    assert named_apart(shapes, Reading("shapes"), taken).name == "shapes"
+    assert disambiguate(shapes, CorpusRequest("shapes"), taken).name == "shapes"
     what = {"reader": "coco-captions", "root": str(coco_folder), "name": "ours"}
-    assert named_apart(open_corpus(what), Reading(what), taken).name == "ours"
+    assert disambiguate(open_corpus(what), CorpusRequest(what), taken).name == "ours"
 
 
 def test_equal_contents_in_another_place_are_the_same_corpus(coco_folder: Path) -> None:
     corpus = open_corpus(coco_folder)
     other = dataclasses.replace(corpus, name="a-three")
     stored = row("a-three", "/moved/a/three") | {"fingerprint": other.fingerprint, "n_captions": 6}
-    assert named_apart(corpus, Reading(str(coco_folder)), [row("three", "/b/three", age=1), stored]).name == "a-three"
+    assert (
+        disambiguate(corpus, CorpusRequest(str(coco_folder)), [row("three", "/b/three", age=1), stored]).name
+        == "a-three"
+    )
 
 
 def test_a_location_is_absolute_and_a_description_has_absolute_paths(
