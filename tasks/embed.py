@@ -14,7 +14,7 @@ from capim.store.keys import set_key
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.store.values import Rounding
 from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
-from capim.tasks.corpora.naming import Row, request_of
+from capim.tasks.corpora.naming import Row, corpus_to_read
 from capim.tasks.encoders import identity_gap, resolve
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime.encoding import (
@@ -155,7 +155,7 @@ def check_corpora(
     known, states = ({str(row[column]) for row in register} for column in ("name", "fingerprint"))
     for what in corpora:
         try:
-            request = request_of(what, register, sample=sample, seed=seed)
+            request = corpus_to_read(what, register, sample=sample, seed=seed)
             corpus = opened.read(request)
             faults += filter(None, [encoding_fault(corpus, modalities, given=what)])
             select_protocols(corpus, protocols)
@@ -181,7 +181,7 @@ def register_corpus(
     """
     store = EmbeddingStore.open(store_uri, create=True)
     register = store.corpora().to_pylist()
-    request = request_of(what, register, sample=sample, seed=seed)
+    request = corpus_to_read(what, register, sample=sample, seed=seed)
     usual = opened.read(request).name
     corpus = opened.index(store, request)
     changes = _changes(store, corpus, register)

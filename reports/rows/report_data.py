@@ -16,7 +16,7 @@ from capim.store import SealedSet
 from capim.store.errors import without_credentials
 from capim.store.exchange.row_files import json_value
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
-from capim.tasks.statistics.ranking import EncoderRank, PairTest, rank_encoders
+from capim.tasks.statistics.ranking import PairTest, RankSet, rank_encoders
 
 if TYPE_CHECKING:
     from capim.reports.rows.gallery import SelectedQuery
@@ -126,10 +126,10 @@ class ReportData:
         """The difference of ``a`` minus ``b`` with its test, whichever way round it is stored; None if not compared."""
         return self._comparisons.get((corpus, protocol, metric, a, b))
 
-    def ranks(self, corpus: str, protocol: str, metric: str) -> dict[str, EncoderRank]:
-        """Encoder to its rank (``tasks.statistics.ranking``); empty unless every pair of two or more was compared."""
-        values = [(r["encoder"], r["value"]) for r in self.ranked(corpus, protocol, metric) if r["value"] is not None]
-        pairs = [self.comparison(corpus, protocol, metric, a, b) for (a, _), (b, _) in combinations(values, 2)]
+    def ranks(self, corpus: str, protocol: str, metric: str) -> dict[str, RankSet]:
+        """Encoder to the ranks that it can hold; empty unless every pair of two or more was compared."""
+        encoders = [r["encoder"] for r in self.ranked(corpus, protocol, metric) if r["value"] is not None]
+        pairs = [self.comparison(corpus, protocol, metric, a, b) for a, b in combinations(encoders, 2)]
         tests = [
             PairTest(r["encoder_a"], r["encoder_b"], r["difference"] or 0.0, r["p_adjusted"])
             for r in pairs
@@ -138,7 +138,7 @@ class ReportData:
         if not tests or len(tests) < len(pairs):
             return {}
         lower = any(row["lower_is_better"] for row in self.ranked(corpus, protocol, metric))
-        return {r.encoder: r for r in rank_encoders(values, tests, lower_is_better=lower)}
+        return rank_encoders(encoders, tests, lower_is_better=lower)
 
     @cached_property
     def _ranked(self) -> Mapping[tuple[str, str, str], tuple[Row, ...]]:

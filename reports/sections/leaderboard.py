@@ -27,7 +27,7 @@ from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.sections.frontier import accuracy_over_speed, rate_cell
 from capim.reports.sections.sentence import row_words
 from capim.store.exchange.importing import ADAPTER as IMPORTED
-from capim.tasks.statistics.ranking import EncoderRank
+from capim.tasks.statistics.ranking import RankSet
 
 HEADLINES = ("t2i/all", "i2t/any")
 METRICS: tuple[str, ...] = ("R@1", "R@5", "R@10")
@@ -209,7 +209,7 @@ def _identity(data: ReportData, name: str) -> str:
     return f"{named}, {spec.dim} components{precision}"
 
 
-def _rank_cell(rank: EncoderRank | None) -> Cell:
+def _rank_cell(rank: RankSet | None) -> Cell:
     if rank is None:
         return absent()
     text = str(rank.best) if rank.best == rank.worst else f"{rank.best}–{rank.worst}"

@@ -28,7 +28,7 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import adjusted
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import Interval, in_agreement, paired_intervals
+from capim.tasks.statistics.intervals import Interval, agreeing_with_test, paired_intervals
 from capim.tasks.statistics.slices import label_tests, part_means
 
 Matrix: TypeAlias = NDArray[np.float32]
@@ -237,7 +237,7 @@ def contrast_slices(
             yield make(means.interval(row, at), *means.counts(row, at), level_name="with")
             yield make(means.interval(row, n + at), *means.counts(row, n + at), level_name="without")
             p = None if small[at] else float(tests[at])
-            difference = in_agreement(means.difference(row, at, n + at), p, level=data.resampling.level)
+            difference = agreeing_with_test(means.difference(row, at, n + at), p, level=data.resampling.level)
             yield make(difference, *counts, level_name="difference", p_adjusted=p_values[at])
 
 

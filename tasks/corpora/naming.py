@@ -26,8 +26,16 @@ from capim.tasks.corpora.subset import sample_suffix
 What: TypeAlias = str | Mapping[str, Any]
 Row: TypeAlias = Mapping[str, Any]
 
+# Columns that identify an item and say what it is.
+_ITEM_COLUMNS = {
+    "image": ["id", "key"],
+    "caption": ["id", "image_id", "language", "text"],
+    "pair": ["id", "image_id", "caption_id", "negative_id", "category"],
+    "quadruple": ["id", "image_0", "image_1", "caption_0", "caption_1"],
+}
 
-class CorpusRequest(NamedTuple):
+
+class CorpusToRead(NamedTuple):
     """What is read for a corpus: a description, and the number and seed of a sample of its images."""
 
     what: str | dict[str, Any]
@@ -67,7 +75,7 @@ def stored_corpus(
     Raises:
         RequestError: There is none, with the nearest name; or a name that is also a folder means two corpora.
     """
-    rows = sorted(register, key=lambda row: row["written"], reverse=True)
+    rows = _newest_first(register)
     here = _read_from(what, rows, sample, seed)
     if not isinstance(what, str):
         row = here or _named(reader_call(what).usual_name, rows, sample, seed)
@@ -108,31 +116,31 @@ def stored_corpora(
     return found
 
 
-def request_of(what: What, register: Sequence[Row], *, sample: int | None = None, seed: int = 0) -> CorpusRequest:
+def corpus_to_read(what: What, register: Sequence[Row], *, sample: int | None = None, seed: int = 0) -> CorpusToRead:
     """What to read for a corpus: a stored name means what it was last read from, all else means itself.
 
     Raises:
         RequestError: The name is that of a stored sample, and another sample is wanted.
     """
     if isinstance(what, Mapping):
-        return CorpusRequest(dict(what), sample, seed)
-    rows = sorted(register, key=lambda row: row["written"], reverse=True)
+        return CorpusToRead(dict(what), sample, seed)
+    rows = _newest_first(register)
     row = next((row for row in rows if what in (row["name"], row["fingerprint"])), None)
     if row is None or not row["locations"] or what in CORPORA or Path(what).expanduser().exists():
-        return CorpusRequest(what, sample, seed)
+        return CorpusToRead(what, sample, seed)
     location = _present(row) or row["locations"][-1]
     described = json.loads(location) if location.startswith("{") else location
     if row["sample"] is None:
-        return CorpusRequest(described, sample, seed)
+        return CorpusToRead(described, sample, seed)
     if sample not in (None, row["sample"]):
         raise RequestError(
             f"corpus {what!r} is a sample of {row['sample']} images, of which {sample} cannot be drawn; "
             f"give what it is a sample of: {location}"
         )
-    return CorpusRequest(described, row["sample"], row["seed"])
+    return CorpusToRead(described, row["sample"], row["seed"])
 
 
-def disambiguate(corpus: Corpus, request: CorpusRequest, register: Sequence[Row]) -> Corpus:
+def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[Row]) -> Corpus:
     """The corpus with its location, under the name that it is stored under.
 
     Own data without a name of their own are named after their folder or file. If other data from another place have
@@ -144,18 +152,18 @@ def disambiguate(corpus: Corpus, request: CorpusRequest, register: Sequence[Row]
         >>> def corpus(text): return build_corpus("p", [ImageRow("a")], [CaptionRow("a#0", "a", text)], source=None)
         >>> row = {"name": "p", "fingerprint": corpus("red").fingerprint, "locations": ["/a/p"], "sample": None,
         ...     "seed": None, "n_images": 1, "n_captions": 1, "written": 0}
-        >>> own = CorpusRequest({"reader": "coco-captions", "root": "/b/p"})
+        >>> own = CorpusToRead({"reader": "coco-captions", "root": "/b/p"})
         >>> disambiguate(corpus("red"), own, [row]).name, disambiguate(corpus("blue"), own, [row]).name
         ('p', 'b-p')
     """
-    suffix = sample_suffix(request.sample, request.seed)
+    suffix = sample_suffix(reading.sample, reading.seed)
     suffix = suffix if corpus.name.endswith(suffix) else ""
-    draw = (request.sample, request.seed) if suffix and request.sample is not None else None
-    corpus = replace(corpus, location=location_of(request.what), draw=draw)
-    place = reader_call(request.what).place
+    draw = (reading.sample, reading.seed) if suffix and reading.sample is not None else None
+    corpus = replace(corpus, location=location_of(reading.what), draw=draw)
+    place = reader_call(reading.what).place
     if place is None:
         return corpus
-    rows = sorted(register, key=lambda row: row["written"], reverse=True)
+    rows = _newest_first(register)
     own = corpus.name.removesuffix(suffix)
     for row in rows:
         if corpus.location in row["locations"] and f"-{_base(row)}".endswith(f"-{own}"):
@@ -173,6 +181,10 @@ def disambiguate(corpus: Corpus, request: CorpusRequest, register: Sequence[Row]
             break
         name = f"{corpus_name(parent)}-{name}"
     return replace(corpus, name=name + suffix)
+
+
+def _newest_first(register: Sequence[Row]) -> list[Row]:
+    return sorted(register, key=lambda row: row["written"], reverse=True)
 
 
 def _base(row: Row) -> str:
@@ -233,18 +245,6 @@ def _unknown(what: What, rows: Sequence[Row], uri: str) -> str:
     )
 
 
-# --- The rows of ``capim list corpora`` and ``capim corpora ids``.
-
-
-# Columns that identify an item and say what it is.
-_ITEM_COLUMNS = {
-    "image": ["id", "key"],
-    "caption": ["id", "image_id", "language", "text"],
-    "pair": ["id", "image_id", "caption_id", "negative_id", "category"],
-    "quadruple": ["id", "image_0", "image_1", "caption_0", "caption_1"],
-}
-
-
 def corpus_items(corpus: Corpus, kind: str) -> list[dict[str, Any]]:
     """The items of one kind (``image``, ``caption``, ``pair``, ``quadruple``) in the order of the corpus.
 
@@ -266,7 +266,9 @@ def list_corpora() -> list[dict[str, str]]:
             "name": name,
             "title": row.title,
             "size": row.size,
-            "languages": _languages(row),
+            "languages": f"{len(row.languages)} languages"
+            if len(row.languages) > 8
+            else ", ".join(row.languages) or "any",
             "licence": row.licence,
             "needs": row.needs,
             "available": _availability(name, row),
@@ -274,12 +276,6 @@ def list_corpora() -> list[dict[str, str]]:
         }
         for name, row in CORPORA.items()
     ]
-
-
-def _languages(entry: CorpusEntry) -> str:
-    if not entry.languages:
-        return "any"
-    return ", ".join(entry.languages) if len(entry.languages) <= 8 else f"{len(entry.languages)} languages"
 
 
 def _availability(name: str, entry: CorpusEntry) -> str:

@@ -11,7 +11,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.naming import CorpusRequest, Row, disambiguate, request_of
+from capim.tasks.corpora.naming import CorpusToRead, Row, corpus_to_read, disambiguate
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CorpusRef
@@ -29,7 +29,7 @@ class OpenCorpora:
     def __reduce__(self) -> tuple[type[OpenCorpora], tuple[()]]:
         return (OpenCorpora, ())
 
-    def read(self, request: CorpusRequest) -> Corpus:
+    def read(self, request: CorpusToRead) -> Corpus:
         """The corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
 
         Raises:
@@ -40,7 +40,7 @@ class OpenCorpora:
             self._corpora[key] = open_corpus(request.what, sample=request.sample, seed=request.seed)
         return self._corpora[key]
 
-    def index(self, store: EmbeddingStore, request: CorpusRequest) -> Corpus:
+    def index(self, store: EmbeddingStore, request: CorpusToRead) -> Corpus:
         """The corpus as it is stored: without images that cannot be decoded, under a name that no other data have.
 
         Images that the store has not seen are decoded.
@@ -55,7 +55,7 @@ class OpenCorpora:
         Raises:
             WorkError: The files changed since the corpus was registered.
         """
-        request = CorpusRequest(reference.what, reference.sample, reference.seed)
+        request = CorpusToRead(reference.what, reference.sample, reference.seed)
         corpus = self._corpora.get(_key(request))
         if corpus is None or corpus.fingerprint != reference.fingerprint:
             corpus = replace(self._decoded(store, request), name=reference.name)
@@ -67,7 +67,7 @@ class OpenCorpora:
             )
         return corpus
 
-    def _decoded(self, store: EmbeddingStore, request: CorpusRequest) -> Corpus:
+    def _decoded(self, store: EmbeddingStore, request: CorpusToRead) -> Corpus:
         """The corpus without the images that cannot be decoded."""
         corpus = self.read(request)
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
@@ -94,7 +94,7 @@ def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corp
         row = next((row for row in register if what in (row["name"], row["fingerprint"])), None)
         if row is not None:
             return store.corpus(what)
-    return OpenCorpora().index(store, request_of(what, register))
+    return OpenCorpora().index(store, corpus_to_read(what, register))
 
 
 def register_at(store_uri: str) -> list[Row]:
@@ -105,5 +105,5 @@ def register_at(store_uri: str) -> list[Row]:
         return []
 
 
-def _key(request: CorpusRequest) -> str:
+def _key(request: CorpusToRead) -> str:
     return json.dumps(request, sort_keys=True, default=str)

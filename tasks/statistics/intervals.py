@@ -21,19 +21,15 @@ from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.draws import Resampling, block_rows, count_blocks, narrowed, on_grid, weighted_sums
 
-# --- Statistics of a weighted sample of clusters: the functions that a bootstrap or a permutation test evaluates.
-#
-# A :data:`ClusterStatistic` maps cluster weights to the metrics of that sample. The weights are small whole numbers:
-# bootstrap counts, ones for the sample itself, ones with a zero for the jackknife, zeros and ones for a permutation.
-# Any function of this form can be bootstrapped; sums of metrics (RSUM), macro means and ratios are one line each.
-
-
 Aggregate: TypeAlias = Callable[[NDArray[np.float64]], float]
 """Values of some queries, shape ``(n_queries, ...)`` -> one number; NaN where it is not defined."""
 Reduce: TypeAlias = Literal["mean", "median"] | Aggregate
 REDUCTIONS = ("mean", "median")
 ClusterStatistic: TypeAlias = Callable[[NDArray[np.uint8]], NDArray[np.float64]]
-"""Weights, uint8 of shape ``(n_samples, n_clusters)`` -> values of shape ``(n_metrics, n_samples)``; NaN if empty."""
+"""Cluster weights, uint8 of shape ``(n_samples, n_clusters)`` -> the metrics of each sample, shape ``(n_metrics,
+n_samples)``; NaN if empty. What a bootstrap or a permutation test evaluates: the weights are small whole numbers,
+bootstrap counts, ones for the sample itself, ones with a zero for the jackknife, zeros and ones for a permutation.
+Sums of metrics (RSUM), macro means and ratios are one line each."""
 
 
 class ClusteredValues(NamedTuple):
@@ -410,7 +406,7 @@ def interval_of(
     return Interval(value=estimate, low=low, high=high, standard_error=error, method=method, claim=(claim[0], claim[1]))
 
 
-def in_agreement(interval: Interval, p: float | None, *, level: float) -> Interval:
+def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> Interval:
     """The interval of a difference, which holds 0 if and only if the test beside it does not reject at the same level.
 
     The test by permutation is exact for any number of clusters, the bootstrap is not: with five wins and no loss it
@@ -419,7 +415,7 @@ def in_agreement(interval: Interval, p: float | None, *, level: float) -> Interv
 
     Examples:
         >>> five_wins = Interval(value=0.05, low=0.01, high=0.1, method="percentile")
-        >>> in_agreement(five_wins, 0.0625, level=0.95).low, in_agreement(five_wins, 0.0313, level=0.95).low
+        >>> agreeing_with_test(five_wins, 0.0625, level=0.95).low, agreeing_with_test(five_wins, 0.0313, level=0.95).low
         (0.0, 0.01)
     """
     low, high = interval.low, interval.high
@@ -427,12 +423,18 @@ def in_agreement(interval: Interval, p: float | None, *, level: float) -> Interv
         return interval
     rejected, holds_zero = p < 1 - level - _ROUNDING, low <= 0 <= high
     if not rejected and not holds_zero:
-        return replace(interval, low=min(low, 0.0), high=max(high, 0.0), reason=WIDENED)
+        low, high = widened_to_zero(low, high)
+        return replace(interval, low=low, high=high, reason=WIDENED)
     if rejected and holds_zero and interval.value > 0:
         return replace(interval, low=math.ulp(0.0), reason=NARROWED)
     if rejected and holds_zero and interval.value < 0:
         return replace(interval, high=-math.ulp(0.0), reason=NARROWED)
     return interval
+
+
+def widened_to_zero(low: float, high: float) -> tuple[float, float]:
+    """The ends of an interval whose end next to 0 moves to 0, unless it holds 0: for a test that does not reject."""
+    return min(low, 0.0), max(high, 0.0)
 
 
 def _bca_tails(
@@ -450,9 +452,6 @@ def _bca_tails(
     normal = bias + ndtri(tails)
     shifted: NDArray[np.float64] = ndtr(bias + normal / (1 - acceleration * normal))
     return shifted
-
-
-# --- Intervals and standard errors without resampling: of single proportions and of clustered means.
 
 
 AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} clusters instead of the queries"

@@ -24,15 +24,21 @@ from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.decision import ALPHA, adjusted
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import NO_TEST, FlipTest, median_flip_tests, sign_flip_tests
-from capim.tasks.statistics.intervals import Interval, Reduce, cluster_robust_error, in_agreement, paired_intervals
-
-# --- Effect sizes of two encoders: wins and losses, McNemar's test, Cohen's d and h, odds ratio, power, equivalence.
-
+from capim.tasks.statistics.intervals import (
+    Interval,
+    Reduce,
+    agreeing_with_test,
+    cluster_robust_error,
+    paired_intervals,
+    widened_to_zero,
+)
 
 IDENTICAL = "no test: the encoders have the same value on every query"
 SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not independent"
 POWER = 0.8  # of a detectable effect
 AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
+NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
+TWO_SIDED = float(ndtri(0.975))  # studentised difference at which one pair is significant at 5 %
 NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
 _ORDER = 5  # the stream of random numbers that puts clusters in order; the seed has no say in it
 _LARGEST_BET = 0.9  # of what the worst round can lose
@@ -262,10 +268,6 @@ def cohen_h(share_a: float, share_b: float) -> float:
     return 2 * math.asin(math.sqrt(share_a)) - 2 * math.asin(math.sqrt(share_b))
 
 
-NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
-TWO_SIDED = float(ndtri(0.975))  # studentised difference at which one pair is significant at 5 %
-
-
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """How per-query values become a figure, and how differences of it are read.
@@ -382,10 +384,12 @@ def compare_encoders(
     else:
         p_adjusted = adjusted([each.flip_test.p for each in compared], resampling.adjustment)
     p_equivalent = adjusted([each.p_equivalent for each in compared])
-    return [
-        replace(each, p_adjusted=p, p_equivalent=same, simultaneous=_holding_zero(each.simultaneous, p))
-        for each, p, same in zip(compared, p_adjusted, p_equivalent, strict=True)
-    ]
+    for at, (each, p, same) in enumerate(zip(compared, p_adjusted, p_equivalent, strict=True)):
+        ends = each.simultaneous
+        if ends is not None and p is not None and p >= ALPHA:  # other corrections may be stricter
+            ends = widened_to_zero(*ends)
+        compared[at] = replace(each, p_adjusted=p, p_equivalent=same, simultaneous=ends)
+    return compared
 
 
 def _compare_pairs(
@@ -398,45 +402,47 @@ def _compare_pairs(
     scale: Scale,
 ) -> list[Comparison]:
     """Pairs of rows, shape ``(n_encoders, n_queries, ...)`` without NaN; their p-values are not adjusted."""
-    if not clusters.n_queries:
-        nothing = Interval(value=np.nan, reason=NO_COMMON_QUERY)
-        differences = [nothing] * len(pairs)
-        effects = [replace(NO_EFFECT, reasons=())] * len(pairs)
+    if clusters.n_queries:
+        differences = paired_intervals(table, clusters, pairs, resampling, scale.reduce)
     else:
-        intervals = paired_intervals(table, clusters, pairs, resampling, scale.reduce)
-        differences = [
-            in_agreement(interval, flip.p, level=resampling.level)
-            for interval, flip in zip(intervals, flips, strict=True)
-        ]
-        effects = [
-            NO_EFFECT
-            if callable(scale.reduce)
-            else effect_of(table[a], table[b], clusters, lower_is_better=scale.lower_is_better, share=scale.share)
-            for a, b in pairs
-        ]
-    return [
-        Comparison(
-            a=names[a],
-            b=names[b],
-            difference=difference,
-            simultaneous=_simultaneous(table[a] - table[b], difference.value, clusters, flip, scale),
-            flip_test=flip,
-            p_adjusted=None,
-            effect=effect,
-            detectable_effect=None
-            if IDENTICAL in effect.reasons
-            else _detectable(table[a] - table[b], clusters, difference, flip, scale),
-            p_equivalent=None
-            if scale.span is None or scale.reduce != "mean" or not clusters.n_queries
-            else equivalence_p(
-                table[a] - table[b], clusters, margin=resampling.margin / 100 * scale.span, span=scale.span
-            ),
-            n_queries=clusters.n_queries,
-            n_clusters=clusters.n_occupied,
-            reason=_reason(difference, effect),
+        differences = [Interval(value=np.nan, reason=NO_COMMON_QUERY)] * len(pairs)
+    compared = []
+    for (a, b), interval, flip in zip(pairs, differences, flips, strict=True):
+        difference, per_query = agreeing_with_test(interval, flip.p, level=resampling.level), table[a] - table[b]
+        if not clusters.n_queries:
+            effect = replace(NO_EFFECT, reasons=())
+        elif callable(scale.reduce):
+            effect = NO_EFFECT
+        else:
+            lower = scale.lower_is_better
+            effect = effect_of(table[a], table[b], clusters, lower_is_better=lower, share=scale.share)
+        reasons, detectable, p_equivalent, critical = [*effect.reasons], None, None, flip.critical or TWO_SIDED
+        if IDENTICAL not in reasons:  # of encoders that never differ, that one reason
+            reasons = [difference.reason, *reasons] if difference.reason else reasons
+            if scale.reduce == "mean":
+                detectable = detectable_effect(per_query, clusters, critical=critical, share=scale.share)
+            elif difference.standard_error:  # by the bootstrap
+                detectable = (critical + float(ndtri(POWER))) * difference.standard_error
+        if scale.span is not None and scale.reduce == "mean" and clusters.n_queries:
+            margin = resampling.margin / 100 * scale.span
+            p_equivalent = equivalence_p(per_query, clusters, margin=margin, span=scale.span)
+        compared.append(
+            Comparison(
+                a=names[a],
+                b=names[b],
+                difference=difference,
+                simultaneous=_simultaneous(per_query, difference.value, clusters, flip, scale),
+                flip_test=flip,
+                p_adjusted=None,
+                effect=effect,
+                detectable_effect=detectable,
+                p_equivalent=p_equivalent,
+                n_queries=clusters.n_queries,
+                n_clusters=clusters.n_occupied,
+                reason="; ".join(reasons) or None,
+            )
         )
-        for (a, b), difference, flip, effect in zip(pairs, differences, flips, effects, strict=True)
-    ]
+    return compared
 
 
 def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
@@ -449,17 +455,6 @@ def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
     if np.isinf(values).any():
         raise ValueError(f"encoder {name!r}: {int(np.isinf(values).sum())} values are infinite")
     return values
-
-
-def _detectable(
-    per_query: NDArray[np.float64], clusters: Clusters, difference: Interval, flip: FlipTest, scale: Scale
-) -> float | None:
-    """Of a mean by its clustered error, else by the bootstrap error; None where there is none."""
-    critical = flip.critical or TWO_SIDED
-    if scale.reduce == "mean":
-        return detectable_effect(per_query, clusters, critical=critical, share=scale.share)
-    error = difference.standard_error
-    return (critical + float(ndtri(POWER))) * error if error else None
 
 
 def _simultaneous(
@@ -483,18 +478,3 @@ def _simultaneous(
         return None
     middle, half = slope / square, np.sqrt(max(0.0, slope**2 - square * rest)) / square
     return float(middle - half), float(middle + half)
-
-
-def _holding_zero(ends: tuple[float, float] | None, p_adjusted: float | None) -> tuple[float, float] | None:
-    """The interval, which holds 0 where the adjusted test does not reject: other corrections may be stricter."""
-    if ends is None or p_adjusted is None or p_adjusted < ALPHA:
-        return ends
-    return min(ends[0], 0.0), max(ends[1], 0.0)
-
-
-def _reason(difference: Interval, effect: Effect) -> str | None:
-    """Why something is None; for encoders that never differ, that one reason."""
-    reasons = list(effect.reasons)
-    if difference.reason and IDENTICAL not in reasons:
-        reasons.insert(0, difference.reason)
-    return "; ".join(reasons) or None

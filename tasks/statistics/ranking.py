@@ -41,21 +41,6 @@ class PairTest(NamedTuple):
     p_adjusted: float | None
 
 
-class EncoderRank(NamedTuple):
-    """The rank of one encoder among those compared.
-
-    ``rank`` is its rank by value (1 is best, equal values share the better rank), ``best`` and ``worst`` the ranks
-    that it can hold. ``tied_with_best``: none is significantly better, so that it can hold the first rank.
-    """
-
-    encoder: str
-    value: float
-    rank: int
-    best: int
-    worst: int
-    tied_with_best: bool
-
-
 class RankSet(NamedTuple):
     """The ranks that one encoder can hold, from ``best`` to ``worst``; 1 is the first."""
 
@@ -88,18 +73,13 @@ def rank_sets(better: NDArray[np.bool_]) -> list[RankSet]:
 
 
 def rank_encoders(
-    values: Sequence[tuple[str, float]],
-    tests: Iterable[PairTest],
-    *,
-    alpha: float = ALPHA,
-    lower_is_better: bool = False,
-) -> list[EncoderRank]:
-    """The rank of every encoder, best value first, equal values in the order given.
+    encoders: Sequence[str], tests: Iterable[PairTest], *, lower_is_better: bool = False
+) -> dict[str, RankSet]:
+    """The ranks that every encoder can hold.
 
     Args:
-        tests: All pairs, each once, in either order. A pair without a p-value (equal on every query, or too few
-            clusters for a test) counts as not different.
-        alpha: A pair with an adjusted p-value below it is different.
+        tests: All pairs, each once, in either order. A pair is different with an adjusted p-value below ``ALPHA``; one
+            without a p-value (equal on every query, or too few clusters for a test) counts as not different.
 
     Raises:
         ValueError: A pair is missing.
@@ -108,36 +88,25 @@ def rank_encoders(
         The first beats the third, nothing else is certain:
 
         >>> tests = [PairTest("x", "y", 0.1, 0.3), PairTest("x", "z", 0.3, 0.01), PairTest("y", "z", 0.2, 0.06)]
-        >>> for r in rank_encoders([("x", 0.6), ("y", 0.5), ("z", 0.3)], tests):
-        ...     print(r.encoder, r.rank, f"{r.best}-{r.worst}", r.tied_with_best)
-        x 1 1-2 True
-        y 2 1-3 True
-        z 3 2-3 False
+        >>> for name, held in rank_encoders(["x", "y", "z"], tests).items():
+        ...     print(name, f"{held.best}-{held.worst}", held.tied_with_best)
+        x 1-2 True
+        y 1-3 True
+        z 2-3 False
     """
-    names = [name for name, _ in values]
-    at = {name: position for position, name in enumerate(names)}
-    better = np.zeros((len(names), len(names)), dtype=bool)
-    compared = set()
+    at = {name: position for position, name in enumerate(encoders)}
+    better = np.zeros((len(at), len(at)), dtype=bool)
+    missing = dict.fromkeys(combinations(encoders, 2))
     for a, b, difference, p in tests:
-        compared.add(frozenset((a, b)))
-        if p is not None and p < alpha and difference != 0:
+        missing.pop((a, b) if (a, b) in missing else (b, a), None)
+        if p is not None and p < ALPHA and difference != 0:
             winner, loser = (a, b) if (difference < 0) == lower_is_better else (b, a)
             better[at[winner], at[loser]] = True
-    missing = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if frozenset((a, b)) not in compared]
     if missing:
-        raise ValueError(f"{len(missing)} pairs were not compared, first {missing[0]}; compare all encoders together")
-    held = dict(zip(names, rank_sets(better), strict=True))
-    return [
-        EncoderRank(
-            encoder=name,
-            value=value,
-            rank=1 + sum((other < value) if lower_is_better else (other > value) for _, other in values),
-            best=held[name].best,
-            worst=held[name].worst,
-            tied_with_best=held[name].tied_with_best,
+        raise ValueError(
+            f"{len(missing)} pairs were not compared, first {next(iter(missing))}; compare all encoders together"
         )
-        for name, value in sorted(values, key=lambda item: item[1] if lower_is_better else -item[1])
-    ]
+    return dict(zip(encoders, rank_sets(better), strict=True))
 
 
 # --- One ranking of encoders over several corpora: macro mean and Borda count, and the ranks that the data leave open.

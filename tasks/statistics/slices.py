@@ -17,6 +17,7 @@ from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.draws import Resampling, count_blocks, on_grid
 from capim.tasks.statistics.intervals import Interval, clustered_wilson, interval_of
 
+_ROUNDING = 1e-9
 LEAST_CLUSTERS = 10  # of a part with an interval or a test: with 2, 3, 5 images intervals covered 62, 77, 89 %
 LEAST_EXPECTED = 5.0  # hits, and misses, of a part that is like all queries: with fewer, no interval and no test
 SPARSE = 0.1  # share of non-zero cells below which a sparse product is faster: with 80 categories it is 0.04
@@ -63,22 +64,21 @@ class PartMeans:
     def interval(self, encoder: int, part: int) -> Interval:
         """The mean of one part; its ends are None, with the reason, where there is no interval."""
         estimate = float(self.estimates[encoder, part])
-        if self.errors is None or self.too_small(encoder, part):
-            return self._interval(estimate, self.replicates[encoder, part], encoder, part)
+        if (reason := self.too_small(encoder, part)) is not None:
+            return Interval(value=estimate, reason=reason)
+        if self.errors is None:
+            return interval_of(estimate, self.replicates[encoder, part], level=self.level)
         n_queries, n_clusters = self.counts(encoder, part)
         error = float(self.errors[encoder, part])
         return clustered_wilson(estimate, error, n_queries=n_queries, n_clusters=n_clusters, level=self.level)
 
     def difference(self, encoder: int, part: int, other: int) -> Interval:
         """The mean of one part minus that of another."""
-        estimate = self.estimates[encoder, part] - self.estimates[encoder, other]
+        estimate = float(self.estimates[encoder, part] - self.estimates[encoder, other])
+        if (reason := self.too_small(encoder, part, other)) is not None:
+            return Interval(value=estimate, reason=reason)
         drawn = self.replicates[encoder, part] - self.replicates[encoder, other]
-        return self._interval(estimate, drawn, encoder, part, other)
-
-    def _interval(self, estimate: float, drawn: NDArray[np.float64], encoder: int, *parts: int) -> Interval:
-        if (reason := self.too_small(encoder, *parts)) is not None:
-            return Interval(value=float(estimate), reason=reason)
-        return interval_of(float(estimate), drawn, level=self.level)
+        return interval_of(estimate, drawn, level=self.level)
 
 
 def part_means(
@@ -119,22 +119,16 @@ def part_means(
     n_queries = inside.sum(axis=2, dtype=np.int64)[pattern_of]
     n_clusters = np.array(occupied, dtype=np.int64)[pattern_of]
     estimates = _means(columns.sum(axis=0, keepdims=True), pattern_of, n_parts)[:, :, 0]
+    rate = np.nanmean(given, axis=1, keepdims=True) if share else np.nan  # of all queries
     return PartMeans(
         estimates=estimates,
         replicates=drawn,
         n_queries=n_queries,
         n_clusters=n_clusters,
         errors=_errors(sums, totals, estimates, pattern_of, n_clusters) if share else None,
-        n_expected=_expected(given, n_queries) if share else np.full((n_encoders, n_parts), np.inf),
+        n_expected=np.minimum(rate, 1 - rate) * n_queries if share else np.full((n_encoders, n_parts), np.inf),
         level=resampling.level,
     )
-
-
-def _expected(hits: NDArray[np.float64], n_queries: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Hits or misses, whichever are fewer, that parts of these sizes would have at the share of all queries."""
-    rate = np.nanmean(hits, axis=1, keepdims=True)
-    expected: NDArray[np.float64] = np.minimum(rate, 1 - rate) * n_queries
-    return expected
 
 
 def _errors(
@@ -144,7 +138,7 @@ def _errors(
     pattern_of: NDArray[np.intp],
     n_clusters: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Clustered errors of the means (``proportion.cluster_robust_error``), shape ``(n_encoders, n_parts)``."""
+    """Clustered errors of the means (``intervals.cluster_robust_error``), shape ``(n_encoders, n_parts)``."""
     n_parts = estimates.shape[1]
     errors = np.full(estimates.shape, np.nan)
     for encoder, pattern in enumerate(pattern_of):
@@ -170,24 +164,18 @@ def _means(drawn: NDArray[np.float64], pattern_of: NDArray[np.intp], n_parts: in
     return means
 
 
-# --- Tests of a slice against the rest, within one model: is its mean further off than that of a random slice of its
-# size?
-#
-# Under the null hypothesis the label says nothing about the values: the labels of an image (which of its captions have
-# a word; all or none of them for a category) might as well belong to another image with as many captions, and within an
-# image to any of its captions. The sum over labelled queries has an exact mean and variance over these permutations;
-# the p-value is that of the normal distribution with both (Good 2005, section 3.7), as in the test of Cochran, Mantel
-# and Haenszel. p-values from the bootstrap of two slices are not valid where a slice is small or nearly all of it hits:
-# with two queries at R@1 .95 they reject three times in four.
-
-
-_ROUNDING = 1e-9
-
-
 def label_tests(
     values: NDArray[np.float64], labels: NDArray[np.bool_], among: NDArray[np.bool_], clusters: Clusters
 ) -> NDArray[np.float64]:
     """Two-sided p-values of the difference between labelled and other queries, shape ``(n_encoders, n_labels)``.
+
+    Within one model: is the mean of a slice further off than that of a random slice of its size? Under the null
+    hypothesis the label says nothing about the values: the labels of an image (which of its captions have a word; all
+    or none of them for a category) might as well belong to another image with as many captions, and within an image to
+    any of its captions. The sum over labelled queries has an exact mean and variance over these permutations; the
+    p-value is that of the normal distribution with both (Good 2005, section 3.7), as in the test of Cochran, Mantel and
+    Haenszel. p-values from the bootstrap of two slices are not valid where a slice is small or nearly all of it hits:
+    with two queries at R@1 .95 they reject three times in four.
 
     NaN where there is nothing to permute: all or none of the queries have the label, or equal values wherever labels
     could be exchanged. At the least cells of ``tasks.statistics.slices`` the type I error at 5 % is between 3.6 and

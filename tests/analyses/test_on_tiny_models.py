@@ -26,7 +26,8 @@ from capim.tasks.analyses.analysis import (
     StoredVectors,
     slice_rows,
 )
-from capim.tasks.analyses.table import diagnose
+from capim.tasks.analyses.misses import WITHOUT
+from capim.tasks.analyses.table import ANALYSES, diagnose
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_winoground
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder, resolve, spec_of
@@ -242,13 +243,28 @@ def test_fewer_bytes_are_said_beside_the_accuracy(diagnosed: list[Slice]) -> Non
     assert sizes == {"float32": 256, "float16": 128, "bfloat16": 128, "int8": 64, "binary": 8}
 
 
-def test_ablations_are_the_same_when_made_again_from_the_same_vectors(
-    shapes: AnalysisInput, diagnosed: list[Slice]
+@pytest.mark.parametrize("name", [name for name, analysis in ANALYSES.items() if analysis.function])
+def test_an_analysis_reads_and_gives_what_its_row_says(
+    name: str, shapes: AnalysisInput, winoground: AnalysisInput, diagnosed: list[Slice]
 ) -> None:
-    only = replace(shapes, outcomes={"tiny-clip": shapes.outcomes["tiny-clip"]})
-    names = {"precision", "normalisation", "truncation", "pca"}
-    first = [s.interval for s in diagnosed if s.encoder == "tiny-clip" and s.analysis in names]
-    assert [s.interval for s in vector_forms(only)] == first
+    """What it does not need is missing here, and so are the other encoders where it is of one encoder alone."""
+    analysis = ANALYSES[name]
+    data = next((data for data in (shapes, winoground) if analysis.applies(data.protocol)), None)
+    if data is None:
+        pytest.skip("it applies to none of the corpora")
+    absent: dict[str, Any] = {"vectors": None, "specs": None, "truncated": None}
+    lacking = replace(data, **{each: value for each, value in absent.items() if each not in analysis.needs})
+    if analysis.scope == "all encoders":
+        assert {each.analysis for each in analysis.run(lacking)} <= analysis.tables.keys()
+        return
+    alone = replace(lacking, outcomes={"tiny-clip": data.outcomes["tiny-clip"]})
+    together = [each for each in diagnosed if each.analysis in analysis.tables and each.encoder == "tiny-clip"]
+    made = [repr(replace(each, detail=None)) for each in analysis.run(alone)]
+    assert (
+        analysis.on_request
+        or data is winoground
+        or made == [repr(replace(each, detail=None)) for each in together if each.metric != WITHOUT]
+    )
 
 
 def test_a_sample_of_queries_keeps_its_gallery_and_answers(shapes: AnalysisInput) -> None:

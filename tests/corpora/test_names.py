@@ -15,11 +15,11 @@ from capim.store.errors import RequestError
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.description import load_reader, reader_call
 from capim.tasks.corpora.naming import (
-    CorpusRequest,
+    CorpusToRead,
+    corpus_to_read,
     disambiguate,
     list_corpora,
     location_of,
-    request_of,
     stored_corpora,
     stored_corpus,
 )
@@ -207,40 +207,40 @@ def test_all_unknown_names_come_together_with_the_nearest(coco_folder: Path) -> 
 def test_a_stored_name_is_read_from_where_it_came(coco_folder: Path) -> None:
     described = '{"n_scenes":3,"name":"few","reader":"shapes"}'
     register = [row("three", "/gone", str(coco_folder)), row("few", described), row("s-sample5", "shapes", sample=5)]
-    assert request_of("three", register) == CorpusRequest(str(coco_folder), None, 0)
-    assert request_of("few", register) == CorpusRequest({"n_scenes": 3, "name": "few", "reader": "shapes"}, None, 0)
-    assert request_of("s-sample5", register) == CorpusRequest("shapes", 5, 0)
-    assert request_of("shapes", register, sample=2) == CorpusRequest("shapes", 2, 0)
+    assert corpus_to_read("three", register) == CorpusToRead(str(coco_folder), None, 0)
+    assert corpus_to_read("few", register) == CorpusToRead({"n_scenes": 3, "name": "few", "reader": "shapes"}, None, 0)
+    assert corpus_to_read("s-sample5", register) == CorpusToRead("shapes", 5, 0)
+    assert corpus_to_read("shapes", register, sample=2) == CorpusToRead("shapes", 2, 0)
     with pytest.raises(RequestError, match="'s-sample5' is a sample of 5 images"):
-        request_of("s-sample5", register, sample=2)
+        corpus_to_read("s-sample5", register, sample=2)
 
 
 def test_own_data_of_one_name_are_told_apart_until_a_name_is_free(coco_folder: Path) -> None:
     corpus = open_corpus(coco_folder)
     folder = coco_folder.parent.name
     taken = [row("three", "/a/three")]
-    request = CorpusRequest(str(coco_folder))
-    assert disambiguate(corpus, request, []).name == "three"
-    assert disambiguate(corpus, request, [row("three")]).name == "three", "from no known place"
-    apart = disambiguate(corpus, request, taken)
+    reading = CorpusToRead(str(coco_folder))
+    assert disambiguate(corpus, reading, []).name == "three"
+    assert disambiguate(corpus, reading, [row("three")]).name == "three", "from no known place"
+    apart = disambiguate(corpus, reading, taken)
     assert apart.name.endswith("-three")
     assert apart.location == str(coco_folder)
-    further = disambiguate(corpus, request, [*taken, row(apart.name, "/b/three", age=1)])
+    further = disambiguate(corpus, reading, [*taken, row(apart.name, "/b/three", age=1)])
     assert further.name.endswith(f"-{apart.name}")
     assert folder[:8] in apart.name
-    again = disambiguate(corpus, request, [*taken, row(apart.name, str(coco_folder), age=1)])
+    again = disambiguate(corpus, reading, [*taken, row(apart.name, str(coco_folder), age=1)])
     assert again.name == apart.name
     sample = open_corpus(coco_folder, sample=2)
-    drawn = disambiguate(sample, CorpusRequest(str(coco_folder), 2), taken)
+    drawn = disambiguate(sample, CorpusToRead(str(coco_folder), 2), taken)
     assert (drawn.name, drawn.draw) == (f"{apart.name}-sample2", (2, 0))
 
 
 def test_known_corpora_and_explicit_names_keep_their_names(coco_folder: Path) -> None:
     taken = [row("shapes", "/a"), row("ours", "/a", age=1)]
     shapes = open_corpus({"reader": "shapes", "n_scenes": 2})
-    assert disambiguate(shapes, CorpusRequest("shapes"), taken).name == "shapes"
+    assert disambiguate(shapes, CorpusToRead("shapes"), taken).name == "shapes"
     what = {"reader": "coco-captions", "root": str(coco_folder), "name": "ours"}
-    assert disambiguate(open_corpus(what), CorpusRequest(what), taken).name == "ours"
+    assert disambiguate(open_corpus(what), CorpusToRead(what), taken).name == "ours"
 
 
 def test_equal_contents_in_another_place_are_the_same_corpus(coco_folder: Path) -> None:
@@ -248,7 +248,7 @@ def test_equal_contents_in_another_place_are_the_same_corpus(coco_folder: Path) 
     other = dataclasses.replace(corpus, name="a-three")
     stored = row("a-three", "/moved/a/three") | {"fingerprint": other.fingerprint, "n_captions": 6}
     assert (
-        disambiguate(corpus, CorpusRequest(str(coco_folder)), [row("three", "/b/three", age=1), stored]).name
+        disambiguate(corpus, CorpusToRead(str(coco_folder)), [row("three", "/b/three", age=1), stored]).name
         == "a-three"
     )
 

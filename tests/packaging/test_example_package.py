@@ -21,13 +21,14 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.plugins import Table
 from capim.tasks import protocols
+from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.encoders import ADAPTERS, catalog, resolve, spec_of
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import outcomes_of
 
 ROOT = Path(__file__).parents[2]
-TABLES: tuple[Table, ...] = (ADAPTERS, CORPORA, METRICS, SECTIONS, protocols.PACKAGES)
+TABLES: tuple[Table, ...] = (ADAPTERS, ANALYSES, CORPORA, METRICS, SECTIONS, protocols.PACKAGES)
 CONTRACTS = (
     "encoders/test_families.py", "corpora/test_contract.py", "metrics/test_contract.py", "reports/test_sections.py",
 )  # fmt: skip
@@ -36,6 +37,7 @@ BROKEN = {
     "capim.adapters": "hf_dual = broken_rows:ADAPTER\n",
     "capim.corpora": "none = json:dumps\n",
     "capim.metrics": "failing = broken_rows:METRIC\ncrashing = broken_metric:METRIC\n",
+    "capim.analyses": "failing = broken_analysis:ANALYSIS\n",
     "capim.sections": "failing = broken_section:section\n",
 }
 
@@ -85,6 +87,10 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "both = METRICS['R@1'].directions\n"
         "METRIC = Metric(name='crashing', title='t', directions=both, values=lambda o, t: o.nothing)\n"
     )
+    (tmp_path / "broken_analysis.py").write_text(
+        "from capim.tasks.analyses.table import Analysis\n"
+        "ANALYSIS = Analysis('failing', lambda data: data.nothing, {'failing': 'Failing'}, on_request=True)\n"
+    )
     (tmp_path / "broken_section.py").write_text("def section(data):\n    return data['nothing']\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
@@ -131,7 +137,9 @@ def test_the_version_of_the_package_is_part_of_the_identity_of_its_encoders(inst
         info.write_text(before)
 
 
-def test_a_run_with_a_package_evaluates_its_metric_and_reports_its_section(installed, tmp_path, capsys) -> None:
+def test_a_run_with_a_package_evaluates_its_metric_runs_its_analysis_and_reports_its_section(
+    installed, tmp_path, capsys
+) -> None:
     where = ["--workspace", str(tmp_path / "w")]
     words = [
         "run",
@@ -152,8 +160,13 @@ def test_a_run_with_a_package_evaluates_its_metric_and_reports_its_section(insta
         ("swatch", "t2i/all"): 1.0, ("swatch", "i2t/any"): 1.0, ("swatch", "t2i/warm"): 1.0,
     }  # fmt: skip
     assert {row["n_queries"] for row in rows if row["protocol"] == "t2i/warm"} == {2}
+    slices = store.rows("slices", analysis="warmth").to_pylist()
+    assert {(row["protocol"], row["feature"], row["value"], row["analysis_version"]) for row in slices} == {
+        ("t2i/all", part, 1.0, "1 of capim-swatches 0.1.0") for part in ("warm", "cold")
+    }  # fmt: skip
     page = Path(capsys.readouterr().out.split()[-1]).read_text()
     assert "text to image, warm" in page
+    assert "Warm and cold colours · swatches" in page
     assert "Items left behind" in page
     assert "swatch on swatches, t2i/all: 1.00" in page
 
@@ -211,6 +224,13 @@ def test_a_metric_that_fails_names_its_package(broken) -> None:
         WorkError, match=r"package capim-broken 2.0, entry point 'crashing' .*: the metric failed \(Attr"
     ):
         METRICS["crashing"].per_query(outcomes_of([[1], [3]]))
+
+
+def test_an_analysis_that_fails_names_its_package(broken) -> None:
+    with pytest.raises(
+        WorkError, match=r"package capim-broken 2.0, entry point 'failing' .*: the analysis failed \(Attr"
+    ):
+        list(ANALYSES["failing"].run(None))
 
 
 def test_packages_are_looked_for_only_when_a_name_is_not_one_of_capims(monkeypatch) -> None:

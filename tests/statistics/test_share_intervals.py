@@ -14,8 +14,8 @@ from capim.tasks.statistics.intervals import (
     TOO_FEW_CLUSTERS,
     WIDENED,
     Interval,
+    agreeing_with_test,
     cluster_robust_error,
-    in_agreement,
     share_interval,
 )
 from capim.tasks.statistics.pairs import compare_encoders
@@ -92,10 +92,10 @@ def test_a_difference_holds_zero_if_and_only_if_its_test_does_not_reject(wins: i
 
 def test_an_end_moves_to_zero_from_either_side_and_says_so() -> None:
     below = Interval(value=-0.03, low=-0.05, high=-0.01, method="percentile")
-    assert in_agreement(below, 0.06, level=0.95).high == 0.0
-    assert in_agreement(below, 0.06, level=0.95).reason == WIDENED
+    assert agreeing_with_test(below, 0.06, level=0.95).high == 0.0
+    assert agreeing_with_test(below, 0.06, level=0.95).reason == WIDENED
     across = Interval(value=-0.03, low=-0.06, high=0.001, method="percentile")
-    moved = in_agreement(across, 0.04, level=0.95)
+    moved = agreeing_with_test(across, 0.04, level=0.95)
     assert moved.high is not None and -1e-300 < moved.high < 0
     assert (moved.low, moved.reason) == (-0.06, NARROWED)
-    assert in_agreement(across, None, level=0.95) == across
+    assert agreeing_with_test(across, None, level=0.95) == across

@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -180,6 +180,21 @@ class LocatedImages(NamedTuple):
     rows: list[ImageRow]
     source: ImageSource | None
     skipped: list[SkippedRow]
+
+    def without(self, absent: Collection[str], *, missing: Missing, where: str, what: str) -> LocatedImages:
+        """The images but those whose key names nothing in the source, which are left out.
+
+        Raises:
+            RequestError: There are any, and ``missing`` is ``error``.
+        """
+        empty = [SkippedRow(row.id, "the data set holds no image") for row in self.rows if row.key in absent]
+        if empty and missing == "error":
+            raise RequestError(
+                f"{where}: {len(empty)} {what} hold no image, the first {empty[0].item_id!r}; leave them out with "
+                'missing = "skip"'
+            )
+        rows = [row for row in self.rows if row.key not in absent]
+        return LocatedImages(rows, self.source, [*self.skipped, *empty])
 
 
 def locate_images(

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, did_you_mean, nearest
 from capim.store.types import Corpus, ImageSource
-from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
@@ -226,20 +226,15 @@ def corpus_of_rows(
     except RequestError as error:
         raise RequestError([*faults.lines(), *error.faults]) from error
     faults.raise_any()
-    empty = [SkippedRow(row.id, "the data set holds no image") for row in located.rows if row.key in absent]
-    if empty and missing == "error":
-        raise RequestError(
-            f"{where}: {len(empty)} rows hold no image, the first {empty[0].item_id!r}; leave them out with "
-            'missing = "skip"'
-        )
+    located = located.without(absent, missing=missing, where=where, what="rows")
     return build_corpus(
         name,
-        [row for row in located.rows if row.key not in absent],
+        located.rows,
         table.captions,
         source=None if ids_only else located.source or source,
         pairs=table.pairs,
         quadruples=table.quadruples,
-        skipped=[*located.skipped, *empty],
+        skipped=located.skipped,
         licence=licence,
         origin=origin,
         languages_reference=reference_language,
@@ -250,118 +245,82 @@ class _Rows:
     """What the rows of a table hold, collected row by row, and their faults."""
 
     def __init__(self, form: FormName, column_of: Mapping[str, Sequence[str]], language: str, faults: Faults) -> None:
-        self.form = form
-        self.column_of = column_of
-        self.language = language
-        self.faults = faults
+        self.form, self.column_of, self.language, self.faults = form, column_of, language, faults
         self.images: dict[str, ImageRow] = {}
         self.captions: list[CaptionRow] = []
         self.pairs: list[PairRow] = []
         self.quadruples: list[QuadrupleRow] = []
-        self.row: Mapping[str, object] = {}
-        self.number = 0
 
     def add(self, number: int, row: Mapping[str, object]) -> None:
         """Collect one row; its number, from 1, is for messages and default ids."""
-        self.number, self.row = number, row
+        self.at = f"row {number}"
+        self.cells = {  # of every role; None for cells that are empty or blank
+            role: [None if isinstance(cell, str) and not cell.strip() else cell for cell in map(row.get, columns)]
+            for role, columns in self.column_of.items()
+        }
+        one = {role: cells[0] for role, cells in self.cells.items()}
+        item, caption = (f"row{number}" if one.get(role) is None else str(one[role]) for role in ("id", "caption_id"))
+        language = str(one.get("language") or self.language)
         if self.form == "pairs":
-            item, image = self._id("id"), self._image("image")
-            self._caption(item, image, self._text("caption"))
-            self._caption(f"{item}/negative", None, self._text("negative"))
-            category = str(self._cell("category") or "all")
-            self.pairs.append(PairRow(item, image, item, f"{item}/negative", category))
-        elif self.form == "quadruples":
-            item = self._id("id")
-            images = [self._image(f"image_{side}") for side in (0, 1)]
-            for side, image in enumerate(images):
-                self._caption(f"{item}/{side}", image, self._text(f"caption_{side}"))
-            tags = _words(self._cell("tags")) or []
-            self.quadruples.append(QuadrupleRow(item, images[0], images[1], f"{item}/0", f"{item}/1", tags))
-        else:
-            self._captions_of_image()
-
-    def _captions_of_image(self) -> None:
-        image, caption, ordinal = self._image("image"), self._id("caption_id"), self._cell("ordinal")
-        texts = self._texts("caption") if "caption" in self.column_of else [None]
-        several = len(texts) > 1 or len(self.column_of.get("caption", ())) > 1
+            image, negative = self._image("image", None), f"{item}/negative"
+            self.captions.append(CaptionRow(item, image, self._text("caption"), language=language))
+            self.captions.append(CaptionRow(negative, None, self._text("negative"), language=language))
+            self.pairs.append(PairRow(item, image, item, negative, str(one.get("category") or "all")))
+            return
+        if self.form == "quadruples":
+            images = (self._image("image_0", None), self._image("image_1", None))
+            ids = (f"{item}/0", f"{item}/1")
+            for side in (0, 1):
+                text = self._text(f"caption_{side}")
+                self.captions.append(CaptionRow(ids[side], images[side], text, language=language))
+            self.quadruples.append(QuadrupleRow(item, *images, *ids, _words(one.get("tags")) or []))
+            return
+        image, ordinal, annotation = self._image("image", one.get("id")), one.get("ordinal"), one.get("annotation_id")
+        texts = self._texts("caption") if "caption" in self.cells else [None]
+        several = len(texts) > 1 or len(self.cells.get("caption", ())) > 1
         if ordinal is not None and (not str(ordinal).isdigit() or several):
-            self.faults.add(
-                "rows whose ordinal is not the whole number of one caption", f"row {self.number} ({ordinal!r})"
-            )
+            self.faults.add("rows whose ordinal is not the whole number of one caption", f"{self.at} ({ordinal!r})")
             ordinal = None
-        annotation = self._cell("annotation_id")
+        place = None if ordinal is None else int(str(ordinal))
+        by, annotation = str(one.get("translator") or "human"), None if annotation is None else str(annotation)
         for n, text in enumerate(texts):
-            self._caption(
-                f"{caption}#{n}" if several else caption,
-                image,
-                text,
-                ordinal=None if ordinal is None else int(str(ordinal)),
-                translator=str(self._cell("translator") or "human"),
-                annotation_id=None if annotation is None else str(annotation),
-            )
+            identifier = f"{caption}#{n}" if several else caption
+            self.captions.append(CaptionRow(identifier, image, text, place, language, by, annotation))
 
-    def _cell(self, role: str) -> object:
-        """What the row holds in a role; None if the role has no column, or the cell is empty."""
-        return self._cells(role)[0] if role in self.column_of else None
-
-    def _cells(self, role: str) -> list[object]:
-        """What the row holds in the columns of a role; None for cells that are empty or blank."""
-        cells = [self.row.get(column) for column in self.column_of[role]]
-        return [None if isinstance(cell, str) and not cell.strip() else cell for cell in cells]
-
-    def _id(self, role: str) -> str:
-        given = self._cell(role)
-        return f"row{self.number}" if given is None else str(given)
-
-    def _caption(
-        self,
-        identifier: str,
-        image: str | None,
-        text: str | None,
-        *,
-        ordinal: int | None = None,
-        translator: str = "human",
-        annotation_id: str | None = None,
-    ) -> None:
-        language = str(self._cell("language") or self.language)
-        self.captions.append(CaptionRow(identifier, image, text, ordinal, language, translator, annotation_id))
-
-    def _image(self, role: str) -> str:
-        """The id of the image in a role, which is added to the images if it is new."""
-        key = self._cell(role)
+    def _image(self, role: str, identifier: object) -> str:
+        """The id of the image in a role, by default its cell, which is added to the images if it is new."""
+        key = self.cells[role][0]
         if key is None:
-            self.faults.add(f"rows without {role}", f"row {self.number}")
+            self.faults.add(f"rows without {role}", self.at)
             return ""
         if not isinstance(key, str | int):
-            self.faults.add(
-                f"rows whose {role} is neither text nor number", f"row {self.number} ({type(key).__name__})"
-            )
+            self.faults.add(f"rows whose {role} is neither text nor number", f"{self.at} ({type(key).__name__})")
             return ""
-        identifier = self._cell("id") if self.form == "captions" else None
         name = str(key if identifier is None else identifier)
-        first = self.images.setdefault(name, ImageRow(name, str(key), objects=_words(self._cell("objects"))))
+        objects = _words(self.cells["objects"][0]) if "objects" in self.cells else None
+        first = self.images.setdefault(name, ImageRow(name, str(key), objects=objects))
         if first.key != str(key):
             self.faults.add("image ids with several files", f"{name!r} ({first.key!r} and {str(key)!r})")
         return name
 
     def _texts(self, role: str) -> Sequence[str | None]:
-        cells = [cell for cell in self._cells(role) if cell is not None]
+        cells = [cell for cell in self.cells[role] if cell is not None]
         if not cells:
-            self.faults.add(f"rows without {role}", f"row {self.number}")
+            self.faults.add(f"rows without {role}", self.at)
         texts: list[str | None] = []
         for cell in map(unlisted, cells):
             each = [cell] if isinstance(cell, str) else cell
-            if not isinstance(each, Sequence) or not all(isinstance(text, str) for text in each) or not each:
-                shown = f"row {self.number} ({cell!r:.40})"
+            if isinstance(each, Sequence) and each and all(isinstance(text, str) for text in each):
+                texts += each
+            else:
+                shown = f"{self.at} ({cell!r:.40})"
                 self.faults.add(f"rows whose {role} is not a text or a list of texts", shown)
-                continue
-            texts += each
         return texts
 
     def _text(self, role: str) -> str | None:
         texts = self._texts(role)
         if len(texts) > 1:
-            self.faults.add(f"rows with several texts as {role}", f"row {self.number}")
+            self.faults.add(f"rows with several texts as {role}", self.at)
         return texts[0] if texts else ""
 
 

@@ -337,13 +337,8 @@ def documents_of(
         rows = [row._replace(key=key_of.get(row.key, "")) for row in rows]
         table = table._replace(source=pictures.source, absent=pictures.absent | {""})
     if table.source is not None:
-        empty = [SkippedRow(row.id, "the data set holds no image") for row in rows if row.key in table.absent]
-        if empty and missing == "error":
-            raise RequestError(
-                f"{table.where}: {len(empty)} documents hold no image, the first {empty[0].item_id!r}; leave them out "
-                'with missing = "skip"'
-            )
-        return LocatedImages([row for row in rows if row.key not in table.absent], table.source, empty)
+        located = LocatedImages(rows, table.source, [])
+        return located.without(table.absent, missing=missing, where=table.where, what="documents")
     if not beside:
         raise RequestError(f"{table.where}: it holds no images; give their folder with images, or set ids_only = true")
     return locate_images(rows, beside, missing=missing, origin=table.where)

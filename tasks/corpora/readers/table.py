@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,12 @@ def read_table(
         RequestError: The table cannot be read, lacks a column, or its rows are at fault; lists every fault.
     """
     path = Path(root).expanduser().absolute()
-    file = _require_table(path) if path.is_dir() else require_file(path, "table")
+    file = named_table(path) or any_table(path) if path.is_dir() else require_file(path, "table")
+    if file is None:
+        raise RequestError(
+            f"{path}: no table in it; looked for {', '.join(f'{stem}.csv' for stem in STEMS)} and the like, and for "
+            "any other table with a column of images and one of captions"
+        )
     available, rows = table_rows(file)
     beside = [folder for folder in (file.parent / "images", file.parent) if folder.is_dir()]
     return corpus_of_rows(
@@ -142,12 +147,9 @@ def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
     suffix = file.suffix.lower()
     if suffix in (".csv", ".tsv", ".txt", ".token"):
         return delimited_rows(file)
-    if suffix in (".jsonl", ".ndjson"):
-        lines = list(read_json_lines(file))
-        return _columns_of(iter(lines)), iter(lines)
-    if suffix == ".json":
-        entries = _objects(read_json(file), file)
-        return _columns_of(iter(entries)), iter(entries)
+    if suffix in (".jsonl", ".ndjson", ".json"):
+        entries = _objects(file) if suffix == ".json" else list(read_json_lines(file))
+        return _columns_of(entries), iter(entries)
     if suffix == ".parquet":
         try:
             table = pq.ParquetFile(file, pre_buffer=False)  # else what was read stays in memory until the end
@@ -155,16 +157,6 @@ def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
             raise RequestError(f"{file}: not a Parquet file ({error})") from error
         return table.schema_arrow.names, (row for batch in table.iter_batches() for row in batch.to_pylist())
     raise RequestError(f"{file}: expected a table ({', '.join(SUFFIXES)}), got {file.suffix or 'no suffix'}")
-
-
-def _require_table(folder: Path) -> Path:
-    if (file := named_table(folder) or any_table(folder)) is None:
-        names = ", ".join(f"{stem}.csv" for stem in STEMS)
-        raise RequestError(
-            f"{folder}: no table in it; looked for {names} and the like, and for any other table with a column of "
-            "images and one of captions"
-        )
-    return file
 
 
 def _fits(file: Path) -> bool:
@@ -185,12 +177,13 @@ def _only(folder: Path, files: list[Path]) -> Path | None:
     return files[0] if files else None
 
 
-def _columns_of(rows: Iterator[Mapping[str, Any]]) -> list[str]:
+def _columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(column for row in rows for column in row))
 
 
-def _objects(content: object, file: Path) -> list[dict[str, Any]]:
+def _objects(file: Path) -> list[dict[str, Any]]:
     """The rows of a JSON file: a list of objects, or an object from file names to a caption or several."""
+    content = read_json(file)
     if isinstance(content, dict) and any(map(is_image_name, content)):
         return [{"image": name, "caption": captions} for name, captions in content.items()]
     if isinstance(content, list) and all(isinstance(entry, dict) for entry in content):
@@ -211,7 +204,7 @@ def delimited_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
         first = next((line for line in lines if line.strip()), "")
     separator = "\t" if file.suffix.lower() == ".tsv" else next((c for c in first if c in _SEPARATORS), ",")
     quoted = separator in _QUOTING or _paired_quotes(file, separator)
-    header = [cell.strip() for cell in next(_records(file, separator, quoted=quoted), (1, []))[1]]
+    header = [cell.strip() for cell in next(_records(file, separator, quoted=quoted), [])]
     headless = any(map(_is_image, header))
     columns = _columns_of_first(header, file) if headless else header
     if len(set(columns)) != len(columns):
@@ -219,9 +212,8 @@ def delimited_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
         raise RequestError(f"{file}: two columns are named {twice!r}; rename one of them")
 
     def rows() -> Iterator[Mapping[str, Any]]:
-        for number, (_, cells) in enumerate(_records(file, separator, quoted=quoted), start=int(headless)):
-            if number == 0:
-                continue
+        records = _records(file, separator, quoted=quoted)
+        for number, cells in enumerate(islice(records, int(not headless), None), start=1):
             if len(cells) != len(header):
                 raise RequestError(
                     f"{file}: row {number}: expected {len(header)} cells as in the header, got {len(cells)}; "
@@ -263,8 +255,8 @@ def _columns_of_first(first: Sequence[str], file: Path) -> list[str]:
     return [*names, "ordinal"] if any(map(_NUMBERED.match, first)) else names
 
 
-def _records(file: Path, separator: str, *, quoted: bool) -> Iterator[tuple[int, list[str]]]:
-    """Every record that is not empty, with the number of its first line.
+def _records(file: Path, separator: str, *, quoted: bool) -> Iterator[list[str]]:
+    """The cells of every record that is not empty.
 
     Raises:
         RequestError: Its quotes are not those of a CSV file, or it is not UTF-8.
@@ -295,7 +287,7 @@ def _records(file: Path, separator: str, *, quoted: bool) -> Iterator[tuple[int,
                     "quote the whole text"
                 )
             if cells:
-                yield line, cells
+                yield cells
 
 
 def _row_within(cells: Sequence[str], separator: str) -> str | None:
@@ -327,6 +319,6 @@ def _paired_quotes(file: Path, separator: str) -> bool:
         if not any('"' in line for line in lines):
             return False
     try:
-        return len({len(cells) for _, cells in _records(file, separator, quoted=True)}) == 1
+        return len({len(cells) for cells in _records(file, separator, quoted=True)}) == 1
     except RequestError:
         return False

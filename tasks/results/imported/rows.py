@@ -1,6 +1,7 @@
-"""The columns of a table of outcomes: what a file of ``capim import --outcomes`` may hold, and its JSON Schema.
+"""The rows of a table of outcomes: their columns and cells, and which query each row is about.
 
-``docs/outcomes.md`` explains them with examples. After a change, write the schema again:
+A row is about a query by its id, by its texts, or by the order of the corpus; faults name the row and what was
+expected. ``docs/outcomes.md`` explains the columns with examples. After a change, write their JSON Schema again:
 ``python -m capim.tasks.results.imported.rows > docs/outcomes.schema.json``.
 """
 
@@ -61,7 +62,7 @@ COLUMNS: dict[str, Column] = {
 }
 
 HALVES = ("text_0", "text_1", "image_0", "image_1")
-FORMS: dict[str, tuple[str, ...]] = {
+OUTCOME_KINDS: dict[str, tuple[str, ...]] = {
     "rank": ("rank",),
     "range": ("rank_best", "rank_worst"),
     "hits": ("correct", "k"),
@@ -69,7 +70,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "halves": HALVES,
     "scores": ("text", "image"),
 }
-"""What was measured -> the columns that say it. The first form of which a row has all columns is the row's."""
+"""What was measured -> the columns that say it. The first kind of which a row has all columns is the row's."""
 
 PUBLISHED = {
     # github.com/IMirandaM/BiVLC, results: its files of May and of June 2024
@@ -102,7 +103,7 @@ _JSON_TYPES: dict[str, dict[str, Any]] = {
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a table as an array of rows."""
     properties = {name: {**_JSON_TYPES[c.kind], "description": c.meaning} for name, c in COLUMNS.items()}
-    present = [{"required": list(names)} for names in dict.fromkeys(FORMS.values())]
+    present = [{"required": list(names)} for names in dict.fromkeys(OUTCOME_KINDS.values())]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Outcomes of a model without embeddings",
@@ -119,6 +120,7 @@ Row: TypeAlias = Mapping[str, Any]
 NUMBER = "_row"
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _SHOWN = 5
+_WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
 _KEYS = {*QUERY, *(name for names in KEYS.values() for name in names)} - {*COLUMNS}
 
 
@@ -141,9 +143,9 @@ def _our_name(name: str) -> str:
     return PUBLISHED.get(name, PUBLISHED.get(plain, plain if plain in _KEYS else name))
 
 
-def form_of(row: Row) -> str | None:
-    """The first form of :data:`FORMS` of which the row has all columns; None if it has none."""
-    return next((form for form, names in FORMS.items() if all(name in row for name in names)), None)
+def kind_of(row: Row) -> str | None:
+    """The first kind of :data:`OUTCOME_KINDS` of which the row has all columns; None if it has none."""
+    return next((kind for kind, names in OUTCOME_KINDS.items() if all(name in row for name in names)), None)
 
 
 def ranks(rows: Sequence[Row], column: str, faults: list[str]) -> NDArray[np.int32]:
@@ -183,10 +185,6 @@ def plain_text(text: object) -> str:
     return " ".join(str(text).split())
 
 
-Kind: TypeAlias = Literal["captions", "images", "pairs", "quadruples"]
-_WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Items:
     """The pairs, quadruples or queries that rows can be about.
@@ -201,7 +199,7 @@ class Items:
     """
 
     kind: str
-    of: Kind
+    of: Literal["captions", "images", "pairs", "quadruples"]
     ids: Sequence[str]
     texts: Sequence[tuple[str, str]] | None = None
     categories: Sequence[str] | None = None

@@ -1,7 +1,13 @@
-"""A matrix of scores in a file: captions in rows, images in columns.
+"""Outcomes from scores in a file: a matrix, or lists of the best items.
 
-``.npy`` with the ids beside it (``matrix.rows.txt`` and ``matrix.columns.txt``, one a line), or ``.npz`` with the
-arrays ``scores``, ``queries`` and ``items``. Without ids, rows and columns are in the order of the corpus.
+A matrix has captions in rows and images in columns: ``.npy`` with the ids beside it (``matrix.rows.txt`` and
+``matrix.columns.txt``, one a line), or ``.npz`` with the arrays ``scores``, ``queries`` and ``items``. Without ids,
+rows and columns are in the order of the corpus.
+
+Lists are in TREC's format, ``query Q0 item rank score tag``, one line for each item of a list. Items are ordered by
+score, whatever the rank column says; equal scores are ties. A relevant item that its list does not hold has a rank
+from the length of the list + 1 to the end of the gallery. An item that ties with the last of a list might tie with
+items that were cut off: the list is taken as it stands. An id is written as it is or as :func:`trec_id`.
 """
 
 from __future__ import annotations
@@ -37,6 +43,8 @@ IDS = (
 )
 """Names of the arrays with the ids of rows, and of columns."""
 _BLOCK_BYTES = 1 << 26
+Run = dict[str, dict[str, float]]
+"""Query id -> item id -> score."""
 
 
 class ScoreMatrix(NamedTuple):
@@ -150,12 +158,6 @@ def _order(
     return np.array([at.get(identifier, 0) for identifier in ids], dtype=np.int64)
 
 
-Run = dict[str, dict[str, float]]
-"""Query id -> item id -> score."""
-
-_COLUMNS = 6
-
-
 def read_run(path: Path) -> Run:
     """The lists of a run.
 
@@ -170,7 +172,7 @@ def read_run(path: Path) -> Run:
             words = line.split()
             if not words:
                 continue
-            score = _number(words[4]) if len(words) == _COLUMNS else None
+            score = _number(words[4]) if len(words) == 6 else None
             if score is None:
                 faults.append(f"{path}: line {number}: expected `query Q0 item rank score tag`, got {line.strip()!r}")
             elif words[2] in (items := lists.setdefault(words[0], {})):

@@ -1,4 +1,8 @@
-"""Outcomes that ``capim export outcomes`` wrote, read back: every rank, tie, list and score."""
+"""Outcomes that were made elsewhere: the files that they are read from, and what is stored of them.
+
+Files are tables of judgements, ranks or hits, folders of hit lists, matrices of scores, lists in TREC's format, and
+what ``capim export outcomes`` wrote, which is read back whole: every rank, tie, list and score.
+"""
 
 from __future__ import annotations
 
@@ -27,112 +31,13 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.combined import rsum_row
-from capim.tasks.results.imported.rows import named_rows
+from capim.tasks.results.imported.rows import Row, named_rows
 from capim.tasks.results.imported.scores import outcomes_of_matrix, outcomes_of_run, read_matrix, read_run
 from capim.tasks.results.imported.tables import Found, outcomes_of_hits, outcomes_of_rows, read_hit_lists
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.draws import Resampling
 
-REQUIRED = tuple(field.name for field in OUTCOMES if not field.nullable)
-
-
-def in_query_order(rows: pa.Table) -> pa.Table:
-    """Rows of one evaluation in the order in which the store reads them: sums then have the same last digit."""
-    return rows.sort_by([("query_ord", "ascending"), ("query_id", "ascending")])
-
-
-def is_export(columns: Collection[str]) -> bool:
-    """Whether these are the columns of exported outcomes."""
-    return set(REQUIRED) <= set(columns)
-
-
-def read_export(path: Path, rows: list[dict[str, Any]] | None = None) -> pa.Table:
-    """The rows of an exported file as ``schema.OUTCOMES``; ``rows`` if they have been read already.
-
-    Raises:
-        RequestError: A value has the wrong type.
-    """
-    try:
-        if path.suffix == ".parquet":
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(path)
-            absent = [field for field in OUTCOMES if field.name not in table.column_names]
-            for field in absent:
-                table = table.append_column(field, pa.nulls(len(table), field.type))
-            return table.select(OUTCOMES.names).cast(OUTCOMES)
-        read = read_row_file(path) if rows is None else rows
-        typed = [{field.name: _typed(row.get(field.name), field) for field in OUTCOMES} for row in read]
-        return pa.Table.from_pylist(typed, schema=OUTCOMES)
-    except (ValueError, TypeError, pa.ArrowException) as fault:
-        if isinstance(fault, RequestError):
-            raise
-        raise RequestError(f"{path} is not a file of `capim export outcomes`: {fault}") from fault
-
-
-def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection[str] = ()) -> list[Outcomes]:
-    """The outcomes of one encoder on a corpus, protocol by protocol.
-
-    Args:
-        corpus: Rows of other corpora are left out.
-        protocols: Only these; all in the table if empty.
-
-    Raises:
-        RequestError: Rows of several encoders, of another state of the corpus, or not of all queries.
-    """
-    of_corpus = table.filter(pc.equal(table["corpus"], pa.scalar(corpus.name)))
-    of_state = of_corpus.filter(pc.equal(of_corpus["corpus_fingerprint"], pa.scalar(corpus.fingerprint)))
-    if not of_corpus.num_rows:
-        others = ", ".join(sorted(map(str, pc.unique(table["corpus"]).to_pylist())))
-        raise RequestError(f"no exported outcome is of corpus {corpus.name!r}, but of {others}")
-    if not of_state.num_rows:
-        raise RequestError(
-            f"the exported outcomes are of another state of corpus {corpus.name!r} "
-            f"({of_corpus['corpus_fingerprint'][0].as_py()}); the one given is {corpus.fingerprint}"
-        )
-    encoders = sorted(map(str, pc.unique(of_state["encoder"]).to_pylist()))
-    if len(encoders) > 1:
-        raise RequestError(
-            f"the exported outcomes are of {len(encoders)} encoders ({', '.join(encoders)}); export one of them: "
-            "`capim export outcomes --encoder NAME`"
-        )
-    stored = [str(name) for name in pc.unique(of_state["protocol"]).to_pylist()]
-    names = [name for name in stored if not protocols or name in protocols]
-    if not names:
-        raise RequestError(f"the exported outcomes are of {', '.join(stored)}, none of {', '.join(protocols)}")
-    wanted = select_protocols(corpus, names)
-    found, faults = [], []
-    for task in build_tasks(corpus, wanted):
-        rows = in_query_order(of_state.filter(pc.equal(of_state["protocol"], pa.scalar(task.protocol.id))))
-        order = np.lexsort((task.query_ids.astype(str), task.queries))
-        n_relevant = task.n_relevant[order] if isinstance(task, RetrievalTask) else None
-        same = rows["query_id"].to_pylist() == task.query_ids[order].tolist() and (
-            n_relevant is None or np.array_equal(rows["n_relevant"].to_numpy(), n_relevant)
-        )
-        if same:
-            found.append(Outcomes.from_arrow(rows, task.protocol))
-        else:
-            faults.append(
-                f"{task.protocol.id}: the {rows.num_rows} exported queries are not the {len(order)} of the corpus"
-            )
-    if faults:
-        raise RequestError(faults)
-    return found
-
-
-def _typed(cell: object, field: pa.Field) -> object:
-    """A cell of a text file as a value of the column's type; null in place of a number is not-a-number."""
-    kind = field.type
-    if pa.types.is_list(kind):
-        values: list[Any] | None = json.loads(cell) if isinstance(cell, str) else cell  # type: ignore[assignment]
-        return values and [math.nan if value is None else value for value in values]
-    if cell is None and pa.types.is_floating(kind) and not field.nullable:
-        return math.nan
-    if not isinstance(cell, str) or pa.types.is_string(kind):
-        return cell
-    return float(cell) if pa.types.is_floating(kind) else int(cell)
-
-
+ADAPTER = "outcomes"
 Kind: TypeAlias = Literal["outcomes", "scores", "run"]
 
 CORPUS_COLUMNS = {"bivlc": ("caption", "negative_caption", "type", "subtype")}
@@ -193,34 +98,113 @@ def _of_tables(path: Path, corpus: Corpus, protocols: Collection[str]) -> Found:
                 f"{path}: no hit lists (MODEL_ir1_rank_index.npy) and no {', '.join(READ_SUFFIXES)} in it"
             )
     try:
-        tables: dict[Path, list[dict[str, Any]]] = {file: _rows(file) for file in files}
-        exports = {file: rows for file, rows in tables.items() if rows and is_export(rows[0])}
-        if exports and len(files) > 1:
-            raise RequestError("exported outcomes are imported one file at a time")
-        if exports:
-            [(file, rows)] = exports.items()
-            return Found(outcomes_of_export(read_export(file, rows), corpus, protocols=protocols), [])
-        rows_of_files = [
-            row for file, rows in tables.items() for row in named_rows(rows, file.name if len(files) > 1 else "")
-        ]
-        return outcomes_of_rows(rows_of_files, corpus, protocols=protocols)
+        rows: list[Row] = []
+        for file in files:
+            contents = _contents(file)
+            if isinstance(contents, pa.Table) and len(files) > 1:
+                raise RequestError("exported outcomes are imported one file at a time")
+            if isinstance(contents, pa.Table):
+                return Found(outcomes_of_export(contents, corpus, protocols=protocols), [])
+            rows += named_rows(contents, file.name if len(files) > 1 else "")
+        return outcomes_of_rows(rows, corpus, protocols=protocols)
     except RequestError as fault:
         raise RequestError([line if str(path) in line else f"{path}: {line}" for line in fault.faults]) from fault
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of a file; of exported Parquet, which is read as Arrow, only the first."""
+def _contents(file: Path) -> pa.Table | list[dict[str, Any]]:
+    """The rows of a file; as ``schema.OUTCOMES`` if ``capim export outcomes`` wrote it.
+
+    Raises:
+        RequestError: It cannot be read, or a value of exported outcomes has the wrong type.
+    """
+    required = {field.name for field in OUTCOMES if not field.nullable}
+    rows: pa.Table | list[dict[str, Any]]
     if file.suffix == ".parquet" and file.is_file():
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            names = pq.read_schema(file).names
+            names = set(pq.read_schema(file).names)
         except (pa.ArrowException, OSError) as fault:
             raise RequestError(f"{file}: not a Parquet file ({fault})") from fault
-        if is_export(names):
-            return [dict.fromkeys(names)]
-    return read_row_file(file)
+        rows = pq.read_table(file) if required <= names else read_row_file(file)
+    else:
+        rows = read_row_file(file)
+        names = set(rows[0]) if rows else set()
+    if not required <= names:
+        return rows
+    try:
+        if isinstance(rows, pa.Table):
+            for field in OUTCOMES:
+                if field.name not in names:
+                    rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+            return rows.select(OUTCOMES.names).cast(OUTCOMES)
+        typed = [{field.name: _typed(row.get(field.name), field) for field in OUTCOMES} for row in rows]
+        return pa.Table.from_pylist(typed, schema=OUTCOMES)
+    except (ValueError, TypeError, pa.ArrowException) as fault:
+        raise RequestError(f"{file} is not a file of `capim export outcomes`: {fault}") from fault
+
+
+def _typed(cell: object, field: pa.Field) -> object:
+    """A cell of a text file as a value of the column's type; null in place of a number is not-a-number."""
+    kind = field.type
+    if pa.types.is_list(kind):
+        values: list[Any] | None = json.loads(cell) if isinstance(cell, str) else cell  # type: ignore[assignment]
+        return values and [math.nan if value is None else value for value in values]
+    if cell is None and pa.types.is_floating(kind) and not field.nullable:
+        return math.nan
+    if not isinstance(cell, str) or pa.types.is_string(kind):
+        return cell
+    return float(cell) if pa.types.is_floating(kind) else int(cell)
+
+
+def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection[str] = ()) -> list[Outcomes]:
+    """The outcomes of one encoder on a corpus, protocol by protocol.
+
+    Args:
+        corpus: Rows of other corpora are left out.
+        protocols: Only these; all in the table if empty.
+
+    Raises:
+        RequestError: Rows of several encoders, of another state of the corpus, or not of all queries.
+    """
+    of_corpus = table.filter(pc.equal(table["corpus"], pa.scalar(corpus.name)))
+    of_state = of_corpus.filter(pc.equal(of_corpus["corpus_fingerprint"], pa.scalar(corpus.fingerprint)))
+    if not of_corpus.num_rows:
+        others = ", ".join(sorted(map(str, pc.unique(table["corpus"]).to_pylist())))
+        raise RequestError(f"no exported outcome is of corpus {corpus.name!r}, but of {others}")
+    if not of_state.num_rows:
+        raise RequestError(
+            f"the exported outcomes are of another state of corpus {corpus.name!r} "
+            f"({of_corpus['corpus_fingerprint'][0].as_py()}); the one given is {corpus.fingerprint}"
+        )
+    encoders = sorted(map(str, pc.unique(of_state["encoder"]).to_pylist()))
+    if len(encoders) > 1:
+        raise RequestError(
+            f"the exported outcomes are of {len(encoders)} encoders ({', '.join(encoders)}); export one of them: "
+            "`capim export outcomes --encoder NAME`"
+        )
+    stored = [str(name) for name in pc.unique(of_state["protocol"]).to_pylist()]
+    names = [name for name in stored if not protocols or name in protocols]
+    if not names:
+        raise RequestError(f"the exported outcomes are of {', '.join(stored)}, none of {', '.join(protocols)}")
+    wanted = select_protocols(corpus, names)
+    found, faults = [], []
+    for task in build_tasks(corpus, wanted):
+        rows = in_query_order(of_state.filter(pc.equal(of_state["protocol"], pa.scalar(task.protocol.id))))
+        order = np.lexsort((task.query_ids.astype(str), task.queries))
+        n_relevant = task.n_relevant[order] if isinstance(task, RetrievalTask) else None
+        same = rows["query_id"].to_pylist() == task.query_ids[order].tolist() and (
+            n_relevant is None or np.array_equal(rows["n_relevant"].to_numpy(), n_relevant)
+        )
+        if same:
+            found.append(Outcomes.from_arrow(rows, task.protocol))
+        else:
+            faults.append(
+                f"{task.protocol.id}: the {rows.num_rows} exported queries are not the {len(order)} of the corpus"
+            )
+    if faults:
+        raise RequestError(faults)
+    return found
 
 
 def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, Found]:
@@ -251,9 +235,6 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, Found]:
     if faults:
         raise RequestError(faults)
     return found
-
-
-ADAPTER = "outcomes"
 
 
 def encoder_of_outcomes(
@@ -294,6 +275,11 @@ def evaluation_of(outcomes: Outcomes, encoder: EncoderSpec, corpus: Corpus) -> s
             contents.update(f"{field.name} {values.dtype} {values.shape}".encode())
             contents.update(np.ascontiguousarray(values).tobytes())
     return digest16([encoder.fingerprint, corpus.fingerprint, outcomes.protocol.id, contents.hexdigest()])
+
+
+def in_query_order(rows: pa.Table) -> pa.Table:
+    """Rows of one evaluation in the order in which the store reads them: sums then have the same last digit."""
+    return rows.sort_by([("query_ord", "ascending"), ("query_id", "ascending")])
 
 
 @dataclass(frozen=True, kw_only=True)

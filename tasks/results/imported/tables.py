@@ -1,4 +1,10 @@
-"""Outcomes from a table of ranks, hits or judgements (``docs/outcomes.md``), for the protocols that it determines."""
+"""Outcomes from tables of ranks, hits or judgements (``docs/outcomes.md``), and from lists of queries that hit.
+
+For each query, hits give only whether a relevant item is among the first 1, 5 or 10. Its rank is known as a range (1,
+2-5, 6-10, beyond 10), which is stored: ``rank_best`` and ``rank_worst`` are the ends of the range. R@1, R@5 and R@10
+are exact, because no range crosses a listed cutoff. Other metrics (MRR, median rank, nDCG) are undetermined and left
+out (``tasks.metrics.metrics_of``); ``best_score`` is NaN, and there are no result lists.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +24,22 @@ from capim.store.schema import JUDGED, texts
 from capim.store.types import Corpus
 from capim.store.values import positions_within
 from capim.tasks.metrics.compositional import text_and_image
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import ALL_NEGATIVES, MAIN
 from capim.tasks.ranking.given import choice_outcomes
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, query_columns
 from capim.tasks.results.imported.rows import (
-    FORMS,
     KEYS,
     NUMBER,
+    OUTCOME_KINDS,
     Items,
     Matched,
     Row,
     compositional_items,
     flags,
-    form_of,
     key_columns,
+    kind_of,
     known_ids,
     match,
     missing,
@@ -41,7 +47,7 @@ from capim.tasks.results.imported.rows import (
     ranks,
 )
 
-_DIRECTION_OF_FORM: dict[str, Literal["pairs", "quadruples"]] = {
+_DIRECTION_OF_KIND: dict[str, Literal["pairs", "quadruples"]] = {
     "pairs": "pairs",
     "halves": "quadruples",
     "scores": "quadruples",
@@ -57,9 +63,9 @@ class Found(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Rows of one form about one protocol; ``named`` is "" where the form decides: pairs and quadruples."""
+    """Rows of one kind about one protocol; ``named`` is "" where the kind decides: pairs and quadruples."""
 
-    form: str
+    kind: str
     named: str
     rows: list[Row]
 
@@ -72,13 +78,13 @@ def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collecti
         protocols: For rows without a protocol: theirs. For rows with one: only those of these protocols.
 
     Raises:
-        RequestError: Rows that have no form, contradict each other, or do not cover the queries; all faults together.
+        RequestError: Rows that have no kind, contradict each other, or do not cover the queries; all faults together.
     """
     faults: list[str] = []
     told = Matched([], [])
     found: dict[str, Outcomes] = {}
     for part in _parts(rows, protocols, corpus, faults):
-        read = _of_choices if part.form in _DIRECTION_OF_FORM else _of_retrieval
+        read = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval
         at_fault: list[str] = []
         matched = Matched([], told.left_out)
         for outcomes in read(part, corpus, at_fault, matched):
@@ -93,10 +99,10 @@ def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collecti
 
 
 def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faults: list[str]) -> list[_Part]:
-    forms = [form_of(row) for row in rows]
-    without = [row for row, form in zip(rows, forms, strict=True) if form is None]
+    kinds = [kind_of(row) for row in rows]
+    without = [row for row, kind in zip(rows, kinds, strict=True) if kind is None]
     if without:
-        wanted = "; ".join(", ".join(names) for names in dict.fromkeys(FORMS.values()))
+        wanted = "; ".join(", ".join(names) for names in dict.fromkeys(OUTCOME_KINDS.values()))
         columns = ", ".join(name for name in without[0] if name != NUMBER) or "none of the known columns"
         faults.append(
             f"{len(without)} of {len(rows)} rows say no outcome, first row {without[0][NUMBER]} (it has {columns}); "
@@ -104,32 +110,31 @@ def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faul
         )
         return []
     parts: dict[tuple[str, str], list[Row]] = {}
-    for row, form in zip(rows, forms, strict=True):
-        named = [str(row["protocol"])] if "protocol" in row else list(protocols) or [""]
-        for protocol in named:
+    for row, kind in zip(rows, kinds, strict=True):
+        for protocol in [str(row["protocol"])] if "protocol" in row else list(protocols) or [""]:
             if "protocol" not in row or not protocols or protocol in protocols:
-                parts.setdefault((form or "", protocol), []).append(row)
+                parts.setdefault((kind or "", protocol), []).append(row)
     if not parts:
         faults.append(f"no row is about {', '.join(protocols)}")
-    return [
-        _Part(form, protocol if protocol or form in _DIRECTION_OF_FORM else _headline(chosen, corpus), chosen)
-        for (form, protocol), chosen in parts.items()
-    ]
+    named = []
+    for (kind, protocol), chosen in parts.items():
+        ids = {name: [row[name] for row in chosen if name in row] for name in key_columns(chosen, "")}
+        known = protocol or kind in _DIRECTION_OF_KIND
+        named.append(_Part(kind, protocol if known else headline_of(ids, corpus), chosen))
+    return named
 
 
-# --- retrieval ------------------------------------------------------------------------------------------------
 def _of_retrieval(part: _Part, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
     task = build_task(corpus, *select_protocols(corpus, [part.named]))
     if not isinstance(task, RetrievalTask):
-        faults.append(
-            f"{', '.join(FORMS[part.form])}: only of retrieval protocols, {part.named} is of {task.protocol.direction}"
-        )
+        says = ", ".join(OUTCOME_KINDS[part.kind])
+        faults.append(f"{says}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
         return []
     items = queries_of(task, corpus)
-    if part.form == "hits":
+    if part.kind == "hits":
         return _of_hits(part.rows, task, items, faults, matched)
     positions = _all_once(part.rows, items, faults, matched)
-    columns = [ranks(part.rows, column, faults) for column in FORMS[part.form]]
+    columns = [ranks(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]]
     if faults:
         return []
     low, high = np.ones((2, len(items.ids)), dtype=np.int32)
@@ -156,7 +161,7 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
         RequestError: They are both, neither or missing.
     """
     judged = pc.any(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED))).as_py()
-    headlines = {"captions": f"t2i/{JUDGED}" if judged else "t2i/all", "images": "i2t/any"}
+    headlines = {"captions": f"t2i/{JUDGED}" if judged else MAIN[0], "images": MAIN[1]}
     of_kind = {kind: {each: [0] for each in texts(getattr(corpus, kind)["id"])} for kind in headlines}
     foreign = {name: kind for kind, other in (("captions", "images"), ("images", "captions")) for name in KEYS[other]}
     found: dict[str, tuple[bool, int]] = dict.fromkeys(headlines, (False, 0))
@@ -174,11 +179,6 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
     first = next((cells[0] for cells in ids.values() if cells), None)
     reason = "the rows have no column `query`" if first is None else f"{what} are ids {both}, first {first!r}"
     raise RequestError(f"corpus {corpus.name!r}: {reason}; name the protocol with --protocol or a column `protocol`")
-
-
-def _headline(rows: Sequence[Row], corpus: Corpus) -> str:
-    columns = key_columns(rows, "")
-    return headline_of({name: [row[name] for row in rows if name in row] for name in columns}, corpus)
 
 
 def _of_hits(rows: list[Row], task: RetrievalTask, items: Items, faults: list[str], matched: Matched) -> list[Outcomes]:
@@ -202,12 +202,11 @@ def _all_once(rows: Sequence[Row], items: Items, faults: list[str], matched: Mat
     return positions
 
 
-# --- pairs and quadruples ---------------------------------------------------------------------------------------
 def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
-    direction = _DIRECTION_OF_FORM[part.form]
+    direction = _DIRECTION_OF_KIND[part.kind]
     items = compositional_items(corpus, direction)
     if not items.ids:
-        columns = ", ".join(FORMS[part.form])
+        columns = ", ".join(OUTCOME_KINDS[part.kind])
         faults.append(f"the rows judge {direction} (columns {columns}), corpus {corpus.name!r} has none")
         return []
     of_rows = match(part.rows, items, faults, matched)
@@ -218,11 +217,13 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched
     positions = of_rows[inside]
     by_item = np.zeros((len(items.ids), judgements.shape[1]), dtype=bool)
     by_item[positions] = judgements[inside]
+    # all of the direction but a caption against all its negatives, which is another choice
+    every = [p for p in protocols_of(corpus) if p.direction == direction and p.name != ALL_NEGATIVES]
     tasks = []
-    for protocol in _choice_protocols(corpus, direction, part.named):
+    for protocol in select_protocols(corpus, [part.named]) if part.named else every:
         task = build_task(corpus, protocol)
         if not isinstance(task, ChoiceTask) or protocol.direction != direction:
-            faults.append(f"{', '.join(FORMS[part.form])}: only of protocols of {direction}")
+            faults.append(f"{', '.join(OUTCOME_KINDS[part.kind])}: only of protocols of {direction}")
             return []
         tasks.append(task)
     gaps = {task.protocol.id: missing(positions, task.queries.astype(np.int64), items) for task in tasks}
@@ -239,27 +240,20 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched
     return [_judged(task, by_item[task.queries]) for task in complete]
 
 
-def _choice_protocols(corpus: Corpus, direction: str, named: str) -> Sequence[Protocol]:
-    """The named protocol, or all of the direction; not a caption against all its negatives, which is another choice."""
-    if named:
-        return select_protocols(corpus, [named])
-    return [p for p in protocols_of(corpus) if p.direction == direction and not p.id.endswith("/all-negatives")]
-
-
 def _judgements(part: _Part, faults: list[str]) -> NDArray[np.bool_]:
     """Shape ``(n_rows, 1)`` for pairs; ``(n_rows, 4)`` for halves, ``(n_rows, 2)`` for text and image."""
-    judged = np.stack([flags(part.rows, column, faults) for column in FORMS[part.form]], axis=1)
-    if part.form == "pairs":
+    judged = np.stack([flags(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]], axis=1)
+    if part.kind == "pairs":
         return judged
     text, image = text_and_image(judged)
     for column, follows in (("text", text), ("image", image), ("group", text & image)):
         told = [at for at, row in enumerate(part.rows) if column in row]
-        if told and (part.form == "halves" or column == "group"):
+        if told and (part.kind == "halves" or column == "group"):
             given = flags([part.rows[at] for at in told], column, faults)
             wrong = np.flatnonzero(given != follows[told])
             if wrong.size:
                 row = part.rows[told[int(wrong[0])]]
-                parts = ", ".join(f"{name} {row[name]}" for name in FORMS[part.form])
+                parts = ", ".join(f"{name} {row[name]}" for name in OUTCOME_KINDS[part.kind])
                 faults.append(
                     f"{wrong.size} rows contradict themselves, first row {row[NUMBER]}: {column} is {row[column]}, but "
                     f"{parts}"
@@ -291,7 +285,7 @@ def _judged(task: ChoiceTask, judged: NDArray[np.bool_]) -> Outcomes:
 HitLists: TypeAlias = Mapping[int, ArrayLike]
 """Cutoff k -> positions of the queries, in the order of the protocol, with a relevant item among the first k."""
 
-PROTOCOL_OF = {"ir": "t2i/all", "tr": "i2t/any"}
+PROTOCOL_OF = dict(zip(("ir", "tr"), MAIN, strict=True))
 """Image retrieval (ir) and text retrieval (tr): the names of the two directions in the files of ALBEF and TCL."""
 
 _FILE = re.compile(r"(?P<model>.+)_(?P<task>ir|tr)(?P<cutoff>[1-9][0-9]*)_rank_index\.npy")

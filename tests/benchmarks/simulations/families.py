@@ -95,7 +95,7 @@ def far_apart(n_encoders: int, *, seed: int, n_images: int = 300) -> tuple[float
     names = [f"encoder {at}" for at in range(n_encoders)]
     compared = compare_encoders(dict(zip(names, hits, strict=True)), clusters, Resampling())
     tests = [PairTest(pair.a, pair.b, pair.difference.value, pair.p_adjusted) for pair in compared]
-    ranks = {rank.encoder: rank for rank in rank_encoders(list(zip(names, hits.mean(axis=1), strict=True)), tests)}
+    ranks = rank_encoders(names, tests)
     best, worst = (f"{ranks[name].best} to {ranks[name].worst}" for name in (names[0], names[-1]))
     return compared[n_encoders - 2].p_adjusted or np.nan, best, worst
 

@@ -20,8 +20,8 @@ from capim.tasks.statistics.draws import IntervalMethod, Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
 from capim.tasks.statistics.intervals import (
     ClusteredValues,
+    agreeing_with_test,
     bootstrap_samples,
-    in_agreement,
     paired_intervals,
     share_interval,
 )
@@ -117,7 +117,7 @@ def _group(
         paired = paired_intervals(rows, clusters, pairs, resampling)
         flags[f"error/{method} of the difference"] = [not contains(interval, 0.0) for interval in paired]
         if method == "percentile":
-            agreed = [in_agreement(i, test.p, level=LEVEL) for i, test in zip(paired, flips, strict=True)]
+            agreed = [agreeing_with_test(i, test.p, level=LEVEL) for i, test in zip(paired, flips, strict=True)]
             for name, intervals in (("bootstrap alone", paired), ("as printed", agreed)):
                 against = [contains(i, 0.0) == _significant(t.p) for i, t in zip(intervals, flips, strict=True)]
                 flags[f"against the test/{name}"] = against

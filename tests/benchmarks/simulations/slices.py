@@ -9,7 +9,7 @@ import numpy as np
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import in_agreement
+from capim.tasks.statistics.intervals import agreeing_with_test
 from capim.tasks.statistics.slices import label_tests, part_means
 from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, contains
 
@@ -59,7 +59,7 @@ def slice_rates(
         for row, at in np.ndindex(AT_ONCE, len(SIZES)):
             if means.too_small(row, at, len(SIZES) + at) is None:
                 p = float(p_values[row, at])
-                difference = in_agreement(means.difference(row, at, len(SIZES) + at), p, level=LEVEL)
+                difference = agreeing_with_test(means.difference(row, at, len(SIZES) + at), p, level=LEVEL)
                 shown[start + row, at] = True
                 covered[start + row, at] = contains(means.interval(row, at), share)
                 claimed[start + row, at] = p < ALPHA

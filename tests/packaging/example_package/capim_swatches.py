@@ -1,4 +1,4 @@
-"""A package that adds an encoder, a corpus, a protocol, a metric and a section of the report; a model to copy."""
+"""A package that adds an encoder, a corpus, a protocol, a metric, an analysis and a section; a model to copy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from PIL import Image
 
 from capim.reports import format as show
 from capim.reports.elements.page import Evidence, Section
+from capim.tasks.analyses.analysis import part_slices
+from capim.tasks.analyses.table import Analysis
 from capim.tasks.corpora import CorpusEntry
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.encoders import Adapter
@@ -88,6 +90,16 @@ def left_behind(outcomes, ties):
 
 
 LEFT_BEHIND = Metric(name="left_behind", title="items left behind", directions=RETRIEVAL, values=left_behind)
+
+
+def warmth(data):
+    """The metric of the captions that name a warm colour, and of the others."""
+    texts = data.corpus.captions["text"].take(data.queries.query_ords).to_pylist()
+    warm = np.array([any(word in text for word in ("red", "gold")) for text in texts])
+    return part_slices(data, "warmth", {("warm", ""): warm, ("cold", ""): ~warm}, metric=data.metric)
+
+
+WARMTH = Analysis("warmth", warmth, {"warmth": "Warm and cold colours"}, directions=frozenset({"t2i"}), of_parts=True)
 
 
 def section(data):
