@@ -45,9 +45,8 @@ from capim.store.maintenance.removal import compact_store, discard_if_empty, pla
 from capim.store.maintenance.removal import prune as remove
 from capim.store.schema import RUNS
 from capim.tasks.runtime.progress import Overall, track
-from capim.tasks.runtime.references import Missing
+from capim.tasks.runtime.references import Missing, library_versions, this_host
 from capim.tasks.runtime.task import hide_prefects_lines, send_logs, shown_progress
-from capim.tasks.runtime.versions import library_versions, this_host
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
