@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from starlette.testclient import TestClient
 
-from capim.flows.commands.services import StoreServices
+from capim.flows.searching import StoreServices
 from capim.reports.app.application import create_app
 from capim.store import Block, EmbeddingStore
 from capim.store.schema import RUNS, texts
