@@ -19,7 +19,7 @@ from capim.flows.searching import StoreServices
 from capim.reports.app.application import create_app
 from capim.store import Block, EmbeddingStore
 from capim.store.schema import RUNS, texts
-from capim.store.types import Corpus, EncoderSpec
+from capim.store.types import Corpus, Embeddings, EncoderSpec, Modality
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import index_images
@@ -72,11 +72,12 @@ def asked_store(folder: Path) -> EmbeddingStore:
     for encoder in (load_encoder(spec_of(name)) for name in (A, B)):
         store.write_encoder(encoder.spec)
         specs.append(encoder.spec)
-        for modality, items, made in (
-            ("image", corpus.images, encode_images(encoder, pictures)),
-            ("caption", corpus.captions, encode_captions(encoder, texts(corpus.captions["text"]))),
-        ):
-            ids = texts(items["id"])
+        vectors: dict[Modality, Embeddings] = {
+            "image": encode_images(encoder, pictures),
+            "caption": encode_captions(encoder, texts(corpus.captions["text"])),
+        }
+        for modality, made in vectors.items():
+            ids = texts((corpus.images if modality == "image" else corpus.captions)["id"])
             ords = np.arange(len(ids), dtype=np.int32)
             key = store.key(encoder=encoder.spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
             block = Block(ords=ords, ids=ids, embeddings=made, input_shas=[""] * len(ids), batch_id="b")
