@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA
-from capim.tasks.statistics.draws import Resampling, block_rows, count_blocks, narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.draws import Resampling, block_rows, count_blocks, narrowed, rounded_to_grid, weighted_sums
 
 Aggregate: TypeAlias = Callable[[NDArray[np.float64]], float]
 """Values of some queries, shape ``(n_queries, ...)`` -> one number; NaN where it is not defined."""
@@ -87,13 +87,13 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
     totals_at: list[int] = []
     for values, clusters in samples:
         sums = clusters.sums(checked_values(values, clusters)).T
-        total = on_grid(clusters.totals, weight=n_clusters)
+        total = rounded_to_grid(clusters.totals, weight=n_clusters)
         position = positions.setdefault(total.tobytes(), len(columns))
         if position == len(columns):
             columns.append(total)
         sums_at += range(len(columns), len(columns) + len(sums))
         totals_at += [position] * len(sums)
-        columns += [on_grid(column, weight=n_clusters) for column in sums]
+        columns += [rounded_to_grid(column, weight=n_clusters) for column in sums]
     table = narrowed(np.column_stack(columns), weight=n_clusters)
 
     def means(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
