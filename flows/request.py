@@ -80,7 +80,7 @@ def device_faults(config: RunConfig) -> list[str]:
     wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
     faults: list[str] = []
     if wanted and config.shards == 1:
-        from capim.tasks.encoders.tensors import check_device
+        from capim.tasks.encoders.device import check_device
 
         for device in sorted(wanted):
             try:

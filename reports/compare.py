@@ -6,25 +6,26 @@ import json
 from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
 from capim.reports.elements.tables import (
     difference_text,
-    metric_title,
+    estimate,
     numbers,
     pivot,
-    range_text,
     texts,
     value,
-    value_text,
 )
 from capim.reports.render import render_html, render_markdown
 from capim.reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
-from capim.store.types import digest16
+from capim.store.types import MetricFacts, digest16
+from capim.tasks.protocols import Protocol
 from capim.tasks.reference.changes import FigureChange
+
+Metrics: TypeAlias = Mapping[str, MetricFacts]
 
 NOTE = (
     "Paired test: the sign-flip test of the two states on their shared queries, as stored. Unpaired bound: an upper "
@@ -33,7 +34,6 @@ NOTE = (
     "statistical settings can differ. Another version: the code of the metric differs, so nothing was tested. "
     "Adjusted p: Holm over all figures of both reports that have a p."
 )
-LEADING = ("t2i/all", "i2t/any", "winoground")  # protocols that a warning lists first
 NAMED = 8  # figures that a warning names
 LONG = 40  # rows above which the changes that are not significant are folded
 
@@ -58,7 +58,8 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     moved = [c for c in shared if c.difference]
     real = [c for c in moved if c.significant]
     worse = [c for c in real if c.worse]
-    sections = [_figures(moved, shared, worse), _causes(old, new, moved), _coverage(old, new)]
+    metrics = {**old.metrics, **new.metrics}
+    sections = [_figures(metrics, moved, shared), _causes(old, new, moved), _coverage(metrics, old, new)]
     return Report(
         title="What changed",
         subtitle=f"from {old.name} to {new.name}",
@@ -75,20 +76,28 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     )
 
 
-def _figures(moved: list[FigureChange], shared: list[FigureChange], worse: list[FigureChange]) -> Section:
+def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureChange]) -> Section:
+    def is_main(protocol: str) -> bool:
+        return Protocol.of(protocol).is_main or Protocol.of(protocol).is_all_quadruples
+
     blocks: list[Block] = []
-    if worse:
-        first = sorted(worse, key=lambda c: (c.key[1] not in LEADING, c.p_adjusted, c.key))[:NAMED]
-        items = [f"{c.key[3]} on {c.key[0]}, {c.key[1]} {metric_title(c.key[2])}: {_difference(c)}" for c in first]
+    significant = [c for c in moved if c.significant]
+    if worse := [c for c in significant if c.worse]:
+        first = sorted(worse, key=lambda c: (not is_main(c.key[1]), c.p_adjusted, c.key))[:NAMED]
+        items = [
+            f"{encoder} on {corpus}, {protocol} {metrics[metric].label}: "
+            f"{difference_text(metrics[metric], c.difference, 2)}"
+            for c in first
+            for corpus, protocol, metric, encoder in [c.key]
+        ]
         if len(worse) > NAMED:
             items.append(f"and {show.count(len(worse) - NAMED, 'figure')} more, in the table")
         blocks.append(Notice(title="Significantly worse", items=tuple(items), mark="bad"))
-    significant = [c for c in moved if c.significant]
     if moved and len(moved) > LONG and significant:
-        blocks.append(_table("changes-sure", "Significant changes", significant))
-        blocks.append(_table("changes", "All changed figures", moved, folded=True))
+        blocks.append(_table(metrics, "changes-sure", "Significant changes", significant))
+        blocks.append(_table(metrics, "changes", "All changed figures", moved, folded=True))
     elif moved:
-        blocks.append(_table("changes", "Changed figures, smallest p-value first", moved))
+        blocks.append(_table(metrics, "changes", "Changed figures, smallest p-value first", moved))
     else:
         blocks.append(Text(text=f"All {show.count(len(shared), 'shared figure')} are equal to the last digit."))
     return Section(
@@ -99,15 +108,10 @@ def _figures(moved: list[FigureChange], shared: list[FigureChange], worse: list[
     )
 
 
-def _table(name: str, caption: str, moved: list[FigureChange], *, folded: bool = False) -> Table:
-
-    def side(row: Mapping[str, Any], metric: str) -> Cell:
-        note = range_text(metric, row["ci_low"], row["ci_high"])
-        return value(row["value"], value_text(metric, row["value"]), note=note)
-
+def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange], *, folded: bool = False) -> Table:
     def difference(c: FigureChange) -> Cell:
         mark: Mark = "" if not c.significant else "bad" if c.worse else "good"
-        return value(c.difference, _difference(c), mark=mark)
+        return value(c.difference, difference_text(metrics[c.key[2]], c.difference, 2), mark=mark)
 
     def p_cell(p: float | None, c: FigureChange, bound: str = "") -> Cell:
         return value(p, f"{bound}{show.p_value(p)}", mark="" if c.significant else "muted")
@@ -122,9 +126,9 @@ def _table(name: str, caption: str, moved: list[FigureChange], *, folded: bool =
         texts("Encoder", lambda c: c.key[3]),
         texts("corpus", lambda c: c.key[0]),
         texts("protocol", lambda c: c.key[1]),
-        texts("metric", lambda c: metric_title(c.key[2])),
-        numbers("old", lambda c: side(c.old, c.key[2])),
-        numbers("new", lambda c: side(c.new, c.key[2])),
+        texts("metric", lambda c: metrics[c.key[2]].label),
+        numbers("old", lambda c: estimate(metrics[c.key[2]], c.old)),
+        numbers("new", lambda c: estimate(metrics[c.key[2]], c.new)),
         numbers("difference", difference),
         numbers("p", p_raw),
         numbers("adjusted p", lambda c: p_cell(c.p_adjusted, c), explain="Holm over all figures that have a p"),
@@ -135,11 +139,10 @@ def _table(name: str, caption: str, moved: list[FigureChange], *, folded: bool =
     )
 
 
-def _difference(c: FigureChange) -> str:
-    return difference_text(c.key[2], c.difference, 2)
-
-
 def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section | None:
+    def setting(value: object) -> str:
+        return show.ABSENT if value is None else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
     changes = changed_settings(old, new)
     lead = "The reports record the same models, corpora, libraries and devices."
     block: Block = Text(text="Look for a change of the code.")
@@ -151,28 +154,22 @@ def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section 
             changes,
             texts("subject", lambda c: c.subject),
             texts("setting", lambda c: c.setting),
-            texts("old", lambda c: _setting(c.old)),
-            texts("new", lambda c: _setting(c.new)),
+            texts("old", lambda c: setting(c.old)),
+            texts("new", lambda c: setting(c.new)),
         )
     elif not moved:
         return None
     return Section(id="causes", title="Possible causes", lead=lead, blocks=(block,))
 
 
-def _setting(value: object) -> str:
-    if value is None:
-        return show.ABSENT
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-def _coverage(old: Snapshot, new: Snapshot) -> Section | None:
+def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> Section | None:
     """Figures that only one of the two has, by encoder, corpus and protocol."""
     rows = []
     for label, one, other in (("only old", old, new), ("only new", new, old)):
         groups: dict[tuple[str, str, str], list[str]] = {}
         for corpus, protocol, metric, encoder in sorted(one.results.keys() - other.results.keys()):
-            groups.setdefault((encoder, corpus, protocol), []).append(metric_title(metric))
-        rows += [(*key, ", ".join(metrics), label) for key, metrics in groups.items()]
+            groups.setdefault((encoder, corpus, protocol), []).append(metrics[metric].label)
+        rows += [(*key, ", ".join(labels), label) for key, labels in groups.items()]
     if not rows:
         return None
     table = pivot(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TypeAlias
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
 from capim.reports.elements.page import Report, Section
-from capim.reports.elements.thumbnails import data_uris
+from capim.reports.elements.pictures import data_uris
 from capim.reports.exports.tabular import csv_bytes, row_schema
 from capim.reports.render import figure_files, render_html, render_markdown
 from capim.reports.rows.gallery import Explain
@@ -21,27 +22,19 @@ from capim.reports.rows.snapshot import SCHEMA
 from capim.reports.sections import (
     ablations,
     answer,
-    breaks,
-    compositional,
     differences,
-    directions,
     failures,
-    gate,
+    glossary,
+    languages,
     leaderboard,
-    multilingual,
     provenance,
-    ranking,
-    sentence,
     slices,
-    terms,
-    throughput,
+    speed,
 )
 from capim.store import EmbeddingStore, schema
 from capim.store.exchange.row_files import json_value
 from capim.store.plugins import Plugin, Table
-
-# --- Builds a report from stored rows: the sections in reading order, and the facts above them.
-
+from capim.store.types import MetricFacts
 
 log = logging.getLogger(__name__)
 
@@ -50,23 +43,23 @@ COLOPHON = (
     "next to this file."
 )
 Build: TypeAlias = Callable[[ReportData], Section]
-_OWN: dict[str, Build] = {
+_OWN: dict[str, Build] = {  # in reading order
     "answer": answer.section,
-    "breaks": breaks.section,
-    "languages": answer.in_languages,
-    "ranking": ranking.section,
-    "gate": gate.section,
+    "weaknesses": answer.weaknesses_section,
+    "languages": languages.overview_section,
+    "ranking": leaderboard.ranking_section,
+    "gate": provenance.published_section,
     "failures": failures.section,
     "leaderboard": leaderboard.section,
     "differences": differences.section,
-    "directions": directions.section,
-    "compositional": compositional.section,
-    "multilingual": multilingual.section,
+    "directions": leaderboard.directions_section,
+    "compositional": leaderboard.compositional_section,
+    "multilingual": languages.section,
     "slices": slices.section,
     "ablations": ablations.section,
-    "throughput": throughput.section,
+    "throughput": speed.section,
     "provenance": provenance.section,
-    "skips": provenance.skips,
+    "skips": provenance.skipped_section,
 }
 
 
@@ -94,9 +87,9 @@ def report_of(data: ReportData) -> Report:
     """The report of the rows; the same rows give the same report."""
     encoders, corpora = data.encoder_names(), data.corpus_names()
     newest = max(r["created"] for r in data.results)
-    said = sentence.answer(data)[0]
+    said = answer.answer(data)[0]
     sections = [section for build in SECTIONS.values() if (section := build(data)).blocks]
-    strip, explained = terms.explained(data, said, sections)
+    strip, explained = glossary.explained(data, said, sections)
     return Report(
         title="Image–caption retrieval",
         subtitle=f"{_named(encoders, 'encoder')} on {_named(corpora, 'corpus', 'corpora')}",
@@ -189,7 +182,7 @@ def results_json(data: ReportData) -> dict[str, object]:
         "schema": SCHEMA,
         "digest": data.digest,
         "store": data.uri,
-        "answer": sentence.answer(data),
+        "answer": answer.answer(data),
         **{table: json_value(getattr(data, table)) for table in STORED},
         "encoders": {
             name: {"fingerprint": spec.fingerprint, **redact(spec.identity())} for name, spec in data.specs.items()
@@ -203,8 +196,12 @@ def results_json(data: ReportData) -> dict[str, object]:
             for name, corpus in data.corpora.items()
         },
         "devices": sorted({row["device"] for row in data.batches}),
-        "metrics": {name: facts.title for name, facts in sorted(data.metrics.items())},
+        "metrics": {name: _facts(data.metric(name)) for name in sorted({row["metric"] for row in data.results})},
     }
+
+
+def _facts(metric: MetricFacts) -> dict[str, object]:
+    return {each.name: getattr(metric, each.name) for each in fields(MetricFacts)[1:]}
 
 
 def _field(value: object) -> str:
@@ -225,7 +222,10 @@ def results_schema() -> dict[str, object]:
         "encoders": {"type": "object", "additionalProperties": {"type": "object"}},
         "corpora": {"type": "object", "additionalProperties": {"type": "object"}},
         "devices": texts,
-        "metrics": {"type": "object", "additionalProperties": {"type": "string"}},
+        "metrics": {
+            "type": "object",
+            "additionalProperties": row_schema(schema.METRICS, without=("metric", "run", "created")),
+        },
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

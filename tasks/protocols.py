@@ -136,6 +136,11 @@ class Protocol:
         return Protocol.of(f"{self.direction}/{EVERY}/{EVERY}")
 
     @property
+    def family(self) -> str:
+        """The published set of hard negatives that a category is of."""
+        return self.id.removesuffix(f"/{self.name}")
+
+    @property
     def without_orientation(self) -> Protocol:
         """The protocol in the orientation ``transposed``."""
         return Protocol.of(self.id.partition("@")[0], self.main_metric) if self.orientation else self
@@ -144,6 +149,11 @@ class Protocol:
     def is_main(self) -> bool:
         """Whether it is one of the two protocols of the literature, whose recalls add up to RSUM."""
         return self.id in MAIN
+
+    @property
+    def is_all_quadruples(self) -> bool:
+        """Whether it is of all quadruples, not of those with one tag."""
+        return self.kind == "quadruples" and not self.name
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -170,12 +180,12 @@ class Protocol:
             return f"judged queries in {language_name(self.language)}" if self.language else "judged queries"
         title = DIRECTION_TITLES[self.direction]
         if self.kind == "mean":
-            more = "mean over languages" if self.part == (EVERY, EVERY) else self.id.partition("/")[2]
+            more = "mean over languages" if self.part == (EVERY, EVERY) else "/".join(self.part)
         elif self.translator:
             more = f"{language_name(self.language)} by {self.translator}"
         else:
             more = _RETRIEVAL.get(f"{self.direction}/{self.name}", (self.name,))[0]
-        return ", ".join(filter(None, (title, more, self.orientation.replace("-", " "))))
+        return ", ".join(filter(None, (title, more, (self.orientation or self.weights).replace("-", " "))))
 
     @property
     def titled(self) -> str:

@@ -198,7 +198,7 @@ def search(args: argparse.Namespace) -> int:
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
     """
     from capim.flows.commands.searching import FOUND_COLUMNS, find
-    from capim.reports.search import write_search
+    from capim.reports.gallery_pages import write_search
 
     if args.html:
         refuse_unused(args, "with --html", format="--format", columns="--columns", wide="--wide")
@@ -235,7 +235,7 @@ def explain(args: argparse.Namespace) -> int:
 
     Example: capim explain --encoder tiny-colpali --corpus shapes --query scene-00000-0 --item scene-00000
     """
-    from capim.reports.explanation import token_words, write_explanation
+    from capim.reports.gallery_pages import token_words, write_explanation
     from capim.tasks.runtime.stored import explain_pair
 
     if args.to:

@@ -141,7 +141,7 @@ def list_known(args: argparse.Namespace) -> None:
 def _pin(args: argparse.Namespace) -> None:
     if args.what != "encoders":
         raise RequestError("--pin works with encoders only: `capim list encoders --pin FILE`")
-    from capim.tasks.encoders.checkpoints.resolving import pin, pinned_toml
+    from capim.tasks.encoders.identity import pin, pinned_toml
 
     pins = list(pin())
     Path(args.pin).write_text(pinned_toml(pins), encoding="utf-8")
@@ -161,7 +161,7 @@ def check(args: argparse.Namespace) -> int:
     """
     from capim.flows.config import run_config
     from capim.flows.request import entry_named
-    from capim.tasks.encoders.conformance.suite import check_encoder
+    from capim.tasks.encoders.conformance import check_encoder
     from capim.tasks.encoders.device import choose_device
 
     config = run_config({"trust_remote_code": args.trust_remote_code}, args.suite)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image as Picture
 
 from capim.flows.commands.workspace import corpus_in
-from capim.reports.search import Search
+from capim.reports.gallery_pages import Search
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import existing_file

@@ -16,7 +16,7 @@ from capim.store.types import EncoderSpec, Modality
 from capim.store.values import Map, Method
 
 if TYPE_CHECKING:
-    from capim.reports.search import Search
+    from capim.reports.gallery_pages import Search
     from capim.tasks.encoders import Encoder
 
 MODELS = 3  # in memory; of more, the one that was used longest ago is dropped

@@ -31,12 +31,11 @@ from capim.reports.app.state import (
 from capim.reports.elements.page import Cell, Mark, Table
 from capim.reports.elements.tables import (
     axis_of,
-    difference_text,
-    metric_title,
+    difference_cell,
     numbers,
     pivot,
-    range_text,
     result_cell,
+    row_words,
     texts,
     value,
 )
@@ -44,7 +43,6 @@ from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.snapshot import end_of, state_after
 from capim.reports.rows.standing import Task, decision, in_order
 from capim.reports.sections.answer import task_cell
-from capim.reports.sections.sentence import row_words
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.tasks.protocols import Protocol
@@ -106,7 +104,7 @@ def grid(request: Request) -> Response:
             task.title,
             partial(task_cell, data=data, task=task, axis=axis_of(rows[task.metric])),
             group=task.corpus,
-            explain=f"{metric_title(task.metric)}: {task.protocol}",
+            explain=f"{data.metric(task.metric).label}: {task.protocol}",
         )
         for task in tasks
     )
@@ -115,7 +113,7 @@ def grid(request: Request) -> Response:
         "links": [[_queries_of(snapshot, task, name) for task in tasks] for name in order],
         "corpora": [(name, name in corpora) for name in data.corpus_names()],
         "encoders": [(name, name in encoders) for name in data.encoder_names()],
-        "metrics": [("", "headline of each task"), *((name, metric_title(name)) for name in metrics)],
+        "metrics": [("", "headline of each task"), *((name, snapshot.data.metric(name).label) for name in metrics)],
         "metric": metric,
     }
     of_task = " OR ".join("(corpus = ? AND protocol = ? AND metric = ?)" for _ in tasks) or "FALSE"
@@ -250,23 +248,22 @@ def _tests(data: ReportData, evaluated: Evaluated, a: str, b: str) -> Table | No
         return None
 
     def figure(metric: str, name: str) -> Cell:
-        return result_cell(data.row(*where, metric, name))
+        return result_cell(data, data.row(*where, metric, name))
 
     def difference(metric: str) -> Cell:
-        row = rows[metric]
-        note = range_text(metric, row["ci_low"], row["ci_high"])
-        return value(row["difference"], difference_text(metric, row["difference"]), note=note)
+        return difference_cell(data.metric(metric), rows[metric])
 
     def verdict(metric: str) -> Cell:
         found = decision(data, *where, metric, a, b)
         marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
-        return value(None, row_words(rows[metric]), mark=marks.get(found.state, "") if found else "muted")
+        words = row_words(data.metric(metric), rows[metric])
+        return value(None, words, mark=marks.get(found.state, "") if found else "muted")
 
     return pivot(
         "tests",
         "The stored tests, over the same queries",
         rows,
-        texts("Metric", metric_title),
+        texts("Metric", lambda metric: data.metric(metric).label),
         numbers(a, partial(figure, name=a)),
         numbers(b, partial(figure, name=b)),
         numbers("difference", difference, explain="with its interval; percentage points where the metric is a share"),

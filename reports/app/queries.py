@@ -42,11 +42,11 @@ from capim.reports.app.state import (
     respond,
     state_of,
 )
-from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
-from capim.reports.explanation import token_words
+from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
+from capim.reports.gallery_pages import token_words
 from capim.reports.rows.gallery import RankedList, SelectedQuery
 from capim.reports.rows.report_data import CAUSES
-from capim.reports.sections.cases import case_of
+from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.exchange.row_files import Judgement, add_judgement
 from capim.store.layout import Explanation

@@ -21,11 +21,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from capim.reports.exports.tabular import csv_bytes
+from capim.reports.gallery_pages import Search
 from capim.reports.render import TEMPLATES, html_templates
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Conclusion, conclusions
-from capim.reports.search import Search
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.exchange.row_files import read_judgements

@@ -61,20 +61,21 @@ def tooltips(*fields: str) -> list[alt.Tooltip]:
 
 
 def interval_point(
-    row: Mapping[str, Any], *, scale: float = 100.0, unit: str = "percent", text: str = "", **fields: Any
+    row: Mapping[str, Any], *, fraction: bool = True, unit: str = "percent", text: str = "", **fields: Any
 ) -> dict[str, Any]:
     """The data of one stored value with its interval in a chart; without an interval, both ends are the value.
 
-    ``scale`` is 100 for percent and percentage points, 1 for other units, which have no name; ``text`` is the value as
-    displayed, by default in percent.
+    A ``fraction`` is drawn in percent or percentage points, its ``unit``; other numbers as they are, in no named unit.
+    ``text`` is the value as displayed, by default in percent.
     """
+    scale = 100.0 if fraction else 1.0
     low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
     return {
         "encoder": row["encoder"],
         "value": scale * row["value"],
         "ci_low": scale * low,
         "ci_high": scale * high,
-        "unit": unit if scale == 100.0 else "",
+        "unit": unit if fraction else "",
         "text": text or f"{show.percent(row['value'])} % ({show.percent_range(row['ci_low'], row['ci_high'])})",
         **fields,
     }
@@ -198,9 +199,6 @@ _CONFIG: dict[str, Any] = {
 def legend() -> alt.Legend:
     """The legend of encoders, above the picture to fit narrow screens."""
     return alt.Legend(title=None, orient="top", direction="horizontal", columns=4, symbolOpacity=1)
-
-
-# --- The chart of a notebook: figures or differences with their intervals.
 
 
 _NAMES = ("encoder", "encoder_a", "encoder_b", "corpus", "protocol", "metric")

@@ -23,7 +23,7 @@ from capim.reports.exports.tabular import csv_bytes, json_bytes
 from capim.reports.rows.languages import cross_lingual, judged_language, mteb_language
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, headline_tasks
-from capim.reports.sections.compositional import PAIRS, pair_protocols
+from capim.reports.sections.leaderboard import PAIRS, pair_protocols
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES

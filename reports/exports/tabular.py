@@ -27,7 +27,7 @@ from capim.reports.rows.languages import (
 )
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.speed import qps_v28
-from capim.reports.sections import compositional, leaderboard
+from capim.reports.sections import leaderboard
 from capim.store.exchange.row_files import json_value, write_csv
 from capim.store.schema import RESULTS
 from capim.tasks.protocols import Protocol
@@ -125,7 +125,7 @@ _ESCAPES = {
 
 def latex_files(data: ReportData, name: str) -> dict[str, bytes]:
     r"""One file with the leaderboards, Winoground and pair tables: booktabs, ``\usepackage{booktabs}`` is enough."""
-    blocks = (*leaderboard.section(data).blocks, *compositional.section(data).blocks)
+    blocks = (*leaderboard.section(data).blocks, *leaderboard.compositional_section(data).blocks)
     tables = [block for block in blocks if isinstance(block, Table)]
     if not tables:
         return {}

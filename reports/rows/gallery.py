@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.reports.elements.match_maps import draw_map, encoded, opened, patch_map
+from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.rows.report_data import Row, grouped
 from capim.store import EmbeddingStore
 from capim.store.layout import Explanation

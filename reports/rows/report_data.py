@@ -28,6 +28,13 @@ T = TypeVar("T")
 LEADING, WITHOUT = "R@1", "R@1 without ambiguous misses"
 SHARE = "share of misses"
 CAUSES = ("annotation", "agreement")  # of ambiguous misses
+_OWN_UNITS = (
+    *("skewness", "score margin", "distance of the centres", "negative log likelihood", "mean cosine"),
+    *(f"mean cosine of {pair}" for pair in ("two images", "two captions", "an image and a caption")),
+)
+ANALYSIS_METRICS = {  # of slices alone; all others are shares of something
+    name: MetricFacts(name=name, title=name, heading=name.replace("log l", "log-l"), unit="own") for name in _OWN_UNITS
+}
 TABLES = ("results", "comparisons", "rankings", "slices", "batches", "runs")
 
 
@@ -179,7 +186,7 @@ class ReportData:
 
     def metric(self, name: str) -> MetricFacts:
         """What is stored of a metric; of one that only an analysis has, its name."""
-        return self.metrics.get(name) or MetricFacts(name=name, title=name)
+        return self.metrics.get(name) or ANALYSIS_METRICS.get(name) or MetricFacts(name=name, title=name)
 
     @cached_property
     def digest(self) -> str:

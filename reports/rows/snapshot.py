@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ import pyarrow.fs
 from capim.reports.rows.report_data import redact
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
+from capim.store.types import MetricFacts
 from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
 
-SCHEMA = "capim-report/3"  # of results.json
+SCHEMA = "capim-report/4"  # of results.json
 STATISTICS = ("interval_method", "replicates", "seed")
 
 
@@ -35,6 +36,7 @@ class Snapshot:
         corpora: Corpus name to its facts and fingerprint.
         versions: Library to version, over all runs of the report.
         devices: Names of the devices that the embeddings were computed on.
+        metrics: Of a report: what readers have to know of each metric in ``results``.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Snapshot:
     corpora: Mapping[str, Mapping[str, Any]]
     versions: Mapping[str, str]
     devices: tuple[str, ...]
+    metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
@@ -68,6 +71,7 @@ def load_snapshot(path: str | Path) -> Snapshot:
             corpora=document["corpora"],
             versions=_versions(document["runs"]),
             devices=tuple(document["devices"]),
+            metrics={name: MetricFacts(name=name, **facts) for name, facts in document["metrics"].items()},
         )
     except (ValueError, KeyError, TypeError) as fault:
         raise RequestError(

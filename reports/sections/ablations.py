@@ -1,13 +1,13 @@
 """Ablations computed from stored embeddings: precision, truncation, re-ranking, compression and others.
 
 An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``seconds``, ``n`` or the setting itself as
-``x``). Ablations over a numeric setting are drawn as curves.
+``x``). Ablations over a numeric setting are drawn as curves, compressions over bytes and over seconds.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -16,24 +16,14 @@ import altair as alt
 from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import (
-    ColumnOf,
-    anchor,
-    is_fraction,
-    measures,
-    metric_title,
-    numbers,
-    pivot,
-    texts,
-    value,
-)
-from capim.reports.rows.names import named
-from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped
-from capim.reports.sections.frontier import cost_of_compression
-from capim.reports.sections.gate import ANALYSIS as REFERENCE
+from capim.reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
+from capim.reports.rows.report_data import LEADING, ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines, retrieval_corpora
-from capim.reports.sections.parts import order, part_label, slice_cell
+from capim.reports.sections.slices import encoder_order, part_label, slice_cell
+from capim.reports.sections.speed import frontier_line, pareto
 from capim.tasks.analyses.table import headings
+from capim.tasks.protocols import Protocol
+from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 COSTS = {
     "bytes_per_item": "bytes per item",
@@ -58,21 +48,22 @@ LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the 
 def section(data: ReportData) -> Section:
     """A curve or a table per corpus, protocol, ablation and metric."""
     blocks: list[Block] = []
-    own = headings("ablations")
-    titles = [*own, *sorted({r["analysis"] for r in data.slices} - own.keys())]  # of packages that are gone, last
+    known = headings("ablations")
+    titles = [*known, *sorted({r["analysis"] for r in data.slices} - known.keys())]  # of packages that are gone, last
     for corpus in retrieval_corpora(data):
         shown = (r for r in _of_corpus(data, corpus) if r["analysis"] not in {*headings("slices"), REFERENCE})
         groups = grouped(shown, itemgetter("analysis", "protocol", "metric"))
         for analysis, protocol, metric in sorted(groups, key=lambda key: (titles.index(key[0]), key)):
             rows = groups[analysis, protocol, metric]
             if analysis == COMPRESSION:
-                blocks += _compression(data, corpus, protocol, metric, rows)
+                order = encoder_order(data, corpus, protocol, metric, rows)
+                blocks += [_compression(data, corpus, [r for r in rows if r["encoder"] == name]) for name in order]
                 continue
-            table = _table(data, corpus, analysis, protocol, metric, rows)
-            if analysis in COMBINED and metric != "R@1":
-                blocks.append(dataclasses.replace(table, folded=table.caption))
+            table = _table(data, corpus, rows)
+            if analysis in COMBINED and metric != LEADING:
+                blocks.append(replace(table, folded=table.caption))
             else:
-                blocks.append(_curve(table, analysis, protocol, metric, rows, data.encoder_names()) or table)
+                blocks.append((_curve(data, table, rows) if analysis in CURVES else None) or table)
     return Section(
         id="ablations",
         title="Ablations",
@@ -84,33 +75,8 @@ def section(data: ReportData) -> Section:
 
 def _of_corpus(data: ReportData, corpus: str) -> list[Row]:
     """The slices of a corpus under its first headline."""
-    leading = headlines(data, corpus)[:1]
-    return [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in leading]
-
-
-def _compression(
-    data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Row]
-) -> Iterator[Table | Chart]:
-    """A chart with its table per encoder."""
-    for encoder in order(data, corpus, protocol, metric, rows):
-        # the exact search first, then from many bytes to few
-        own = sorted(
-            (r for r in rows if r["encoder"] == encoder),
-            key=lambda r: (r["feature"] != "exact", -detail_of(r).get("bytes_per_item", 0.0)),
-        )
-        table = _table(data, corpus, COMPRESSION, protocol, metric, own)
-        threads = {int(detail_of(r).get("threads") or 1) for r in own}
-        missing = [f"{_label(r)}: {r['reason']}" for r in own if r["value"] is None]
-        table = dataclasses.replace(
-            table,
-            id=anchor(table.id, encoder),
-            caption=f"{table.caption} · {encoder}",
-            note=f"{table.note} Seconds per query: all queries at once, in one process on "
-            f"{show.listing([show.count(n, 'thread') for n in sorted(threads)])}; LanceDB answers queries of several "
-            "vectors one by one. Bytes do not count the vectors that re-ranking reads. "
-            f"{'. '.join(missing)}".strip(),
-        )
-        yield cost_of_compression(table, own, metric_title(metric)) or table
+    first = headlines(data, corpus)[:1]
+    return [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in first]
 
 
 def rounding_cost(data: ReportData, encoder: str) -> str:
@@ -121,27 +87,22 @@ def rounding_cost(data: ReportData, encoder: str) -> str:
     for corpus in retrieval_corpora(data):
         for r in _of_corpus(data, corpus):
             if r["encoder"] == encoder and (r["analysis"], r["feature"], r["level_name"]) in kinds:
-                own = detail_of(r)
+                own, where = detail_of(r), f"{corpus}, {Protocol.of(r['protocol']).titled}"
                 span = show.percent_range(own.get("change_low"), own.get("change_high"), 2)
                 change = f"{show.points(own.get('change'), 2)} points" + (f" ({span})" if span else "")
-                return (
-                    f"float16 would change {metric_title(r['metric'])} by {change} on {corpus}, {named(r['protocol'])}"
-                )
+                return f"float16 would change {data.metric(r['metric']).label} by {change} on {where}"
     return ""
-
-
-def _count(number: float | None) -> str:
-    return show.number(number, 0)
 
 
 def _label(row: Row) -> str:
     return part_label(row["feature"], row["level_name"])
 
 
-def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
-    names = order(data, corpus, protocol, metric, rows)
+def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
+    """The rows of one analysis, protocol and metric."""
+    analysis, protocol, metric = itemgetter("analysis", "protocol", "metric")(rows[0])
+    names, label = encoder_order(data, corpus, protocol, metric, rows), data.metric(metric).label
     details = {id(r): detail_of(r) for r in rows}
-    title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize())
 
     def change(r: Row) -> Cell:
         own = details[id(r)]
@@ -156,17 +117,21 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
         sampled = f" of {show.number(every, 0)}" if every > r["n_queries"] else ""
         return Cell(text=show.number(r["n_queries"], 0) + sampled, sort=str(r["n_queries"]))
 
+    def whole(number: float | None) -> str:
+        return show.number(number, 0)
+
     fitted = {_label(r): on for r in rows if (on := details[id(r)].get("fitted_on"))}
     notes = [f"A sample of the queries: {text}." for text in {queries(r).text: None for r in rows} if " of " in text]
     notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
+    title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize())
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
-        f"{title} · {corpus} · {named(protocol)} · {metric_title(metric)}",
+        f"{title} · {corpus} · {Protocol.of(protocol).titled} · {label}",
         sorted(rows, key=lambda r: names.index(r["encoder"])),
         texts("Encoder", lambda r: r["encoder"]),
         texts("setting", _label),
         numbers("queries", queries),
-        numbers(metric_title(metric), slice_cell),
+        numbers(label, lambda r: slice_cell(data, r)),
         *([numbers("change", change)] if any(d.get("change") is not None for d in details.values()) else []),
         *(
             detail(key, heading, show.percent, "Percent")
@@ -174,7 +139,7 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
             if any(d.get(key) for d in details.values())
         ),
         *(
-            detail(key, heading, _count if key == "depth" else show.significant)
+            detail(key, heading, whole if key == "depth" else show.significant)
             for key, heading in COSTS.items()
             if key != "x" and any(key in d for d in details.values())
         ),
@@ -184,19 +149,16 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
     )
 
 
-def _curve(
-    table: Table, analysis: str, protocol: str, metric: str, rows: Sequence[Row], everyone: list[str]
-) -> Chart | None:
+def _curve(data: ReportData, table: Table, rows: Sequence[Row]) -> Chart | None:
     """The value over the first cost that an encoder has at two settings or more."""
-    if analysis not in CURVES:
-        return None
-    scale = 100.0 if is_fraction(metric) else 1.0
-    for key, cost in COSTS.items():
+    metric = data.metric(rows[0]["metric"])
+    cost = ""
+    for key, cost in COSTS.items():  # noqa: B007 - the one at which the loop ends
         points = [
             charts.interval_point(
                 r,
-                scale=scale,
-                text=f"{slice_cell(r).text} ({slice_cell(r).note})",
+                fraction=metric.unit == "percent",
+                text=f"{slice_cell(data, r).text} ({slice_cell(data, r).note})",
                 setting=_label(r),
                 cost=float(detail_of(r)[key]),
             )
@@ -204,24 +166,22 @@ def _curve(
             if r["value"] is not None and isinstance(detail_of(r).get(key), int | float)
         ]
         if len({(p["encoder"], p["cost"]) for p in points}) > len({p["encoder"] for p in points}):
-            unit = metric_title(metric) + ", percent" * is_fraction(metric)
-            return _chart(table, f"{unit}, {named(protocol)}", points, cost, everyone)
-    return None
-
-
-def _chart(table: Table, y_title: str, points: list[dict[str, Any]], cost: str, everyone: list[str]) -> Chart:
-    names = sorted({p["encoder"] for p in points})
-    costs = [p["cost"] for p in points]
+            break
+    else:
+        return None
+    names, costs = sorted({p["encoder"] for p in points}), [p["cost"] for p in points]
     logarithmic = min(costs) > 0 and max(costs) / min(costs) > LOGARITHMIC
-    fit = {"nice": False, "padding": 20}
+    fit: dict[str, Any] = {"nice": False, "padding": 20}
     scale = alt.Scale(type="log", **fit) if logarithmic else alt.Scale(zero=False, **fit)
     base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("cost:Q", title=f"{cost} (logarithmic)" if logarithmic else cost, scale=scale),
-        color=charts.colour(names, everyone, legend=charts.legend()),
+        color=charts.colour(names, data.encoder_names(), legend=charts.legend()),
         tooltip=charts.tooltips("encoder", "setting", "text"),
     )
+    y_title = metric.label + ", percent" * (metric.unit == "percent")
+    y_title += f", {Protocol.of(rows[0]['protocol']).titled}"
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
-    shape = charts.shape(names, everyone, legend=charts.legend())
+    shape = charts.shape(names, data.encoder_names(), legend=charts.legend())
     picture = alt.layer(
         base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q"),
         *charts.intervals(base, y, size=60, opacity=0.6, shape=shape),
@@ -232,6 +192,71 @@ def _chart(table: Table, y_title: str, points: list[dict[str, Any]], cost: str, 
         name=f"{table.id}-curve",
         title=table.caption,
         alt_text=f"{y_title} over {cost}. {'; '.join(by_point)}.",
-        data=dataclasses.replace(table, note=""),
+        data=replace(table, note=""),
         note=table.note,
     )
+
+
+def _compression(data: ReportData, corpus: str, rows: Sequence[Row]) -> Chart | Table:
+    """The methods of one encoder: a chart with its table, or a table alone where fewer than two were measured."""
+    # the exact search first, then from many bytes to few
+    rows = sorted(rows, key=lambda r: (r["feature"] != "exact", -detail_of(r).get("bytes_per_item", 0.0)))
+    table, encoder, metric = _table(data, corpus, rows), rows[0]["encoder"], data.metric(rows[0]["metric"]).label
+    threads = {int(detail_of(r).get("threads") or 1) for r in rows}
+    missing = [f"{_label(r)}: {r['reason']}" for r in rows if r["value"] is None]
+    table = replace(
+        table,
+        id=anchor(table.id, encoder),
+        caption=f"{table.caption} · {encoder}",
+        note=f"{table.note} Seconds per query: all queries at once, in one process on "
+        f"{show.listing([show.count(n, 'thread') for n in sorted(threads)])}; LanceDB answers queries of several "
+        "vectors one by one. Bytes do not count the vectors that re-ranking reads. "
+        f"{'. '.join(missing)}".strip(),
+    )
+    points = []
+    for r in rows:
+        own = detail_of(r)
+        if own.get("change") is not None:
+            change = {"value": own["change"], "ci_low": own["change_low"], "ci_high": own["change_high"]}
+            span = show.percent_range(change["ci_low"], change["ci_high"])
+            text = f"{show.points(change['value'])} points" + (f" ({span})" if span else "")
+            costs = {"bytes": own["bytes_per_item"], "seconds": own["seconds_per_query"]}
+            about = {"name": f"{r['feature']} {r['level_name']}".strip(), **costs, "method": r["feature"]}
+            points.append(charts.interval_point({**r, **change}, unit="points", text=text, **about))
+    if len(points) < 2:
+        return table
+    for cost in ("bytes", "seconds"):
+        best = pareto([(-p[cost], p["value"]) for p in points])
+        for p, on_frontier in zip(points, best, strict=True):
+            p[f"frontier_{cost}"] = on_frontier
+    methods = list(dict.fromkeys(p["method"] for p in points))
+    y_title = f"change of {metric}, percentage points"
+    by_point = (
+        f"{p['name']}: {p['text']}, {show.size(p['bytes'])}, {show.significant(p['seconds'])} s" for p in points
+    )
+    return charts.finish(
+        alt.hconcat(
+            _over_cost(methods, "bytes", "bytes per item", y_title),
+            _over_cost(methods, "seconds", "seconds per query", ""),
+            data=alt.Data(values=points),
+        ),
+        name=f"{table.id}-cost",
+        title=table.caption,
+        alt_text=f"{y_title} over bytes per item and over seconds per query. {'; '.join(by_point)}.",
+        data=replace(table, note=""),
+        note=f"Dashed lines: Pareto frontiers; up and to the left is better. {table.note}",
+    )
+
+
+def _over_cost(methods: list[str], cost: str, x_title: str, y_title: str) -> alt.LayerChart:
+    base = alt.Chart().encode(
+        x=alt.X(f"{cost}:Q", title=f"{x_title} (logarithmic)", scale=alt.Scale(type="log", nice=False, padding=15)),
+        color=charts.colour(methods, methods, "method", legend=charts.legend()),
+        tooltip=charts.tooltips("name", "text"),
+    )
+    shape = charts.shape(methods, methods, "method", legend=charts.legend())
+    frontier = frontier_line(alt.Chart(), f"frontier_{cost}", "step-after")
+    return alt.layer(
+        frontier.encode(x=f"{cost}:Q", y="value:Q"),
+        *charts.intervals(base, alt.Y("ci_low:Q", title=y_title or None), size=60, opacity=0.6, shape=shape),
+    ).properties(width=(charts.WIDTH - 90) // 2, height=300)

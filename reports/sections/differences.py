@@ -13,23 +13,21 @@ from capim.reports.elements.tables import (
     ColumnOf,
     anchor,
     described,
+    difference_cell,
     difference_text,
-    is_fraction,
-    metric_title,
+    margin_words,
     numbers,
     pivot,
     range_text,
+    row_words,
     texts,
     value,
     value_text,
 )
-from capim.reports.rows.names import named, plain_title
-from capim.reports.rows.report_data import ReportData, Row, is_own
+from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import SUM, claimed, decision_of, headline_tasks
-from capim.reports.sections.leaderboard import HEADLINES
-from capim.reports.sections.sentence import margin_words, row_words
+from capim.tasks.protocols import Protocol
 
-LEADING = (*((protocol, "R@1") for protocol in HEADLINES), ("winoground", "winoground_group"))
 COLOURS = {
     "better": "#009E73",
     "worse": "#D55E00",
@@ -37,6 +35,7 @@ COLOURS = {
     "undecided": "#808890",
     "not tested": "#808890",
 }
+ADJUSTMENTS = {"max-t": "step-down max-T", "holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}
 
 
 def section(data: ReportData) -> Section:
@@ -46,22 +45,18 @@ def section(data: ReportData) -> Section:
         rows = [r for r in data.comparisons if r["corpus"] == corpus]
         compared = sorted({(r["protocol"], r["metric"]) for r in rows})
         planned = [*((task.protocol, task.metric) for task in headline_tasks(data, corpus)), tuple(SUM)]
-        leading = [key for key in planned if key in compared] or compared[:1]
+        drawn = [key for key in planned if key in compared] or compared[:1]
         tested = {(r["protocol"], r["metric"]) for r in rows if r["p_adjusted"] is not None}
-        leading += [key for key in _of_users(tested) if key not in leading]
-        for protocol, metric in leading:
-            chart = _forest(data, corpus, protocol, metric)
-            blocks += [] if chart is None else [chart]
+        drawn += [key for key in _of_users(data, tested) if key not in drawn]
+        blocks += [chart for key in drawn if (chart := _forest(data, corpus, *key)) is not None]
         if rows:
             blocks.append(_pairs(data, corpus, rows))
     name = next((r["adjustment"] for r in data.comparisons), "")
-    adjustment = {"max-t": "step-down max-T", "holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}.get(
-        name, name
-    )
     lead = (
         "Every encoder minus the best, on the same queries: sign-flip permutation tests over images, with "
-        f"{adjustment} correction over all pairs of a figure. Drawn are the figures that were declared beforehand, the "
-        "headline family. All other comparisons, in the folded tables, are exploratory: a reason to look closer."
+        f"{ADJUSTMENTS.get(name, name)} correction over all pairs of a figure. Drawn are the figures that were "
+        "declared beforehand, the headline family. All other comparisons, in the folded tables, are exploratory: a "
+        "reason to look closer."
     )
     return Section(
         id="differences",
@@ -71,13 +66,13 @@ def section(data: ReportData) -> Section:
     )
 
 
-def _of_users(compared: set[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Users' metrics under the protocols of ``LEADING``, or under their first one."""
+def _of_users(data: ReportData, compared: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Users' metrics under the main protocols and all quadruples, or under their first one."""
     found: list[tuple[str, str]] = []
-    for metric in sorted({metric for _, metric in compared if is_own(metric)}):
-        protocols = sorted(protocol for protocol, of in compared if of == metric)
-        shown = [protocol for protocol, _ in LEADING if protocol in protocols] or protocols[:1]
-        found += [(protocol, metric) for protocol in shown]
+    for metric in sorted({metric for _, metric in compared if data.metric(metric).is_own}):
+        protocols = sorted((Protocol.of(p) for p, of in compared if of == metric), key=lambda of: of.id)
+        main = [of for of in protocols if of.is_main or of.is_all_quadruples]
+        found += [(of.id, metric) for of in sorted(main, key=lambda of: of.place) or protocols[:1]]
     return found
 
 
@@ -88,12 +83,26 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     rows = [row for row in rows if row["difference"] is not None]
     if not rows:
         return None
-    scale = 100.0 if is_fraction(metric) else 1.0
-    points = [_point(claimed(row), scale) for row in rows]
-    order = [point["encoder"] for point in points]
-    unit = "percentage points" if is_fraction(metric) else "points of 600" if metric == "RSUM" else "its own unit"
+    facts, of = data.metric(metric), Protocol.of(protocol)
+    units = {"percent": "percentage points", "points": "points of 600"}
+    fraction = facts.unit == "percent"
+
+    def point(row: Row) -> dict[str, Any]:
+        row, found = claimed(row), decision_of(row)
+        interval = range_text(facts, row["ci_low"], row["ci_high"])
+        return charts.interval_point(
+            {**row, "encoder": row["encoder_a"], "value": row["difference"]},
+            fraction=fraction,
+            unit="percentage points",
+            text=difference_text(facts, row["difference"]) + (f" ({interval})" if interval else ""),
+            words=row_words(facts, row),
+            state=found.state if found else "not tested",
+            minus=row["encoder_b"],
+        )
+
+    points = [point(row) for row in rows]
     base = alt.Chart(alt.Data(values=points)).encode(
-        y=alt.Y("encoder:N", sort=order, title=None),
+        y=alt.Y("encoder:N", sort=[point["encoder"] for point in points], title=None),
         color=alt.Color(
             "state:N",
             scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())),
@@ -103,10 +112,10 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     )
     x = alt.X(
         "ci_low:Q",
-        title=f"{metric_title(metric)}, {plain_title(protocol)}: minus {names[0]}, {unit}",
+        title=f"{facts.label}, {of.title}: minus {names[0]}, {units.get(facts.unit, 'its own unit')}",
         scale=alt.Scale(zero=True),
     )
-    margin = scale * (rows[0]["margin"] or 0.0)
+    margin = (100.0 if fraction else 1.0) * (rows[0]["margin"] or 0.0)
     zero = alt.Chart(alt.Data(values=[{"low": -margin, "high": margin, "zero": 0}]))
     picture = alt.layer(
         zero.mark_rect(opacity=0.15, color="currentColor").encode(x="low:Q", x2="high:Q"),
@@ -116,32 +125,16 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
             x="value:Q", text="words:N", color=alt.value("currentColor")
         ),
     ).properties(width=charts.WIDTH, height=max(70, 38 * len(points)))
-    within = margin_words(metric, rows[0]["margin"])
+    within, name = margin_words(facts, rows[0]["margin"]), anchor("differences", corpus, protocol, metric)
+    by_encoder = "; ".join(f"{p['encoder']}: {p['text']}, {p['words']}" for p in points)
     return charts.finish(
         picture,
-        name=anchor("differences", corpus, protocol, metric),
-        title=f"{named(protocol)} · {described(data, metric)} · {corpus}: every encoder minus {names[0]}",
-        alt_text=f"Differences to {names[0]}. "
-        + "; ".join(f"{p['encoder']}: {p['text']}, {p['words']}" for p in points)
-        + ".",
+        name=name,
+        title=f"{of.titled} · {described(facts)} · {corpus}: every encoder minus {names[0]}",
+        alt_text=f"Differences to {names[0]}. {by_encoder}.",
         data=_pairs(data, corpus, rows, id_=anchor("differences", corpus, protocol, metric, "data")),
         note=f"Shaded: less than {within} apart, the margin of equivalence." if within else "",
         right_margin=60,
-    )
-
-
-def _point(row: Row, scale: float) -> dict[str, Any]:
-    interval = range_text(row["metric"], row["ci_low"], row["ci_high"])
-    text = difference_text(row["metric"], row["difference"]) + (f" ({interval})" if interval else "")
-    found = decision_of(row)
-    return charts.interval_point(
-        {**row, "encoder": row["encoder_a"], "value": row["difference"]},
-        scale=scale,
-        unit="percentage points",
-        text=text,
-        words=row_words(row),
-        state=found.state if found else "not tested",
-        minus=row["encoder_b"],
     )
 
 
@@ -153,21 +146,18 @@ def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> 
 
         return numbers(heading, cell, explain=explain)
 
-    def difference(r: Row) -> Cell:
-        note = range_text(r["metric"], r["ci_low"], r["ci_high"])
-        return value(r["difference"], difference_text(r["metric"], r["difference"]), note=note)
-
     def detectable(r: Row) -> Cell:
         effect = r["detectable_effect"]
-        return value(effect, value_text(r["metric"], effect), mark="muted" if effect is None else "")
+        text = value_text(data.metric(r["metric"]), effect)
+        return value(effect, text, mark="muted" if effect is None else "")
 
     def words(r: Row) -> Cell:
         found = decision_of(r)
         marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
-        return Cell(text=row_words(r), mark=marks.get(found.state, "") if found else "muted")
+        return Cell(text=row_words(data.metric(r["metric"]), r), mark=marks.get(found.state, "") if found else "muted")
 
     unit = "Percentage points; for rank metrics, ranks"
-    unit += "; for a user's metric, its own unit" if any(is_own(r["metric"]) for r in rows) else ""
+    unit += "; for a user's metric, its own unit" if any(data.metric(r["metric"]).is_own for r in rows) else ""
     return pivot(
         id_ or f"pairs-{corpus}-all",
         f"{corpus} · {'differences' if id_ else 'all comparisons'}",
@@ -177,9 +167,9 @@ def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> 
             lambda r: Cell(text=f"{r['encoder_a']} − {r['encoder_b']}", title=r["reason"] or ""),
             explain="The first minus the second",
         ),
-        texts("task", lambda r: named(r["protocol"])),
-        texts("metric", lambda r: metric_title(r["metric"])),
-        numbers("difference", difference, explain=unit),
+        texts("task", lambda r: Protocol.of(r["protocol"]).titled),
+        texts("metric", lambda r: data.metric(r["metric"]).label),
+        numbers("difference", lambda r: difference_cell(data.metric(r["metric"]), r), explain=unit),
         texts("the first is", words),
         texts("family", lambda r: r["family"], explain="Headline: declared beforehand; exploratory: all others"),
         stored("p", "p_sign_flip", explain="Sign-flip permutation test, unadjusted"),

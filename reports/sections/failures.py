@@ -1,17 +1,22 @@
-"""Failures: R@1 with and without the ambiguous misses, and single queries to look through."""
+"""Failures: R@1 with and without the ambiguous misses, and a gallery of single queries with the answers to them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from capim.reports import format as show
-from capim.reports.elements.page import Block, Case, Cell, Filter, Gallery, Section, Table
+from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
-from capim.reports.rows.names import named
-from capim.reports.rows.report_data import CAUSES, LEADING, SHARE, WITHOUT, ReportData, Row, detail_of
-from capim.reports.sections.cases import DIRECTIONS, case_of
+from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
+from capim.reports.rows.report_data import CAUSES, LEADING, SHARE, WITHOUT, ReportData, detail_of
 from capim.reports.sections.leaderboard import retrieval_corpora
-from capim.reports.sections.parts import order, slice_cell
+from capim.reports.sections.slices import encoder_order, slice_cell
+from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
 FILTERS = {
     "corpus": "Corpus",
@@ -23,6 +28,8 @@ FILTERS = {
     "language": "Language",
     "ambiguous": "Ambiguous by",
 }
+CAUSE_TITLES = {"annotation": "another annotation", "agreement": "agreement of encoders (a suspicion)"}
+SOURCES = {"same words": "it has a caption with the same words", "same picture": "it is the same picture"}
 
 
 def section(data: ReportData) -> Section:
@@ -45,14 +52,14 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
     keys = [
         (protocol, name)
         for protocol in sorted({r["protocol"] for r in rows}, reverse=True)
-        for name in order(data, corpus, protocol, LEADING, [r for r in rows if r["protocol"] == protocol])
+        for name in encoder_order(data, corpus, protocol, LEADING, [r for r in rows if r["protocol"] == protocol])
     ]
     if not keys:
         return None
 
     def mean(key: tuple[str, str], metric: str, feature: str) -> Cell:
         row = by_key.get((*key, metric, feature))
-        return absent("cannot be known here") if row is None else slice_cell(row)
+        return absent("cannot be known here") if row is None else slice_cell(data, row)
 
     def marked(key: tuple[str, str], cause: str) -> Cell:
         row = by_key.get((*key, SHARE, cause))
@@ -62,25 +69,23 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         return counted(detail_of(row)["ambiguous"], f"of {show.count(row['n_queries'], 'miss', 'misses')}")
 
     def misses(key: tuple[str, str]) -> Cell:
-        row: Row | None = next((by_key[k] for k in by_key if k[:3] == (*key, SHARE)), None)
-        return counted(row["n_queries"] if row is not None else 0)
+        return counted(next((by_key[k]["n_queries"] for k in by_key if k[:3] == (*key, SHARE)), 0))
 
     title = f"{corpus} · R@1 with and without ambiguous misses, percent, with interval"
+    headings = dict(zip((*CAUSES, "either"), ("another annotation", "agreement", "either"), strict=True))
     return pivot(
         anchor("ambiguous", corpus),
         title,
         keys,
         texts("Encoder", lambda key: key[1]),
-        texts("task", lambda key: named(key[0])),
+        texts("task", lambda key: Protocol.of(key[0]).titled),
         numbers("all queries", partial(mean, metric=LEADING, feature="all queries"), group="R@1"),
-        numbers("another annotation", partial(mean, metric=WITHOUT, feature="annotation"), group="R@1 without"),
-        numbers("agreement", partial(mean, metric=WITHOUT, feature="agreement"), group="R@1 without"),
-        numbers("either", partial(mean, metric=WITHOUT, feature="either"), group="R@1 without"),
-        numbers("all", misses, group="Misses"),
         *(
-            numbers(heading, partial(marked, cause=cause), group="Misses")
-            for cause, heading in zip(CAUSES, ("another annotation", "agreement"), strict=True)
+            numbers(heading, partial(mean, metric=WITHOUT, feature=cause), group="R@1 without")
+            for cause, heading in headings.items()
         ),
+        numbers("all", misses, group="Misses"),
+        *(numbers(headings[cause], partial(marked, cause=cause), group="Misses") for cause in CAUSES),
         sortable=True,
         folded="" if corpus in retrieval_corpora(data) else title,
         note="R@1 of all queries is the headline. Another annotation: what the encoder puts first is right too, by an "
@@ -92,23 +97,209 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
 
 def _gallery(data: ReportData) -> Gallery:
     cases = tuple(case_of(data, query, number) for number, query in enumerate(data.queries, 1))
-    filters = [Filter(name=name, label=label, options=_options(cases, name)) for name, label in FILTERS.items()]
+    filters = []
+    for name, label in FILTERS.items():
+        values = list(dict.fromkeys(value for case in cases for value in case.tags[name]))
+        options = values if name in ("kind", "corpus", "direction") else sorted(values)  # those as they were selected
+        if len(options) > (name in ("corpus", "direction", "language")):
+            filters.append(Filter(name=name, label=label, options=tuple(options)))
     queries = show.number(sum(total["queries"] for total in data.totals), 0)
     return Gallery(
         id="cases",
         caption=f"{show.count(len(cases), 'query', 'queries')} of {queries}",
-        filters=tuple(
-            each for each in filters if len(each.options) > (each.name in ("corpus", "direction", "language"))
-        ),
+        filters=tuple(filters),
         cases=cases,
-        totals=tuple({**total, "direction": DIRECTIONS[total["direction"]]} for total in data.totals),
+        totals=tuple({**total, "direction": DIRECTION_TITLES[total["direction"]]} for total in data.totals),
         note="Selected by a fixed rule: of every corpus and direction the hardest queries that all encoders miss, "
         "those that one misses and others find, ties, and near misses; one per image. Scores are cosines, or MaxSim "
         "sums for multi-vector encoders. The choice of filters is in the address of the page, which can be sent.",
     )
 
 
-def _options(cases: tuple[Case, ...], name: str) -> tuple[str, ...]:
-    """The values of a filter: kinds in the order of the selection, all others by name."""
-    values = list(dict.fromkeys(value for case in cases for value in case.tags[name]))
-    return tuple(values if name in ("kind", "corpus", "direction") else sorted(values))
+def case_of(data: ReportData, query: SelectedQuery, number: int) -> Case:
+    """The query, what belongs to it, and the answer of every encoder; ``number`` is its place in the gallery."""
+    text, expected, relevant, slices, language = _asked(data, query)
+    missed = tuple(ranked.encoder for ranked in query.lists if ranked.missed)
+    found = tuple(ranked.encoder for ranked in query.lists if ranked.found)
+    causes = {
+        ranked.encoder: data.ambiguous.get((query.corpus, query.protocol, ranked.encoder, query.query_id), {})
+        for ranked in query.lists
+    }
+    ambiguous = tuple(words for cause, words in CAUSE_TITLES.items() if any(cause in of for of in causes.values()))
+    return Case(
+        id=f"case-{number}",
+        query=text,
+        expected=expected,
+        relevant=relevant,
+        about=f"{query.corpus} · {query.protocol} · {query.query_id}",
+        answers=tuple(_answer(data, query, ranked, causes[ranked.encoder]) for ranked in query.lists),
+        tags={
+            "corpus": (query.corpus,),
+            "direction": (DIRECTION_TITLES[Protocol.of(query.protocol).direction],),
+            "missed": missed,
+            "found": found,
+            "kind": (query.kind,),
+            "slice": slices,
+            "language": (language,) if language else (),
+            "ambiguous": ambiguous,
+        },
+        labels=(query.kind, *(f"ambiguous: {words}" for words in ambiguous), *slices),
+        summary=_summary(found, missed, len(query.lists)),
+    )
+
+
+def _summary(first: Sequence[str], missed: Sequence[str], n: int) -> str:
+    if len(missed) == n:
+        return "No encoder is right." if n > 1 else "Missed."
+    if len(first) == n:
+        return "All encoders are right."
+    parts = [f"found by {show.listing(list(first))}"] if first else []
+    parts += [f"missed by {show.listing(list(missed))}"] if missed else []
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else "Decided by a tie."
+
+
+def _asked(
+    data: ReportData, query: SelectedQuery
+) -> tuple[str, tuple[Hit, ...], tuple[str, ...], tuple[str, ...], str]:
+    """The words of a query, the pictures and the captions that belong to it, the slices that it is in, its language."""
+    contents = data.corpora[query.corpus]
+    if query.direction == "quadruples":
+        row = _row(contents.quadruples, query.query)
+        words = [_text(_named(contents.captions, row[name])) for name in ("caption_0", "caption_1")]
+        images = [_named(contents.images, row[name]) for name in ("image_0", "image_1")]
+        pictures = (_picture(data, image, rank=f"{i}") for i, image in enumerate(images, 1))
+        return " / ".join(words), tuple(pictures), (), tuple(row["tags"]), ""
+    if query.direction == "pairs":
+        rows = _rows(contents.pairs, "id", query.query_id)
+        shown = _picture(data, _named(contents.images, rows[0]["image_id"]), right=True)
+        categories = tuple(dict.fromkeys(row["category"] for row in rows))
+        return _text(_named(contents.captions, rows[0]["caption_id"])), (shown,), (), categories, ""
+    image = _row(contents.images, query.image)
+    objects = tuple(f"shows: {name}" for name in dict.fromkeys(image["objects"] or ()))
+    if query.direction == "i2t":
+        asked = Protocol.of(query.protocol).language
+        own = [r for r in _rows(contents.captions, "image_id", image["id"]) if asked in ("", r["language"])]
+        languages = {row["language"] for row in own}
+        language = languages.pop() if len(languages) == 1 else ""
+        return image["id"], (_picture(data, image),), tuple(map(_text, own)), objects, language
+    caption = _row(contents.captions, query.query)
+    relevant = (query.relevant or (query.image,))[:LONGEST_LIST]
+    expected = tuple(_picture(data, _row(contents.images, at), right=True) for at in relevant)
+    features = data.features.get((query.corpus, query.query_id), ())
+    return _text(caption), expected, (), (*features, *objects), caption["language"]
+
+
+def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: Mapping[str, str]) -> Answer:
+    contents = data.corpora[query.corpus]
+    low, high = show.number(ranked.rank_best, 0), show.number(ranked.rank_worst, 0)
+    tied = f"tied for ranks {low} to {high}" if ranked.top else f"between ranks {low} and {high}"
+    rank = f"rank {low}" if low == high else tied
+    maps: tuple[Hit, ...] = ()
+    if query.direction in ("quadruples", "pairs"):
+        rank = "right" if ranked.found else "wrong" if ranked.missed else "tied"
+        hits = (_choices if query.direction == "quadruples" else _scored)(data, query, ranked)
+    elif query.direction == "t2i":
+        maps = _maps(data, query, ranked)
+        right = query.relevant or (query.image,)
+        hits = [
+            _picture(data, _row(contents.images, at), rank=f"{i}", score=show.number(score, 3), right=at in right)
+            for i, (at, score) in enumerate(ranked.top, 1)
+        ]
+    else:
+        own = _row(contents.images, query.image)["id"]
+        found = [(_row(contents.captions, at), score) for at, score in ranked.top]
+        hits = [_words(row, i, score, right=row["image_id"] == own) for i, (row, score) in enumerate(found, 1)]
+    notes = []
+    if "annotation" in causes:
+        sources = [SOURCES.get(s, f"by the ground truth {s}") for s in causes["annotation"].split(", ")]
+        notes.append(f"Ambiguous: the first is right too ({'; '.join(sources)}).")
+    if "agreement" in causes:
+        same = sum(1 for other in query.lists if other.top[:1] and other.top[0][0] == ranked.top[0][0])
+        notes.append(f"Ambiguous, a suspicion: {same} of {len(query.lists)} encoders have the same first.")
+    return Answer(
+        encoder=ranked.encoder, rank=rank, right=ranked.found, hits=tuple(hits), note=" ".join(notes), maps=maps
+    )
+
+
+def _maps(data: ReportData, query: SelectedQuery, ranked: RankedList) -> tuple[Hit, ...]:
+    """Where the query matches the expected image and what the encoder puts first; empty where there are no maps."""
+    hits = {}
+    for name, image in (("first", ranked.top[0][0] if ranked.top else None), ("expected", query.image)):
+        key = "" if image is None else map_key(query.corpus, ranked.encoder, query.query, image)
+        if thumbnail := data.picture(key):
+            label = f"where {query.query_id} matches the {name} image"
+            hits[key] = Hit(
+                rank=f"map of the {name}", label=label, thumbnail=thumbnail, score="", right=name == "expected"
+            )
+    return tuple(hits.values())
+
+
+def _choices(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list[Hit]:
+    """Of two images and two captions: the picture that each caption chooses, and the caption that each picture does."""
+    if len(ranked.scores) != 4:
+        return []
+    contents = data.corpora[query.corpus]
+    row = _row(contents.quadruples, query.query)
+    images = [_named(contents.images, row[name]) for name in ("image_0", "image_1")]
+    score = {(c, i): ranked.scores[2 * c + i] for c in (0, 1) for i in (0, 1)}
+
+    def chosen(right: float, wrong: float) -> tuple[bool, str]:
+        sign = ">" if right > wrong else "=" if right == wrong else "<"
+        return right > wrong, f"{show.number(right, 3)} {sign} {show.number(wrong, 3)}"
+
+    hits = []
+    for c in (0, 1):
+        right, text = chosen(score[c, c], score[c, 1 - c])
+        image = images[c if right else 1 - c]
+        hits.append(_picture(data, image, rank=f"caption {c + 1}", score=text, right=right))
+    for i in (0, 1):
+        right, text = chosen(score[i, i], score[1 - i, i])
+        label = f"picture {i + 1}: caption {(i if right else 1 - i) + 1}"
+        hits.append(Hit(rank="", label=label, thumbnail="", score=text, right=right))
+    return hits
+
+
+def _scored(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list[Hit]:
+    """The captions of a set, best first; none where the scores do not say which caption is which."""
+    contents = data.corpora[query.corpus]
+    rows = _rows(contents.pairs, "id", query.query_id)
+    right = list(dict.fromkeys(row["caption_id"] for row in rows))
+    captions = [*right, *dict.fromkeys(row["negative_id"] for row in rows)]
+    scores = [score for score in ranked.scores if score == score]  # noqa: PLR0124 - NaN beyond the last of a set
+    if len(scores) != len(captions):
+        return []
+    ordered = sorted(zip(scores, captions, strict=True), key=lambda item: -item[0])
+    return [
+        _words(_named(contents.captions, caption), i, score, right=caption in right)
+        for i, (score, caption) in enumerate(ordered, 1)
+    ]
+
+
+def _picture(
+    data: ReportData, image: Mapping[str, Any], *, rank: str = "", score: str = "", right: bool = False
+) -> Hit:
+    thumbnail = data.picture(image["sha"])
+    return Hit(rank=rank, label=image["id"], thumbnail=thumbnail, score=score, right=right)
+
+
+def _words(caption: Mapping[str, Any], rank: int, score: float, *, right: bool) -> Hit:
+    return Hit(rank=f"{rank}", label=_text(caption), thumbnail="", score=show.number(score, 3), right=right)
+
+
+def _text(caption: Mapping[str, Any]) -> str:
+    return str(caption["text"] or caption["id"])
+
+
+def _row(table: pa.Table, at: int) -> dict[str, Any]:
+    row: dict[str, Any] = table.slice(at, 1).to_pylist()[0]
+    return row
+
+
+def _rows(table: pa.Table, column: str, value: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.filter(pc.field(column) == value).to_pylist()
+    return rows
+
+
+def _named(table: pa.Table, id_: str) -> dict[str, Any]:
+    return _rows(table, "id", id_)[0]

@@ -1,9 +1,13 @@
-"""The leaderboard: retrieval quality with intervals and ranks, and the cost of each encoder."""
+"""Tables of results: the leaderboard of every corpus, the ranking over corpora, all protocols, and word order.
+
+A column is one figure of every encoder with its interval; what the tests say stands below the number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from capim.reports import format as show
 from capim.reports.elements.page import Block, Cell, Section, Table
@@ -16,49 +20,25 @@ from capim.reports.elements.tables import (
     numbers,
     pivot,
     result_column,
+    row_words,
     texts,
-    tie_cell,
+    tie_range,
     value,
 )
-from capim.reports.rows.languages import judged_language
-from capim.reports.rows.names import named
-from capim.reports.rows.report_data import ReportData, is_own, without_paths
+from capim.reports.rows.report_data import ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.sections.frontier import accuracy_over_speed, rate_cell
-from capim.reports.sections.sentence import row_words
+from capim.reports.rows.standing import SUM, headline_tasks, same_photographs
+from capim.reports.sections.speed import accuracy_over_speed, rate_cell
 from capim.store.exchange.importing import ADAPTER as IMPORTED
-from capim.tasks.statistics.ranking import RankSet
+from capim.tasks.metrics.table import FURTHER, SHOWN, headline_of
+from capim.tasks.protocols import DIRECTION_TITLES, MAIN, READING_ORDER, Protocol
 
-HEADLINES = ("t2i/all", "i2t/any")
-METRICS: tuple[str, ...] = ("R@1", "R@5", "R@10")
-JUDGED_METRICS = ("nDCG@5", "nDCG@10", "recall@5", "recall@10", "AP", "MRR", "unjudged@10")
+R1, WINOGROUND, PAIRS = SHOWN["retrieval"][0], SHOWN["quadruples"], SHOWN["pairs"][0]
+UNJUDGED = SHOWN["judged"][-1]
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
-BOTH = "t2i/all+i2t/any"  # the sum of both directions' R@k, 0..600 points
-
-
-def headlines(data: ReportData, corpus: str) -> list[str]:
-    """The leading protocols of a corpus: the two of the literature, or the first two others."""
-    protocols = data.protocols(corpus)
-    leading = [protocol for protocol in HEADLINES if protocol in protocols]
-    return leading or [p for p in protocols if p.count("/") == 1 and p.startswith(("t2i/", "i2t/"))][:2]
-
-
-def recall_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
-    """The metrics of the leaderboard that a protocol has rows for."""
-    shown = METRICS
-    if judged_language(protocol) is not None:
-        main = data.corpora[corpus].main_metric or "nDCG@10"
-        shown = (main, *(metric for metric in JUDGED_METRICS if metric != main))
-    return [m for m in shown if data.ranked(corpus, protocol, m)]
-
-
-def retrieval_corpora(data: ReportData) -> list[str]:
-    """Corpora about retrieval: without those made of quadruples or pairs, whose galleries hold near copies."""
-    return [
-        name
-        for name in data.corpus_names()
-        if not data.corpora[name].quadruples.num_rows and not data.corpora[name].pairs.num_rows
-    ]
+THESE, LIKE_THESE = "these corpora", "corpora like these"
+MACRO, BORDA = "macro mean", "borda"
+MEAN = ", mean over languages"  # of the title of a task
 
 
 def section(data: ReportData) -> Section:
@@ -66,14 +46,13 @@ def section(data: ReportData) -> Section:
     blocks: list[Block] = []
     retrieval = retrieval_corpora(data)
     for corpus in [*retrieval, *(name for name in data.corpus_names() if name not in retrieval)]:
-        protocols = [p for p in headlines(data, corpus) if recall_metrics(data, corpus, p)]
+        protocols = [p for p in headlines(data, corpus) if shown_metrics(data, corpus, p)]
         if protocols:
-            blocks += [_table(data, corpus, protocols), *_judged_languages(data, corpus)]
-            chart = accuracy_over_speed(data, corpus, protocols[0], recall_metrics(data, corpus, protocols[0])[0])
-            if chart is not None and corpus in retrieval:
-                blocks.append(chart)
-        own = sorted({r["metric"] for r in data.results if r["corpus"] == corpus and is_own(r["metric"])})
-        blocks += [_own_table(data, corpus, metric) for metric in own]
+            blocks += [_leaderboard(data, corpus, protocols), *_judged_languages(data, corpus)]
+            chart = accuracy_over_speed(data, corpus, protocols[0], shown_metrics(data, corpus, protocols[0])[0])
+            blocks += [chart] if chart is not None and corpus in retrieval else []
+        of_users = {r["metric"] for r in data.results if r["corpus"] == corpus and data.metric(r["metric"]).is_own}
+        blocks += [_own_table(data, corpus, metric) for metric in sorted(of_users)]
     return Section(
         id="leaderboard",
         title="Leaderboard",
@@ -85,60 +64,133 @@ def section(data: ReportData) -> Section:
     )
 
 
-def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
-    leading = protocols[0], recall_metrics(data, corpus, protocols[0])[0]
-    order = [r["encoder"] for r in data.ranked(corpus, *leading)]
-    order += [name for name in data.encoder_names(corpus) if name not in order]
-    ranks = data.ranks(corpus, *leading)
+def headlines(data: ReportData, corpus: str) -> list[str]:
+    """The protocols that a corpus is shown by: the two of the literature, or the first two others."""
+    protocols = data.protocols(corpus)
+    others = [p for p in protocols if (of := Protocol.of(p)).is_retrieval and not of.language]
+    return [protocol for protocol in MAIN if protocol in protocols] or others[:2]
 
-    columns: list[ColumnOf[str]] = [texts("Encoder", lambda name: Cell(text=name, title=_identity(data, name)))]
+
+def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
+    """The metrics of the leaderboard that a protocol has rows for."""
+    of = Protocol.of(protocol)
+    metrics = SHOWN["judged" if of.kind == "judged" else "retrieval"]
+    if of.kind == "judged":
+        metrics = (data.corpora[corpus].main_metric or headline_of([of])[0].metric, *metrics)
+    return [metric for metric in dict.fromkeys(metrics) if data.ranked(corpus, protocol, metric)]
+
+
+def retrieval_corpora(data: ReportData) -> list[str]:
+    """Corpora about retrieval: without those made of quadruples or pairs, whose galleries hold near copies."""
+    contents = ((name, data.corpora[name]) for name in data.corpus_names())
+    return [name for name, corpus in contents if not corpus.quadruples.num_rows and not corpus.pairs.num_rows]
+
+
+def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
+    first = shown_metrics(data, corpus, protocols[0])[0]
+    ranked, ranks = data.ranked(corpus, protocols[0], first), data.ranks(corpus, protocols[0], first)
+
+    def identity(name: str) -> Cell:
+        spec = data.specs[name]
+        precision = (
+            "" if spec.adapter == IMPORTED else f", {spec.precision}"
+        )  # of a forward pass that capim did not run
+        about = without_paths(f"{spec.checkpoint} at {spec.revision}, {spec.adapter}")
+        return Cell(text=name, title=f"{about}, {spec.dim} components{precision}")
+
+    def rank(name: str) -> Cell:
+        return _rank_cell(ranks[name].best, ranks[name].worst) if name in ranks else absent()
+
+    columns: list[ColumnOf[str]] = [texts("Encoder", identity)]
     if ranks:
-        explain = "Range of ranks that the paired tests allow"
-        columns.append(numbers("Rank", lambda name: _rank_cell(ranks.get(name)), explain=explain))
+        columns.append(numbers("Rank", rank, explain="Range of ranks that the paired tests allow"))
     for protocol in protocols:
-        for metric in recall_metrics(data, corpus, protocol):
-            explain = f"{metric}, percent: {named(protocol)}"
-            states = _states(data, corpus, protocol, metric) if metric == leading[1] else {}
-            columns.append(
-                result_column(
-                    data,
-                    corpus,
-                    protocol,
-                    metric,
-                    group=named(protocol),
-                    explain=explain,
-                    states=states,
-                    plain=metric == "unjudged@10",  # fewer is not better, it says how much is known
-                )
+        title = Protocol.of(protocol).titled
+        columns += [
+            result_column(
+                data,
+                corpus,
+                protocol,
+                metric,
+                group=title,
+                explain=f"{metric}, percent: {title}",
+                states=_states(data, corpus, protocol, metric) if metric == first else {},
+                plain=metric == UNJUDGED,  # fewer is not better, it says how much is known
             )
-        columns += _tie_column(data, corpus, protocol, leading[1])
-    if data.ranked(corpus, BOTH, "RSUM"):
+            for metric in shown_metrics(data, corpus, protocol)
+        ]
+        columns += _tie_column(data, corpus, protocol, first)
+    if data.ranked(corpus, *SUM):
         explain = "Sum of R@1, R@5 and R@10 in both directions, points of 600"
-        columns.append(result_column(data, corpus, BOTH, "RSUM", group=named(BOTH), explain=explain))
+        columns.append(result_column(data, corpus, *SUM, group=Protocol.of(SUM.protocol).titled, explain=explain))
+
+    best = "lowest" if ranked[0]["lower_is_better"] else "highest"
+    marks = f"Bold: {best} value; not tested (run `capim compare`)."
+    if ranks:
+        marks = (
+            f"Bold: {best} value; below a number: against it, by a paired test. Rank: the ranks that the tests allow."
+        )
+    level, n_queries = show.percent(ranked[0]["level"], 0), ranked[0]["n_queries"]
+    interval = f"Intervals: {_method(ranked[0])}, {level} %, fixed gallery. " if ranked[0]["replicates"] else ""
     return pivot(
         f"leaderboard-{corpus}",
         corpus,
-        order,
+        dict.fromkeys([*(r["encoder"] for r in ranked), *data.encoder_names(corpus)]),
         *columns,
         *cost_columns(data, corpus),
-        note=_note(data, corpus, *leading, tested=bool(ranks)),
+        note=f"{show.count(n_queries, 'query', 'queries')}, {Protocol.of(protocols[0]).titled}. {interval}{marks}",
         sortable=True,
     )
 
 
+def _method(row: Row) -> str:
+    units = "queries" if Protocol.of(row["protocol"]).kind == "judged" else "images"
+    if row["interval_method"] == "wilson":
+        return f"Wilson with the design effect of the {units}"
+    replicates = f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}"
+    return f"{row['interval_method']} cluster bootstrap over {units}, {replicates}"
+
+
+def _rank_cell(best: int, worst: int) -> Cell:
+    return value(-best - worst / 1000, f"{best}" if best == worst else f"{best}–{worst}", mark="muted")
+
+
+def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> list[ColumnOf[str]]:
+    """The effect of ties: the share of tied queries, and the value with all lost and all won; none without ties."""
+    if not any((r["tie_share"] or 0) > 0 for r in data.ranked(corpus, protocol, metric)):
+        return []
+
+    def cell(name: str) -> Cell:
+        row = data.row(corpus, protocol, metric, name)
+        if row is None or row["value"] is None:
+            return absent()
+        note = tie_range(data.metric(metric), row)
+        return value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted")
+
+    explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
+    return [numbers("ties", cell, group=Protocol.of(protocol).titled, explain=explain)]
+
+
+def _states(data: ReportData, corpus: str, protocol: str, metric: str) -> dict[str, str]:
+    """Encoder to what the tests say of it against the best."""
+    best, *others = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["value"] is not None] or [""]
+    rows = {name: data.comparison(corpus, protocol, metric, name, best) for name in others}
+    return {name: row_words(data.metric(metric), row) for name, row in rows.items() if row is not None}
+
+
 def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
     """The main metric of judged documents by language of the query, where there are several."""
-    protocols = [p for p in data.protocols(corpus) if judged_language(p) is not None]
+    protocols = [of for p in data.protocols(corpus) if (of := Protocol.of(p)).kind == "judged"]
     if len(protocols) < 2:
         return []
-    metric = recall_metrics(data, corpus, protocols[0])[0]
+    metric = shown_metrics(data, corpus, protocols[0].id)[0]
     return [
         pivot(
             anchor("judged-languages", corpus),
             f"{corpus} · {metric} by language of the query",
-            [r["encoder"] for r in data.ranked(corpus, protocols[0], metric)],
+            [r["encoder"] for r in data.ranked(corpus, protocols[0].id, metric)],
             texts("Encoder", str),
-            *(result_column(data, corpus, p, metric, heading=judged_language(p) or "all") for p in protocols),
+            *(result_column(data, corpus, p.id, metric, heading=p.language or "all") for p in protocols),
             sortable=True,
         )
     ]
@@ -147,47 +199,25 @@ def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
 def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     """A user's metric under its protocols, headlines first; at most ``MOST_PROTOCOLS`` of them."""
     stored = [p for p in data.protocols(corpus) if data.ranked(corpus, p, metric)]
-    protocols = sorted(stored, key=lambda p: (p not in HEADLINES, HEADLINES.index(p) if p in HEADLINES else 0, p))
-    leading, facts = protocols[0], data.metric(metric)
-    encoders = dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric))
-    ranks = {} if facts.aggregate else data.ranks(corpus, leading, metric)
-    best = "lowest" if data.ranked(corpus, leading, metric)[0]["lower_is_better"] else "highest"
+    protocols = sorted(stored, key=lambda p: ((*MAIN, p).index(p), p))
+    facts, first = data.metric(metric), data.ranked(corpus, protocols[0], metric)[0]
     untested = "an aggregate over queries has no test" if facts.aggregate else "not tested"
+    tested = not facts.aggregate and data.ranks(corpus, protocols[0], metric)
     return pivot(
         anchor("own", corpus, metric),
-        f"{corpus} · {described(data, metric)}",
-        encoders,
+        f"{corpus} · {described(facts)}",
+        dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric)),
         texts("Encoder", str),
         *(
-            result_column(data, corpus, p, metric, heading=named(p), states=_states(data, corpus, p, metric))
+            result_column(
+                data, corpus, p, metric, heading=Protocol.of(p).titled, states=_states(data, corpus, p, metric)
+            )
             for p in protocols[:MOST_PROTOCOLS]
         ),
-        note=f"A metric of your own, in its own unit. Bold: {best} value"
-        + ("; below a number: against it, by a paired test." if ranks else f"; {untested}."),
+        note=f"A metric of your own, in its own unit. Bold: {'lowest' if first['lower_is_better'] else 'highest'} value"
+        + ("; below a number: against it, by a paired test." if tested else f"; {untested}."),
         sortable=True,
     )
-
-
-def _states(data: ReportData, corpus: str, protocol: str, metric: str) -> dict[str, str]:
-    """Encoder to what the tests say of it against the best."""
-    names = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["value"] is not None]
-    rows = {name: data.comparison(corpus, protocol, metric, name, names[0]) for name in names[1:]}
-    return {name: row_words(row) for name, row in rows.items() if row is not None}
-
-
-def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> list[ColumnOf[str]]:
-    """The effect of ties on the leading metric; no column where no query is tied."""
-    if not any((r["tie_share"] or 0) > 0 for r in data.ranked(corpus, protocol, metric)):
-        return []
-    explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
-    return [
-        numbers(
-            "ties",
-            lambda name: tie_cell(data.row(corpus, protocol, metric, name)),
-            group=named(protocol),
-            explain=explain,
-        )
-    ]
 
 
 def cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
@@ -202,37 +232,232 @@ def cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
     return columns
 
 
-def _identity(data: ReportData, name: str) -> str:
-    spec = data.specs[name]
-    precision = "" if spec.adapter == IMPORTED else f", {spec.precision}"  # of a forward pass that capim did not run
-    named = without_paths(f"{spec.checkpoint} at {spec.revision}, {spec.adapter}")
-    return f"{named}, {spec.dim} components{precision}"
-
-
-def _rank_cell(rank: RankSet | None) -> Cell:
-    if rank is None:
-        return absent()
-    text = str(rank.best) if rank.best == rank.worst else f"{rank.best}–{rank.worst}"
-    return value(-rank.best - rank.worst / 1000, text, mark="muted")
-
-
-def _method(row: Mapping[str, Any]) -> str:
-    units = "images" if judged_language(row["protocol"]) is None else "queries"
-    if row["interval_method"] == "wilson":
-        return f"Wilson with the design effect of the {units}"
-    replicates = f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}"
-    return f"{row['interval_method']} cluster bootstrap over {units}, {replicates}"
-
-
-def _note(data: ReportData, corpus: str, protocol: str, metric: str, *, tested: bool) -> str:
-    row = data.ranked(corpus, protocol, metric)[0]
-    best = "lowest" if row["lower_is_better"] else "highest"
-    interval = (
-        f"Intervals: {_method(row)}, {show.percent(row['level'], 0)} %, fixed gallery. " if row["replicates"] else ""
+def ranking_section(data: ReportData) -> Section:
+    """One ranking of the encoders over several corpora, with the ranks that the data leave open; as it is stored."""
+    return Section(
+        id="ranking",
+        title="Ranking over corpora",
+        lead="Every corpus counts alike, by its headline. The ranks are those that the tests leave open to an encoder, "
+        "for all encoders at once.",
+        blocks=(_ranking(data),) if data.rankings else (),
     )
-    marks = (
-        f"Bold: {best} value; below a number: against it, by a paired test. Rank: the ranks that the tests allow."
-        if tested
-        else f"Bold: {best} value; not tested (run `capim compare`)."
+
+
+def _ranking(data: ReportData) -> Table:
+    rows = {(r["encoder"], r["estimand"], r["statistic"]): r for r in data.rankings}
+    means = {r["encoder"]: r for r in data.rankings if (r["estimand"], r["statistic"]) == (THESE, MACRO)}
+    order = sorted(means, key=lambda name: (means[name]["value"] is None, -(means[name]["value"] or 0.0), name))
+    first = means[order[0]]
+
+    def cell(name: str, key: tuple[str, str], made: Callable[[Row], Cell]) -> Cell:
+        return made(rows.get((name, *key)) or means[name])
+
+    columns: list[ColumnOf[str]] = [texts("Encoder", str)]
+    tested = any(r["rank_low"] is not None for r in data.rankings if r["estimand"] == LIKE_THESE)
+    for estimand in (THESE, LIKE_THESE) if tested else (THESE,):
+        for statistic, heading, what in (
+            (MACRO, "macro mean", "Mean of the headlines"),
+            (BORDA, "Borda", "Other encoders that it is above, mean over corpora"),
+        ):
+            key, group = (estimand, statistic), f"on {estimand}"
+            explain = f"Ranks that it can hold by {heading}, on {estimand}"
+            columns += [
+                numbers(f"Ranks by {heading}", partial(cell, key=key, made=_open_ranks), group=group, explain=explain),
+                numbers(heading, partial(cell, key=key, made=_statistic), group=group, explain=f"{what}, percent"),
+            ]
+    for corpus in json.loads(first["corpora"]):
+        name, explain = corpus["corpus"], f"{_headline(data, corpus)}, percent: {corpus['headline']}"
+        of_corpus = {encoder: json.loads(row["headlines"]).get(name) for encoder, row in means.items()}
+        columns.append(measures(name, of_corpus.get, show.percent, group="headlines", explain=explain))
+    ranked = show.count(first["n_encoders"], "encoder")
+    return pivot(
+        "ranking-corpora",
+        f"{ranked} over {show.count(first['n_corpora'], 'corpus', 'corpora')}",
+        order,
+        *columns,
+        note=" ".join(_ranking_note(data, first)),
+        sortable=True,
     )
-    return f"{show.count(row['n_queries'], 'query', 'queries')}, {named(protocol)}. {interval}{marks}"
+
+
+def _statistic(row: Row) -> Cell:
+    if row["value"] is None:
+        return absent(row["reason"])
+    return value(
+        row["value"],
+        show.percent(row["value"]),
+        note=show.percent_range(row["ci_low"], row["ci_high"]),
+        title=row["reason"] or f"{row['interval_method']} interval",
+        state="can be first" if row["tied_with_best"] and row["rank"] != 1 else "",
+        mark="best" if row["rank"] == 1 else "",
+    )
+
+
+def _open_ranks(row: Row) -> Cell:
+    return absent(row["reason"]) if row["rank_low"] is None else _rank_cell(row["rank_low"], row["rank_high"])
+
+
+def _headline(data: ReportData, corpus: Mapping[str, str]) -> str:
+    """What a headline is the mean of, in plain words; as it is stored where the report does not show it."""
+    tasks = headline_tasks(data, corpus["corpus"])
+    titles = [task.title.removesuffix(MEAN) for task in tasks]
+    return f"{data.metric(tasks[0].metric).label}, {show.listing(titles)}" if tasks else corpus["headline"]
+
+
+def _ranking_note(data: ReportData, first: Row) -> Iterator[str]:
+    """What the headlines are, what the intervals are, and what is not ranked, as sentences."""
+    corpora = json.loads(first["corpora"])
+    yield "Headlines: " + "; ".join(f"{corpus['corpus']}: {_headline(data, corpus)}" for corpus in corpora) + "."
+    if len({corpus["headline"].split(" under ")[0] for corpus in corpora}) > 1:
+        yield "They are different metrics: the macro mean averages percentages; Borda counts only use their order."
+    yield (
+        f"On these corpora: images are resampled within each corpus, {show.percent(first['level'], 0)}{show.PERCENT} "
+        f"intervals from {show.number(first['replicates'], 0)} replicates (seed {first['seed']}); Borda counts between "
+        "their certain wins and losses."
+    )
+    yield from same_photographs(corpora)
+    like_these = next((r for r in data.rankings if r["estimand"] == LIKE_THESE), None)
+    if like_these is not None:
+        reason = like_these["reason"] if like_these["rank_low"] is None else None
+        yield f"On corpora like these: {reason or 'Student’s t over the corpora'}."
+    unranked = [r for r in data.rankings if r["value"] is None]
+    if unranked:
+        left_out = [f"{r['encoder']} ({r['reason'].removeprefix('left out: ')})" for r in unranked]
+        yield f"Left out: {'; '.join(left_out)}."
+    ranked = {name for corpus in corpora for name in (corpus["corpus"], *corpus["copies"])}
+    others = [name for name in data.corpus_names() if name not in ranked]
+    if others:
+        yield f"Not in the ranking, because not all of its encoders have them: {show.listing(others)}."
+
+
+def directions_section(data: ReportData) -> Section:
+    """Both directions under every protocol, of the corpora with more protocols than the leaderboard shows."""
+    blocks: list[Block] = []
+    for corpus in data.corpus_names():
+        known = [of for p in data.protocols(corpus) if (of := Protocol.of(p)).without_orientation.id in READING_ORDER]
+        shown = [of for of in known if data.ranked(corpus, of.id, R1)]
+        shown.sort(key=lambda of: READING_ORDER[of.without_orientation.id])
+        if {of.id for of in shown} <= set(MAIN):
+            continue
+        by_direction = ([of for of in shown if of.direction == direction] for direction in ("t2i", "i2t"))
+        blocks += [_every_protocol(data, corpus, of_one) for of_one in by_direction if of_one]
+        figures = [
+            (of, metric)
+            for p in data.protocols(corpus)
+            if (of := Protocol.of(p)).is_retrieval and not of.language
+            for metric in FURTHER
+            if data.ranked(corpus, p, metric)
+        ]
+        if figures:
+            blocks.append(
+                pivot(
+                    f"directions-{corpus}-extra",
+                    f"{corpus} · further metrics",
+                    data.encoder_names(corpus),
+                    texts("Encoder", str),
+                    *(result_column(data, corpus, of.id, m, group=of.titled, plain=True) for of, m in figures),
+                    sortable=True,
+                    dense=True,
+                    folded=f"Further metrics on {corpus}",
+                )
+            )
+    return Section(
+        id="directions",
+        title="Directions and protocols",
+        lead="The same embeddings under every protocol. Text-to-image and image-to-text results are comparable only "
+        "with first captions or means over positions, where each query has one right item.",
+        blocks=tuple(blocks),
+    )
+
+
+def _every_protocol(data: ReportData, corpus: str, protocols: list[Protocol]) -> Table:
+    """R@1 under the protocols of one direction."""
+    direction = protocols[0].direction
+    return pivot(
+        f"directions-{corpus}-{direction}",
+        f"{corpus} · {DIRECTION_TITLES[direction]} · R@1",
+        [r["encoder"] for r in data.ranked(corpus, protocols[0].id, R1)],
+        texts("Encoder", str),
+        *(result_column(data, corpus, of.id, R1, heading=of.titled, explain=of.description) for of in protocols),
+        sortable=True,
+    )
+
+
+def compositional_section(data: ReportData) -> Section:
+    """Compositional reasoning: Winoground's three scores and the accuracy on hard negatives, beside chance."""
+    blocks: list[Block] = []
+    for corpus in data.corpus_names(lambda p: Protocol.of(p).is_all_quadruples):
+        of_kind = [of for p in data.protocols(corpus) if (of := Protocol.of(p)).kind == "quadruples"]
+        blocks += [_winoground(data, corpus, of) for of in of_kind if not of.name]
+        if tags := [of for of in of_kind if of.name]:
+            blocks.append(_by_tag(data, corpus, tags))
+    blocks += [_pairs(data, corpus, ids) for corpus in data.corpus_names() if (ids := pair_protocols(data, corpus))]
+    return Section(
+        id="compositional",
+        title="Compositional reasoning",
+        lead="Does the encoder distinguish captions that use the same words differently? A bag of words cannot. "
+        "Only a strictly higher score counts as correct; ties are misses and are reported.",
+        blocks=tuple(blocks),
+    )
+
+
+def _chance_row(data: ReportData, corpus: str, figures: list[tuple[str, str]]) -> list[Cell]:
+    chances = [data.ranked(corpus, protocol, metric)[0]["chance"] for protocol, metric in figures]
+    return [Cell(text="chance", mark="muted"), *(value(c, show.percent(c), mark="muted") for c in chances)]
+
+
+def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
+    metrics = [m for m in WINOGROUND if data.ranked(corpus, protocol.id, m)]
+    rows = {r["encoder"]: r for r in data.ranked(corpus, protocol.id, metrics[-1])}
+    examples = show.count(next(iter(rows.values()))["n_queries"], "example")
+    return pivot(
+        f"winoground-{corpus}",
+        f"{corpus} · binding (winoground) · percent of {examples}",
+        rows,
+        texts("Encoder", str),
+        *(result_column(data, corpus, protocol.id, m, group=protocol.titled) for m in metrics),
+        measures(
+            "ties",
+            lambda name: rows[name]["tie_share"],
+            show.percent,
+            explain="Share of examples with a tied score, percent",
+        ),
+        extra_rows=[[*_chance_row(data, corpus, [(protocol.id, m) for m in metrics]), absent()]],
+        note="Text: for both images the right caption wins. Image: for both captions the right image wins. "
+        "Group: both. (In the tables printed by the V28 seed, text and image are exchanged.)",
+        sortable=True,
+    )
+
+
+def _by_tag(data: ReportData, corpus: str, tags: list[Protocol]) -> Table:
+    """The group score under the protocol of each tag."""
+    return pivot(
+        f"winoground-tags-{corpus}",
+        f"{corpus} · binding by tag (winoground/…) · group score in percent",
+        dict.fromkeys(r["encoder"] for of in tags for r in data.ranked(corpus, of.id, WINOGROUND[-1])),
+        texts("Encoder", str),
+        *(result_column(data, corpus, of.id, WINOGROUND[-1], heading=of.name.replace("-", " ")) for of in tags),
+        note="Encoders are compared by a test for every tag: see all comparisons under differences.",
+        sortable=True,
+    )
+
+
+def pair_protocols(data: ReportData, corpus: str) -> list[str]:
+    """Protocols with hard negatives, by name, the means of each family last."""
+    protocols = [Protocol.of(p) for p in data.protocols(corpus) if data.ranked(corpus, p, PAIRS)]
+    return [of.id for of in sorted(protocols, key=lambda of: (of.family, of.name in ("macro", "micro"), of.id))]
+
+
+def _pairs(data: ReportData, corpus: str, protocols: list[str]) -> Table:
+    return pivot(
+        f"pairs-{corpus}",
+        f"{corpus} · hard negatives · percent of items in which the right caption scores higher than they do",
+        [r["encoder"] for r in data.ranked(corpus, protocols[0], PAIRS)],
+        texts("Encoder", str),
+        *(
+            result_column(data, corpus, of.id, PAIRS, heading=of.name.replace("_", " "), group=of.family)
+            for of in map(Protocol.of, protocols)
+        ),
+        extra_rows=[_chance_row(data, corpus, [(p, PAIRS) for p in protocols])],
+        sortable=True,
+    )

@@ -1,4 +1,4 @@
-"""Provenance: corpora, encoders, embedding sets, runs and commands, enough to reproduce every number."""
+"""Provenance: results beside published figures, and corpora, encoders, sets, runs and commands to reproduce them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from capim.reports import format as show
-from capim.reports.elements.page import Block, Cell, Section, Table, Text
-from capim.reports.elements.tables import measures, numbers, pivot, texts
-from capim.reports.rows.names import named
-from capim.reports.rows.report_data import ReportData, Row, without_paths
+from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table, Text
+from capim.reports.elements.tables import estimate, measures, numbers, pivot, texts
+from capim.reports.rows.report_data import ReportData, Row, detail_of, without_paths
 from capim.reports.sections.ablations import rounding_cost
 from capim.store.exchange.importing import ADAPTER as IMPORTED
 from capim.store.types import EncoderSpec
+from capim.tasks.protocols import Protocol
+from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
+VERDICTS: dict[str, Mark] = {"suspect": "bad", "other protocol": "warn", "reproduced": "good"}  # in this order
 MOST_SKIPPED = 200  # images listed by name
 
 
@@ -33,7 +35,7 @@ def section(data: ReportData) -> Section:
     )
 
 
-def skips(data: ReportData) -> Section:
+def skipped_section(data: ReportData) -> Section:
     """Images and queries that could not be used, with the reason."""
     skipped = [
         (name, "query" if row["modality"] == "caption" else "image", row["item_id"], without_paths(row["reason"]))
@@ -163,7 +165,7 @@ def _commands(data: ReportData) -> Table:
             rows = data.of(corpus, protocol)
             computed = [r for r in rows if (r["encoder_fingerprint"], r["corpus_fingerprint"]) in embedded]
             if computed:
-                commands.append((corpus, protocol, _evaluate(corpus, protocol, computed)))
+                commands.append((corpus, protocol, _evaluate(corpus, Protocol.of(protocol), computed)))
             runs = dict.fromkeys(row["run"] for row in rows if row not in computed)
             commands += [(corpus, protocol, command_of[run]) for run in runs if run in command_of]
     return pivot(
@@ -171,7 +173,7 @@ def _commands(data: ReportData) -> Table:
         "Commands that make the results of each protocol again",
         commands,
         texts("Corpus", lambda row: row[0]),
-        texts("task", lambda row: named(row[1])),
+        texts("task", lambda row: Protocol.of(row[1]).titled),
         texts("command", lambda row: row[2]),
         folded="Commands to reproduce the results of each protocol",
         note="For a corpus read from a folder, give the path of the folder instead of the name. Paths in the command "
@@ -179,42 +181,22 @@ def _commands(data: ReportData) -> Table:
     )
 
 
-def _evaluate(corpus: str, protocol: str, rows: Sequence[Row]) -> str:
-    """The command that computes these results from stored embeddings."""
+def _evaluate(corpus: str, protocol: Protocol, rows: Sequence[Row]) -> str:
+    """The command that computes these results from stored embeddings.
+
+    It names no protocol, which is all, for means over languages, and no interval where the default is the one stored.
+    """
+    methods = {row["interval_method"] for row in rows}
+    percentile = not protocol.is_combined and "percentile" in methods and "wilson" not in methods
     options = {
         "corpora": corpus,
         "encoders": ",".join(sorted({row["encoder"] for row in rows})),
-        "protocols": _protocol_option(protocol),
+        "protocols": "" if protocol.kind == "mean" else protocol.id.replace("+", ","),
         **{name: rows[0][name] for name in ("replicates", "seed", "level")},
-        "interval": _interval_option(protocol, {row["interval_method"] for row in rows}),
+        "interval": "bca" if "bca" in methods else "percentile" if percentile else "",
     }
     words = [word for name, option in options.items() if option != "" for word in (f"--{name}", str(option))]
     return shlex.join(["capim", "evaluate", *words])
-
-
-def _interval_option(protocol: str, methods: set[str]) -> str:
-    """The value of ``--interval`` for these results; empty, which is the default, where it changes none of them.
-
-    Examples:
-        >>> _interval_option("t2i/all", {"wilson", "percentile"}), _interval_option("t2i/all", {"percentile", "none"})
-        ('', 'percentile')
-    """
-    if "bca" in methods:
-        return "bca"
-    one_protocol = not {"+", "*"} & set(protocol)
-    return "percentile" if one_protocol and "percentile" in methods and "wilson" not in methods else ""
-
-
-def _protocol_option(protocol: str) -> str:
-    """The value of ``--protocols`` for the results of a protocol; empty, which is all, for means over languages.
-
-    Examples:
-        >>> _protocol_option("t2i/all+i2t/any"), _protocol_option("i2t/any@image-as-query")
-        ('t2i/all,i2t/any', 'i2t/any@image-as-query')
-        >>> _protocol_option("t2i/*/*@without-en")
-        ''
-    """
-    return "" if "*" in protocol else protocol.replace("+", ",")
 
 
 def _versions(data: ReportData) -> Table:
@@ -229,4 +211,77 @@ def _versions(data: ReportData) -> Table:
         sorted(versions),
         texts("Library", str),
         texts("Version", lambda name: ", ".join(sorted(versions[name]))),
+    )
+
+
+def published_section(data: ReportData) -> Section:
+    """Results of this store beside published figures for the same model and protocol: suspect ones as a notice."""
+    rows = [r for r in data.slices if r["analysis"] == REFERENCE]
+    suspects = [r for r in rows if r["level_name"] == "suspect"]
+    parts = sorted({f"{r['corpus']} is a {r['reason']}" for r in rows if r["level_name"] == "not compared"})
+    compared = [r for r in rows if r["level_name"] not in ("no reference", "not compared")]
+    unpublished = {r["encoder"] for r in rows if r["level_name"] == "no reference"}
+    without = sorted(unpublished - {r["encoder"] for r in compared})
+    blocks: list[Block] = []
+    if suspects:
+        title = f"{show.count(len(suspects), 'result')} far from the published figure"
+        blocks.append(Notice(title=title, items=tuple(_suspicion(data, r) for r in suspects), mark="bad"))
+    if compared:
+        blocks.append(_published(data, compared))
+    return Section(
+        id="gate",
+        title="Comparison with published figures",
+        lead="Each result beside the figure published for the same model and protocol. A suspect result is more often "
+        "caused by an error in loading or preprocessing than by a real difference."
+        + (f" No published figures for {show.listing(without)}." if without else "")
+        + "".join(f" {part}: published figures are of all images." for part in parts),
+        blocks=tuple(blocks),
+    )
+
+
+def _source(row: Row) -> str:
+    return str(detail_of(row).get("source") or row["feature"])
+
+
+def _suspicion(data: ReportData, row: Row) -> str:
+    task, metric = Protocol.of(row["protocol"]).titled, data.metric(row["metric"]).label
+    return (
+        f"{row['encoder']} on {row['corpus']}, {task}, {metric}: "
+        f"{show.percent(row['value'])} here, {show.percent(detail_of(row).get('published'))} published "
+        f"({_source(row)})" + (f"; {row['reason']}" if row["reason"] else "")
+    )
+
+
+def _published(data: ReportData, rows: list[Row]) -> Table:
+    order = {verdict: i for i, verdict in enumerate(VERDICTS)}
+
+    def task(row: Row) -> str:
+        published = detail_of(row).get("published_protocol") or row["protocol"]
+        other = f"; published: {Protocol.of(published).titled}" if published != row["protocol"] else ""
+        return f"{Protocol.of(row['protocol']).titled}{other}"
+
+    def difference(row: Row) -> float | None:
+        figure = detail_of(row).get("published")
+        return None if figure is None or row["value"] is None else row["value"] - figure
+
+    def verdict(row: Row) -> Cell:
+        return Cell(text=row["level_name"], mark=VERDICTS.get(row["level_name"], ""), title=row["reason"] or "")
+
+    return pivot(
+        "gate-figures",
+        "Results here and published figures, percent",
+        sorted(
+            rows, key=lambda r: (order.get(r["level_name"], 9), r["corpus"], r["encoder"], r["protocol"], r["metric"])
+        ),
+        texts("Encoder", lambda r: r["encoder"]),
+        texts("corpus", lambda r: r["corpus"]),
+        texts("task", task),
+        texts("metric", lambda r: data.metric(r["metric"]).label),
+        numbers("here", lambda r: estimate(data.metric(r["metric"]), r)),
+        measures("published", lambda r: detail_of(r).get("published"), show.percent),
+        measures("difference", difference, show.points, explain="Percentage points"),
+        texts("verdict", verdict),
+        texts("source", _source),
+        sortable=True,
+        dense=True,
     )

@@ -1,4 +1,4 @@
-"""Slices: contrasts of queries with and without a feature, then tables of parts.
+"""Slices: contrasts of queries with and without a feature, then tables of parts, kinds of errors, hubs, disagreement.
 
 A slice is one row of ``schema.SLICES``: an analysis, a feature, and a level of it. Three levels named ``with``,
 ``without`` and ``difference`` make a contrast; any other levels make a table of parts.
@@ -6,48 +6,60 @@ A slice is one row of ``schema.SLICES``: an analysis, a feature, and a level of 
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
+from typing import NamedTuple
 
 import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts
-from capim.reports.elements.page import Block, Cell, Chart, Section, Table
+from capim.reports.elements.page import Block, Cell, Chart, Mark, Section, Table
 from capim.reports.elements.tables import (
+    ColumnOf,
+    absent,
     anchor,
+    counted,
     described,
     difference_text,
-    is_fraction,
-    metric_title,
+    estimate,
     numbers,
     pivot,
     range_text,
     texts,
 )
-from capim.reports.rows.names import named, plain_title
-from capim.reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, grouped, is_own
-from capim.reports.sections import parts
-from capim.reports.sections.compositional import pair_protocols
-from capim.reports.sections.leaderboard import headlines
-from capim.reports.sections.parts import CONTRAST, order, slice_cell
+from capim.reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, detail_of, grouped
+from capim.reports.sections.leaderboard import headlines, pair_protocols
 from capim.tasks.analyses.table import headings
+from capim.tasks.protocols import Protocol
+from capim.tasks.statistics.decision import ALPHA
+
+CONTRAST = ("with", "without", "difference")
+FOLDED = frozenset({"category", "agreement", "margin", "gap", "baseline"})
+OF_THE_CORPUS = frozenset({"agreement", "baseline"})  # the same for all encoders; stored under one of them
+JOINED = frozenset({"hubs", "gap", "baseline"})  # several metrics in one table
+KINDS = ("hit", "tie", "near miss", "hub", "false negative", "rest")
 
 
 def section(data: ReportData) -> Section:
     """Contrasts, then the other slices that are not ablations."""
     blocks: list[Block] = []
     for corpus in data.corpus_names():
-        protocols = shown(data, corpus)
+        protocols = {p for p in data.protocols(corpus) if Protocol.of(p).is_all_quadruples}
+        protocols = protocols | {*pair_protocols(data, corpus)} or {*headlines(data, corpus)}
         rows = [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in protocols]
         contrasted = (r for r in rows if r["level_name"] in CONTRAST)
         contrasts = grouped(contrasted, itemgetter("analysis", "protocol", "metric"))
         for analysis, protocol, metric in sorted(contrasts):
             if metric != WITHOUT:
                 kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == LEADING else []
-                own = contrasts[analysis, protocol, metric]
-                blocks += _contrast_chart(data, corpus, analysis, protocol, metric, own, kept)
-        blocks += parts.blocks(data, corpus, [r for r in rows if r["level_name"] not in CONTRAST])
+                group = SliceGroup(corpus, analysis, protocol, metric, contrasts[analysis, protocol, metric])
+                blocks += _contrast(data, group, kept)
+        blocks += _parts_of(data, corpus, [r for r in rows if r["level_name"] not in CONTRAST])
     return Section(
         id="slices",
         title="Slices",
@@ -58,36 +70,77 @@ def section(data: ReportData) -> Section:
     )
 
 
-def shown(data: ReportData, corpus: str) -> set[str]:
-    """The protocols with slices in the report: the compositional ones if a corpus has any, else the headlines."""
-    direct = {p for p in data.protocols(corpus) if p == "winoground"} | set(pair_protocols(data, corpus))
-    return direct or set(headlines(data, corpus))
+class SliceGroup(NamedTuple):
+    """The slices of one table: those of one corpus, analysis, protocol and (unless several are joined) metric."""
+
+    corpus: str
+    analysis: str
+    protocol: str
+    metric: str
+    rows: Sequence[Row]
+
+    def id(self, suffix: str = "") -> str:
+        """An anchor for the table."""
+        return anchor(self.analysis, self.corpus, self.protocol, self.metric, suffix)
+
+    @property
+    def where(self) -> str:
+        """Corpus and protocol."""
+        return f"{self.corpus} · {Protocol.of(self.protocol).titled}"
 
 
-def _contrast_chart(
-    data: ReportData, corpus: str, analysis: str, protocol: str, metric: str, rows: list[Row], kept: list[Row]
-) -> list[Chart]:
+def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Row]) -> list[str]:
+    """The encoders of the rows: in the order of the leaderboard, then those that are not on it."""
+    encoders = {r["encoder"] for r in rows}
+    ranked = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["encoder"] in encoders]
+    return ranked + sorted(encoders - set(ranked))
+
+
+def part_label(feature: str, level: str) -> str:
+    """The name of a part of the queries, or of a setting of an ablation."""
+    return feature if feature == level else f"{feature} {level}".strip()
+
+
+def slice_cell(data: ReportData, row: Row | None) -> Cell:
+    """One slice as a cell: its value, or the reason why there is none."""
+    if row is None or row["value"] is None:
+        return absent((row or {}).get("reason") or "not computed")
+    metric = data.metric(row["metric"])
+    title = f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}"
+    made = estimate(metric, row, title=f"{title}; {row['reason']}" if row["reason"] else title)
+    if row["level_name"] != "difference":
+        return made
+    p, text = row["p_adjusted"], difference_text(metric, row["value"])
+    undecided = p is not None and p >= ALPHA
+    mark: Mark = "muted" if undecided else ""
+    state = "" if p is None else "undecided" if undecided else "higher" if row["value"] > 0 else "lower"
+    return replace(made, text=text, state=state, mark=mark)
+
+
+def _contrast(data: ReportData, group: SliceGroup, kept: list[Row]) -> list[Chart]:
     """Differences as points with intervals, one line per feature; ``kept`` are those without ambiguous misses."""
+    corpus, analysis, protocol, metric, rows = group
+    facts, of = data.metric(metric), Protocol.of(protocol)
     differences = [r for r in rows if r["level_name"] == "difference" and r["value"] is not None]
     if not differences:
         return []
-    names = order(data, corpus, protocol, metric, differences)
+    names = encoder_order(data, corpus, protocol, metric, differences)
     lower_is_better = any(r["lower_is_better"] for r in data.ranked(corpus, protocol, metric))
-
-    def lowest(feature: str) -> tuple[float, str]:
-        return min((r["value"] for r in differences if r["feature"] == feature), default=0.0), feature
-
-    features = sorted({r["feature"] for r in rows}, key=lowest)
-    points_ = " points" if is_fraction(metric) else ""
+    lowest = {
+        name: min((r["value"] for r in differences if r["feature"] == name), default=0.0)
+        for name in {r["feature"] for r in rows}
+    }
+    features = sorted(lowest, key=lambda name: (lowest[name], name))
+    unit = " points" if facts.unit == "percent" else ""
     points = [
         charts.interval_point(
             r,
-            scale=100.0 if is_fraction(metric) else 1.0,
+            fraction=facts.unit == "percent",
             unit="percentage points",
-            text=f"{difference_text(metric, r['value'])}{points_} ({range_text(metric, r['ci_low'], r['ci_high'])})",
+            text=f"{difference_text(facts, r['value'])}{unit} ({range_text(facts, r['ci_low'], r['ci_high'])})",
             feature=r["feature"],
         )
-        for r in sorted(differences, key=lambda r: (r["encoder"], r["feature"]))
+        for r in sorted(differences, key=itemgetter("encoder", "feature"))
     ]
     everyone, legend = data.encoder_names(), charts.legend()
     base = alt.Chart(alt.Data(values=points)).encode(
@@ -98,37 +151,37 @@ def _contrast_chart(
     )
     x = alt.X(
         "ci_low:Q",
-        title=f"{metric_title(metric)}, {plain_title(protocol)}: with minus without{',' * bool(points_)}{points_}",
+        title=f"{facts.label}, {of.title}: with minus without{',' * bool(unit)}{unit}",
         scale=alt.Scale(zero=True),
     )
     picture = alt.layer(
         alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q"),
         *charts.intervals(base, x, size=55, shape=charts.shape(names, everyone, legend=legend, sort=names)),
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
-    title = f"{headings('slices').get(analysis, analysis)} · {corpus} · {named(protocol)}" + (
-        f" · {described(data, metric)}" if is_own(metric) else ""
+    title = f"{headings('slices').get(analysis, analysis)} · {group.where}" + (
+        f" · {described(facts)}" if facts.is_own else ""
     )
-    name = anchor(analysis, corpus, protocol, metric)
     clear = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
         picture,
-        name=name,
+        name=group.id(),
         title=title,
-        alt_text=f"Differences of {metric}, {plain_title(protocol)}, between queries with and without each of "
+        alt_text=f"Differences of {metric}, {of.title}, between queries with and without each of "
         f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
-        data=_contrast_table(f"{name}-data", title, names, features, rows, kept, percent=is_fraction(metric)),
-        note=f"Left of the line: {'lower' if is_own(metric) or lower_is_better else 'harder'} with the feature.",
+        data=_contrast_table(data, group, title, names, features, kept),
+        note=f"Left of the line: {'lower' if facts.is_own or lower_is_better else 'harder'} with the feature.",
     )
     return [chart]
 
 
 def _contrast_table(
-    id_: str, title: str, names: list[str], features: list[str], rows: list[Row], kept: list[Row], *, percent: bool
+    data: ReportData, group: SliceGroup, title: str, names: list[str], features: list[str], kept: list[Row]
 ) -> Table:
-    by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in rows}
+    by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in group.rows}
     by_key |= {(r["encoder"], r["feature"], WITHOUT): r for r in kept if r["level_name"] == "difference"}
     levels = {level: level for level in CONTRAST} | ({WITHOUT: "difference without ambiguous misses"} if kept else {})
+    percent = data.metric(group.metric).unit == "percent"
 
     def queries(feature: str) -> str:
         counts = [by_key[name, feature, "with"]["n_queries"] for name in names if (name, feature, "with") in by_key]
@@ -136,10 +189,10 @@ def _contrast_table(
         return "–".join(show.number(count, 0) for count in ends) or show.ABSENT
 
     def cell(feature: str, name: str, level: str) -> Cell:
-        return slice_cell(by_key.get((name, feature, level)))
+        return slice_cell(data, by_key.get((name, feature, level)))
 
     return pivot(
-        id_,
+        f"{group.id()}-data",
         f"{title} · percent, with interval; differences in points" if percent else f"{title} · with interval",
         features,
         texts("Feature", str),
@@ -151,3 +204,147 @@ def _contrast_table(
         ),
         dense=True,
     )
+
+
+def _parts_of(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]:
+    """The tables of one corpus that are no contrasts, in the order of the registry of analyses."""
+    tables: list[Table] = []
+    first = headlines(data, corpus)[:1]
+    for analysis in headings("slices"):
+        own = (r for r in rows if r["analysis"] == analysis)
+        groups = grouped(own, lambda r: (r["protocol"], "" if r["analysis"] in JOINED else r["metric"]))
+        for protocol, metric in sorted(groups, key=lambda key: (Protocol.of(key[0]).direction == "i2t", key)):
+            made = SPECIAL.get(analysis, _parts)(
+                data, SliceGroup(corpus, analysis, protocol, metric, groups[protocol, metric])
+            )
+            opened = analysis not in FOLDED and (protocol in first or Protocol.of(protocol).is_all_quadruples)
+            tables += made if opened else [replace(t, folded=t.folded or t.caption) for t in made]
+    return tables
+
+
+def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
+    """One row per part, one column per encoder."""
+    names = encoder_order(data, group.corpus, group.protocol, group.rows[0]["metric"], group.rows)
+    columns = {"all encoders": names[0]} if group.analysis in OF_THE_CORPUS else {name: name for name in names}
+    by_key = {(r["encoder"], r["metric"], r["feature"], r["level_name"]): r for r in group.rows}
+
+    def position(part: tuple[str, str, str]) -> tuple[object, ...]:
+        metric, feature, level = part
+        number = re.search(r"\d+", level)  # 5-9 stands before 10-14
+        natural = float(number[0]) if number else math.inf, level
+        if group.analysis == "errors":
+            return (*KINDS, feature).index(feature), feature, metric, natural
+        return metric, feature, natural
+
+    parts = sorted({key[1:] for key in by_key}, key=position)
+    counts = {part: {r["n_queries"] for name in columns.values() if (r := by_key.get((name, *part)))} for part in parts}
+    shared = all(len(of) < 2 for of in counts.values())  # or hits and misses, say: every encoder has other numbers
+
+    def queries(part: tuple[str, str, str], name: str) -> str:
+        return show.number(by_key[name, *part]["n_queries"], 0) if (name, *part) in by_key else show.ABSENT
+
+    def cell(part: tuple[str, str, str], name: str) -> Cell:
+        return slice_cell(data, by_key.get((name, *part)))
+
+    shown: list[ColumnOf[tuple[str, str, str]]] = [texts("part", lambda part: part_label(*part[1:]))]
+    if shared:
+        shown.append(numbers("queries", lambda part: show.number(next(iter(counts[part]), None), 0)))
+        shown += [numbers(heading, partial(cell, name=name)) for heading, name in columns.items()]
+    else:
+        for name in names:
+            shown.append(numbers("queries", partial(queries, name=name), group=name))
+            shown.append(numbers("value", partial(cell, name=name), group=name))
+    metric = data.metric(group.metric)
+    about = f" · {described(metric)}" + ", percent" * (metric.unit == "percent") if group.metric else ""
+    return [pivot(group.id("parts"), f"{headings('slices')[group.analysis]} · {group.where}{about}", parts, *shown)]
+
+
+def _disagreement(data: ReportData, group: SliceGroup) -> list[Table]:
+    """Share of queries where the row is correct and the column wrong; then where one alone is, and where all miss."""
+    names = encoder_order(data, group.corpus, group.protocol, LEADING, group.rows)
+    by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in group.rows}
+    alone = [f for f in ("alone right", "alone wrong", "missed by all") if any(key[1] == f for key in by_key)]
+    if len(names) < 2:
+        return []
+
+    def against(a: str, b: str) -> Cell:
+        return Cell(text="·", mark="muted") if a == b else slice_cell(data, by_key.get((a, "right where wrong", b)))
+
+    def share(name: str, feature: str) -> Cell:
+        return slice_cell(data, by_key.get((name, feature, "")))
+
+    return [
+        pivot(
+            group.id("matrix"),
+            f"{group.where} · percent of queries that the row finds and the column misses",
+            names,
+            texts("Encoder", str),
+            *(numbers(b, partial(against, b=b), group="wrong") for b in names),
+            *(numbers(feature, partial(share, feature=feature)) for feature in alone),
+            dense=len(names) > 4,
+            note="Large shares in both directions mean that the two encoders make different errors: "
+            "re-ranking or fusion may help.",
+        )
+    ]
+
+
+def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
+    """Skewness and shares per encoder, and the worst hubs by name."""
+    names = encoder_order(data, group.corpus, group.protocol, LEADING, group.rows)
+    by_key = {(r["encoder"], r["feature"]): r for r in group.rows}
+    features = [f for f in ("skewness", "share of hubs", "share never found") if any(key[1] == f for key in by_key)]
+    of_skewness = {name: by_key[name, features[0]] for name in names if (name, features[0]) in by_key}
+    worst = [(name, hub) for name, row in of_skewness.items() for hub in detail_of(row).get("worst", [])[:3]]
+
+    def cell(name: str, feature: str) -> Cell:
+        return slice_cell(data, by_key.get((name, feature)))
+
+    title = f"Worst hubs of {group.where}"
+    tables = [
+        pivot(
+            group.id(),
+            f"Hubs · {group.where}",
+            names,
+            texts("Encoder", str),
+            *(numbers(feature, partial(cell, feature=feature)) for feature in features),
+            note="Skewness of how often an item is among the first ten, then shares of items in percent.",
+        ),
+        pivot(
+            group.id("worst"),
+            title,
+            worst,
+            texts("Encoder", lambda row: row[0]),
+            texts("item", lambda row: str(row[1]["id"])),
+            numbers("wrongly first", lambda row: counted(row[1]["wrongly_first"])),
+            numbers("among the first ten", lambda row: counted(row[1]["n_10"])),
+            folded=title,
+        ),
+    ]
+    return tables if worst else tables[:1]
+
+
+def _families(data: ReportData, group: SliceGroup) -> list[Table]:
+    """The pairs of images that each encoder confuses most often."""
+    by_encoder = {r["encoder"]: r for r in group.rows}
+    names = encoder_order(data, group.corpus, group.protocol, LEADING, group.rows)
+    pairs = [(name, pair) for name in names for pair in detail_of(by_encoder[name]).get("pairs", [])[:5]]
+    title = f"Confused images of {group.where}"
+    table = pivot(
+        group.id(),
+        title,
+        pairs,
+        texts("Encoder", lambda row: row[0]),
+        texts("image A", lambda row: str(row[1]["a"])),
+        texts("image B", lambda row: str(row[1]["b"])),
+        numbers("A for B", lambda row: counted(row[1]["a_for_b"])),
+        numbers("B for A", lambda row: counted(row[1]["b_for_a"])),
+        folded=title,
+    )
+    return [table] if pairs else []
+
+
+SPECIAL: dict[str, Callable[[ReportData, SliceGroup], list[Table]]] = {
+    "disagreement": _disagreement,
+    "hubs": _hubs,
+    "families": _families,
+}

@@ -7,7 +7,7 @@ A package of your own names a :class:`Metric` in an entry point ``capim.metrics`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -82,6 +82,16 @@ METRICS = Table("capim.metrics", _OWN, _of_package)
 _HEADLINES = {metric.headline: metric.name for metric in _OWN.values()}
 _RSUM = MetricFacts(name="RSUM", title="R@1, R@5 and R@10 of both directions added up, 0 to 600", unit="points")
 _ETA = "_eta2_"  # in names of figures over languages: a metric, and the share of its variation of one source
+
+SHOWN: Mapping[Kind, tuple[str, ...]] = {
+    "retrieval": tuple(metric.name for metric in RECALLS),
+    "judged": ("nDCG@5", "nDCG@10", "recall@5", "recall@10", AVERAGE_PRECISION.name, MRR.name, UNJUDGED.name),
+    "quadruples": tuple(metric.name for metric in (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP)),
+    "pairs": (PAIR_ACCURACY.name,),
+}
+"""The metrics of a table of results by the kind of its protocols, in this order."""
+FURTHER = (*(metric.name for metric in (MRR, MEDIAN_RANK, MEAN_RANK, MAP_AT_R, R_PRECISION)), "nDCG@10")
+"""Further metrics of retrieval, in a table of their own."""
 
 
 class Figure(NamedTuple):

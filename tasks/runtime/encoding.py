@@ -40,7 +40,7 @@ from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import Encoder, adapter_named, load_encoder
 from capim.tasks.encoders.device import choose_device, device_identity, device_name
 from capim.tasks.encoders.encoder import service_of
-from capim.tasks.encoders.endpoints.probes import LOWEST_COSINE, probe_vectors
+from capim.tasks.encoders.endpoint import LOWEST_COSINE, probe_vectors
 from capim.tasks.reference.changes import cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.progress import track
@@ -48,7 +48,7 @@ from capim.tasks.runtime.references import CorpusRef
 from capim.tasks.runtime.versions import library_versions, this_host
 
 if TYPE_CHECKING:
-    from capim.tasks.encoders.endpoints.client import EndpointClient
+    from capim.tasks.encoders.adapters.endpoint import EndpointClient
     from capim.tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
 
 
@@ -237,7 +237,7 @@ class SetEncoder:
         return self._loaded
 
     def _batch_size(self, modality: Modality) -> int:
-        from capim.tasks.encoders.batching import find_batch_size
+        from capim.tasks.encoders.pipeline import find_batch_size
 
         size = self._settings.image_batch if modality == "image" else self._settings.caption_batch
         if size is None and service_of(self._encoder()) is not None:  # to try sizes would be paid for

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.reports.explanation import token_words
+from capim.reports.gallery_pages import token_words
 from capim.store import EmbeddingStore
 from capim.store.layout import grids_of, tokens_of
 from capim.store.schema import texts

@@ -16,7 +16,7 @@ from capim.flows.cli import main
 from capim.reports.elements.page import Table
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import without_paths
-from capim.reports.sections import compositional, provenance
+from capim.reports.sections import leaderboard, provenance
 from capim.store import EmbeddingStore
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora import CORPORA
@@ -291,7 +291,7 @@ def test_bivlc_by_one_command_each_and_a_test_for_every_type(
         assert row["p_adjusted"] is not None
         assert row["ci_low"] < row["difference"] < row["ci_high"]
     data = read_report_data(store)
-    tables = [block for block in compositional.section(data).blocks if isinstance(block, Table)]
+    tables = [block for block in leaderboard.compositional_section(data).blocks if isinstance(block, Table)]
     assert "winoground-tags-bivlc" in {table.id for table in tables}
     capsys.readouterr()
 

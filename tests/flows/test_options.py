@@ -28,7 +28,7 @@ import uvicorn
 import capim.flows.commands.searching
 import capim.flows.commands.serving
 import capim.flows.execution
-import capim.tasks.encoders.conformance.suite
+import capim.tasks.encoders.conformance
 from capim.flows import cli, set_environment
 from capim.flows.config import FIELDS
 from capim.store import EmbeddingStore
@@ -401,7 +401,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     }
     for task, returned in nothing.items():
         watched(task, "fn", lambda *_, returned=returned, **__: returned)
-    watched(capim.tasks.encoders.conformance.suite, "check_encoder", lambda *_, **__: [])
+    watched(capim.tasks.encoders.conformance, "check_encoder", lambda *_, **__: [])
     watched(webbrowser, "open", lambda *_: True)
     watched(uvicorn.Server, "run", lambda *_, **__: None)
     here = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 0))

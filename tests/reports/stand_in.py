@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,8 +20,8 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore, schema
 from capim.store.sets.seal import SealedSet
-from capim.store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
-from capim.tasks.metrics import METRICS
+from capim.store.types import Corpus, EncoderSpec, MetricFacts, SetKey, canonical_json, digest16
+from capim.tasks.metrics import METRICS, facts_of
 from capim.tasks.protocols import MAIN
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.decision import against_chance
@@ -133,7 +133,7 @@ def corpus(
     )
 
 
-def facts_of(metric: str) -> dict[str, Any]:
+def version_facts(metric: str) -> dict[str, Any]:
     """What is stored of a metric beside its name."""
     return {
         "metric_version": "1",
@@ -159,7 +159,11 @@ def result(
     run: str = "run-1",
     created: datetime = START,
 ) -> None:
-    """Adds one result row with a symmetric interval of the given half width."""
+    """Adds one result row with a symmetric interval of the given half width, and what is stored of its metric."""
+    facts, known = facts_of(metric), {row["metric"] for row in store.tables["metrics"]}
+    if facts is not None and metric not in known:
+        about = {field.name: getattr(facts, field.name) for field in fields(MetricFacts)[1:]}
+        store.tables["metrics"].append({"metric": metric, **about, "run": "run-1", "created": START})
     key = {
         "encoder": encoder,
         "encoder_fingerprint": store.specs[encoder].fingerprint,
@@ -173,7 +177,7 @@ def result(
             "evaluation": digest16(list(key.values())),
             **key,
             "metric": metric,
-            **facts_of(metric),
+            **version_facts(metric),
             "value": value,
             "ci_low": max(0.0, value - half) if value is not None else None,
             "ci_high": value + half if value is not None else None,
@@ -220,7 +224,7 @@ def comparison(
             "corpus_fingerprint": store.contents[corpus_name].fingerprint,
             "protocol": protocol,
             "metric": metric,
-            **facts_of(metric),
+            **version_facts(metric),
             "encoder_a": a,
             "fingerprint_a": store.specs[a].fingerprint,
             "encoder_b": b,

@@ -9,8 +9,8 @@ import pytest
 from capim.reports.elements.page import Notice, Report, Section, Table
 from capim.reports.format import PERCENT
 from capim.reports.rows.reading import read_report_data
-from capim.reports.sections.answer import MEAN
-from capim.reports.sections.terms import TERMS
+from capim.reports.sections.glossary import TERMS
+from capim.reports.sections.leaderboard import MEAN
 from capim.reports.write import report_of
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, report, result, spec

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from capim.reports.gallery_pages import Search, write_search
 from capim.reports.render import TEMPLATES
-from capim.reports.search import Search, write_search
 from tests.reports.conftest import HOSTILE
 from tests.reports.stand_in import StandIn
 

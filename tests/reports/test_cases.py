@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from capim.reports.elements.thumbnails import MOST_BYTES, data_uris
+from capim.reports.elements.pictures import MOST_BYTES, data_uris
 from capim.reports.rows import gallery
 from capim.reports.rows.gallery import (
     COLUMNS,
@@ -22,7 +22,7 @@ from capim.reports.rows.gallery import (
     shown_protocols,
 )
 from capim.reports.rows.report_data import ReportData
-from capim.reports.sections.cases import case_of
+from capim.reports.sections.failures import case_of
 from capim.store import schema
 from capim.store.types import Corpus
 from capim.tasks.protocols import Direction

@@ -17,7 +17,7 @@ from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Sec
 from capim.reports.rows.gallery import GalleryTask, SelectedQuery, select_queries
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.speed import speeds
-from capim.reports.sections.frontier import label_positions, pareto
+from capim.reports.sections.speed import label_positions, pareto
 from capim.reports.write import report_of
 from capim.store import schema
 from tests.reports.large import coco

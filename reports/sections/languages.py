@@ -1,36 +1,78 @@
-"""Languages: a map over encoders and translators, and of each encoder the means and every figure."""
+"""Languages: every encoder in every language, a map over encoders and translators, and the means with every figure."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, T, metric_title, numbers, pivot, result_cell, texts
-from capim.reports.rows.languages import (
-    MEASURES,
-    cross_lingual,
-    language_name,
-    languages,
-    noise,
-    over_languages,
-    translators,
-)
-from capim.reports.rows.names import DIRECTION_TITLES
+from capim.reports.elements.tables import ColumnOf, T, axis_of, numbers, pivot, result_cell, texts
+from capim.reports.rows.languages import MEASURES, languages, noise, over_languages, translators
 from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.standing import chance_of, conclusions, in_order, language_cells
+from capim.reports.sections.leaderboard import R1
+from capim.tasks.protocols import DIRECTION_TITLES, Direction, Protocol, language_name
 
+DIRECTIONS: tuple[Direction, ...] = ("t2i", "i2t")
+OPEN_LANGUAGES = 8  # more are folded
 LANGUAGE: ColumnOf[str] = texts("Language", lambda code: Cell(text=language_name(code), title=code))
 
 
+def overview_section(data: ReportData) -> Section:
+    """Every encoder in every language, which the means of the grid could hide."""
+    found = conclusions(data)
+    corpora = [corpus for corpus in data.corpus_names() if found and languages(data, corpus)]
+    blocks = tuple(_lowest(data, corpus, in_order(data, found)) for corpus in corpora)
+    return Section(id="languages", title="Every language", lead="", blocks=blocks)
+
+
+def _lowest(data: ReportData, corpus: str, order: list[str]) -> Table:
+    """R@1 of every encoder in every language and direction: the lowest of its translators."""
+    codes = languages(data, corpus)
+    encoders = [name for name in order if name in data.encoder_names(corpus)]
+    lowest = {
+        (code, name, direction): min(found, key=lambda r: (r["value"], r["protocol"]))
+        for direction in DIRECTIONS
+        for name in encoders
+        for code in codes
+        if (found := language_cells(data, corpus, name, code, direction))
+    }
+    axis = axis_of([*lowest.values()])
+
+    def cell(code: str, *, name: str, direction: Direction) -> Cell:
+        row = lowest.get((code, name, direction))
+        weak = chance_of(row)
+        return result_cell(data, row, axis=axis, state=weak, mark="bad" if weak else "")
+
+    several = ", the lowest of its translators" if len(translators(data, corpus)) > 1 else ""
+    return pivot(
+        f"answer-languages-{corpus}",
+        f"{corpus} · R@1, percent{several}",
+        codes,
+        LANGUAGE,
+        *(
+            numbers(name, partial(cell, name=name, direction=direction), group=DIRECTION_TITLES[direction])
+            for direction in DIRECTIONS
+            if any(key[2] == direction for key in lowest)
+            for name in encoders
+        ),
+        sortable=True,
+        dense=True,
+        folded=f"All {len(codes)} languages of {corpus}" if len(codes) > OPEN_LANGUAGES else "",
+    )
+
+
 def section(data: ReportData) -> Section:
-    """Corpora with results per language."""
+    """Corpora with results per language, in detail."""
     blocks: list[Block] = []
-    for corpus in data.corpus_names(lambda p: cross_lingual(p) is not None):
-        encoders = [r["encoder"] for r in data.ranked(corpus, "t2i/*/*", "R@1")] or data.encoder_names(corpus)
+    for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
+        ranked = data.ranked(corpus, _protocol("t2i", "*", "*"), R1)
+        encoders = [r["encoder"] for r in ranked] or data.encoder_names(corpus)
         blocks.append(_heat_map(data, corpus, encoders))
         for encoder in encoders:
             tables = _over_all(data, corpus, encoder), _report(data, corpus, encoder)
@@ -45,17 +87,18 @@ def section(data: ReportData) -> Section:
     )
 
 
+def _protocol(direction: str, language: str, translator: str) -> str:
+    return f"{direction}/{language}/{translator}"
+
+
 def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell]) -> list[ColumnOf[T]]:
     """A column for each direction and metric that has results per language."""
-    stored = {
-        (parts.direction, r["metric"])
-        for r in data.results
-        if r["corpus"] == corpus and (parts := cross_lingual(r["protocol"])) is not None
-    }
+    parts = ((Protocol.of(r["protocol"]), r["metric"]) for r in data.results if r["corpus"] == corpus)
+    stored = {(of.direction, metric) for of, metric in parts if of.is_of_language and not of.orientation}
 
-    def column(direction: str, metric: str) -> ColumnOf[T]:
+    def column(direction: Direction, metric: str) -> ColumnOf[T]:
         return numbers(
-            metric_title(metric),
+            data.metric(metric).label,
             lambda row: cell(row, direction, metric),
             group=f"{DIRECTION_TITLES[direction]} ({direction})",
         )
@@ -70,7 +113,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
         for code in codes
         for name in encoders
         for way in ways
-        if (row := data.row(corpus, f"t2i/{code}/{way}", "R@1", name)) is not None and row["value"] is not None
+        if (row := data.row(corpus, _protocol("t2i", code, way), R1, name)) is not None and row["value"] is not None
     ]
     cell = max(26, min(56, charts.WIDTH // (len(encoders) * len(ways))))
     shades = alt.Scale(range=[f"{charts.PALETTE[2]}0a", charts.PALETTE[2]], interpolate="rgb")
@@ -94,7 +137,10 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     ]
 
     def column(name: str, way: str) -> ColumnOf[str]:
-        return numbers(way, lambda code: result_cell(data.row(corpus, f"t2i/{code}/{way}", "R@1", name)), group=name)
+        def stored(code: str) -> Cell:
+            return result_cell(data, data.row(corpus, _protocol("t2i", code, way), R1, name))
+
+        return numbers(way, stored, group=name)
 
     return charts.finish(
         picture,
@@ -118,7 +164,7 @@ def _report(data: ReportData, corpus: str, encoder: str) -> Table:
     parts = [(code, way) for code in languages(data, corpus) for way in translators(data, corpus, code)]
 
     def cell(part: tuple[str, str], direction: str, metric: str) -> Cell:
-        return result_cell(data.row(corpus, f"{direction}/{part[0]}/{part[1]}", metric, encoder))
+        return result_cell(data, data.row(corpus, _protocol(direction, *part), metric, encoder))
 
     return pivot(
         f"languages-{corpus}-{encoder}-report",
@@ -139,17 +185,14 @@ def _over_all(data: ReportData, corpus: str, encoder: str) -> Table:
     def cell(suffixes: tuple[str, str, str], direction: str, metric: str) -> Cell:
         _, protocol, metric_suffix = suffixes
         row = data.row(corpus, f"{direction}/{protocol}", f"{metric}{metric_suffix}", encoder)
-        made = result_cell(row)
-        by_noise = None if row is None else noise(row)
-        return made if by_noise is None else dataclasses.replace(made, note=f"noise {show.percent(by_noise)}")
+        made, by_noise = result_cell(data, row), None if row is None else noise(row)
+        return made if by_noise is None else replace(made, note=f"noise {show.percent(by_noise)}")
 
-    rows = [
-        suffixes for suffixes in over_languages(data, corpus) if any(cell(suffixes, d, m).sort for d, m in MEASURES)
-    ]
+    over = over_languages(data, corpus)
     return pivot(
         f"languages-{corpus}-{encoder}-all",
         f"{encoder} on {corpus}, over all languages",
-        rows,
+        [suffixes for suffixes in over if any(cell(suffixes, *measure).sort for measure in MEASURES)],
         texts("over", lambda suffixes: suffixes[0]),
         *_columns(data, corpus, cell),
         dense=True,

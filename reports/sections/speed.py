@@ -1,0 +1,238 @@
+"""Speed: measured throughput of every stage, the cost of indexing a million images, and accuracy against speed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import altair as alt
+
+from capim.reports import format as show
+from capim.reports.elements import charts
+from capim.reports.elements.page import Block, Cell, Chart, Section, Table
+from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, result_column, texts, value
+from capim.reports.rows.report_data import ReportData, goodness
+from capim.reports.rows.speed import STAGES, Speed, Spent, bytes_per_image, image_rate, qps_v28, speeds, spent
+from capim.tasks.protocols import Protocol
+
+MILLION = 1_000_000
+
+
+def section(data: ReportData) -> Section:
+    """Two tables per corpus with timed batches, and one of the tokens that endpoints counted."""
+    blocks: list[Block] = []
+    measured = speeds(data)
+    for corpus in data.corpus_names():
+        on_corpus = [speed for speed in measured if speed.corpus == corpus]
+        if on_corpus:
+            blocks += [_stages(corpus, on_corpus), _projection(data, corpus)]
+        if paid := spent(data, corpus):
+            blocks.append(_tokens(corpus, paid))
+    return Section(
+        id="throughput",
+        title="Throughput by stage",
+        lead="Items per second of each stage: median and interquartile range over batches, without the warm-up. "
+        "Each stage is timed separately; the pipeline runs them in parallel.",
+        blocks=tuple(blocks),
+    )
+
+
+def _stages(corpus: str, measured: list[Speed]) -> Table:
+    def latency_column(i: int, percentile: str) -> ColumnOf[Speed]:
+        group = "latency of a forward batch"
+        return measures(percentile, lambda s: s.latency[i] if s.latency else None, show.duration, group=group)
+
+    def stage_column(stage: str) -> ColumnOf[Speed]:
+        return numbers(stage, lambda s: _rate(s, stage) or absent("not measured"), group="items per second")
+
+    return pivot(
+        f"throughput-{corpus}",
+        f"{corpus} · encoding",
+        measured,
+        texts("Encoder", lambda s: s.encoder),
+        texts(
+            "items",
+            lambda s: Cell(text=f"{s.modality}s", title=f"{s.n_items:,} in {s.n_batches:,} batches"),
+        ),
+        *(stage_column(stage) for stage in STAGES if any(stage in speed.stages for speed in measured)),
+        *(latency_column(i, percentile) for i, percentile in enumerate(("p50", "p95", "p99"))),
+        measures("peak memory", lambda s: s.peak_memory_bytes, show.size, group="setting"),
+        numbers("batch", lambda s: value(s.batch_size, str(s.batch_size)), group="setting"),
+        texts("precision", lambda s: s.precision, group="setting"),
+        texts("device", lambda s: s.device, group="setting"),
+        sortable=True,
+        dense=True,
+    )
+
+
+def _rate(speed: Speed, stage: str, title: str = "") -> Cell | None:
+    """Median and interquartile range of the batches' rates; whole numbers from 100 on; None if it was not measured."""
+    if (rate := speed.stages.get(stage)) is None:
+        return None
+    span = show.span(rate.lower, rate.upper, 0 if rate.lower >= 100 else 1) if rate.lower != rate.upper else ""
+    return value(rate.median, show.significant(rate.median), note=span, title=title)
+
+
+def rate_cell(speed: Speed | None) -> Cell:
+    """Images per second with the interquartile range of the batches."""
+    if speed is None:
+        return absent("no batch was timed apart from the warm-up")
+    about = (
+        f"{speed.device}, {speed.precision}, batch size {speed.batch_size}; "
+        f"interquartile range of {speed.n_batches} batches"
+    )
+    return _rate(speed, "forward", about) or absent()
+
+
+def _projection(data: ReportData, corpus: str) -> Table:
+    rates, sizes, seed = image_rate(data, corpus), bytes_per_image(data, corpus), qps_v28(data, corpus)
+    seconds = {name: MILLION / speed.stages["forward"].median for name, speed in rates.items()}
+    stored = {name: MILLION * size for name, size in sizes.items()}
+    return pivot(
+        f"throughput-{corpus}-projection",
+        f"{corpus} · cost of an index",
+        sorted({*rates, *sizes}),
+        texts("Encoder", str),
+        measures("bytes/image", sizes.get, show.size, explain="As stored"),
+        measures("time", seconds.get, show.duration, group="1M images, projected"),
+        measures("storage", stored.get, show.size, group="1M images, projected"),
+        measures(
+            "qps_v28",
+            seed.get,
+            show.significant,
+            explain="As in the V28 seed: images over the forward time of images and captions",
+        ),
+        note="Projected: the measured forward rate and bytes per image, times a million; not measured at that size. "
+        "qps_v28 divides the number of images by the forward time of images and captions together, as the V28 seed "
+        "did; compare it only with the table of the seed.",
+        sortable=True,
+    )
+
+
+def _tokens(corpus: str, paid: list[Spent]) -> Table:
+    def million(each: Spent) -> float | None:
+        return None if each.cost is None else each.cost / each.n_items * MILLION
+
+    return pivot(
+        f"throughput-{corpus}-tokens",
+        f"{corpus} · tokens of endpoints",
+        paid,
+        texts("Encoder", lambda s: s.encoder),
+        texts("items", lambda s: Cell(text=f"{s.modality}s", title=f"{s.n_items:,} distinct items")),
+        numbers("tokens", lambda s: value(s.n_tokens, f"{s.n_tokens:,}")),
+        measures("per item", lambda s: s.n_tokens / s.n_items, show.significant),
+        measures("cost", lambda s: s.cost, show.significant),
+        measures("1M items, projected", million, show.significant),
+        note="Tokens as the service counts them, request by request, without probes and without requests that were "
+        "lost with a process that died. Cost at the price of the encoder's table, in its currency.",
+        sortable=True,
+    )
+
+
+def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart | None:
+    """The chart of a corpus; None unless at least two encoders have both figures."""
+    rates, of = image_rate(data, corpus), Protocol.of(protocol)
+    rows = [r for r in data.ranked(corpus, protocol, metric) if r["encoder"] in rates and r["value"] is not None]
+    if len(rows) < 2:
+        return None
+    names, medians = [r["encoder"] for r in rows], [rates[r["encoder"]].stages["forward"].median for r in rows]
+    labels = label_positions([(rate, r["value"]) for rate, r in zip(medians, rows, strict=True)])
+    best = pareto([(rate, goodness(r)) for rate, r in zip(medians, rows, strict=True)])
+    points = [
+        charts.interval_point(r, rate=rate, speed=f"{show.significant(rate)} images/s", frontier=on_it, label=label)
+        for r, rate, on_it, label in zip(rows, medians, best, labels, strict=True)
+    ]
+    frontier = dict(zip(names, best, strict=True))
+    alt_text = [
+        f"{metric}, {of.title}, over images per second for {show.count(len(rows), 'encoder')}.",
+        *(f"{p['encoder']}: {p['text']} at {p['speed']}." for p in points),
+        f"No other encoder is both faster and better than {show.listing([n for n in names if frontier[n]], 'or')}.",
+    ]
+    table = pivot(
+        f"speed-{corpus}-data",
+        f"Accuracy and speed on {corpus}",
+        names,
+        texts("Encoder", str),
+        result_column(data, corpus, protocol, metric, heading=f"{metric}, {of.titled}", plain=True),
+        numbers("images/s", lambda name: rate_cell(rates[name])),
+        texts("on the frontier", lambda name: "yes" if frontier[name] else "no"),
+    )
+    devices = sorted({rates[name].device for name in names})
+    up = "down" if rows[0]["lower_is_better"] else "up"
+    return charts.finish(
+        _picture(points, f"{metric}, {of.titled}, percent", metric, data.encoder_names()),
+        name=f"speed-{corpus}",
+        title=f"Accuracy against speed, {corpus}",
+        alt_text=" ".join(alt_text),
+        data=table,
+        note=f"Dashed line: Pareto frontier; {up} and to the right is better. Measured on {show.listing(devices)}.",
+    )
+
+
+def _picture(points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str]) -> alt.LayerChart:
+    names = [p["encoder"] for p in points]
+    base = alt.Chart(alt.Data(values=points)).encode(
+        x=alt.X(
+            "rate:Q",
+            title="images per second (forward pass, logarithmic)",
+            scale=alt.Scale(type="log", nice=False, padding=40),
+        ),
+        tooltip=[alt.Tooltip("encoder:N"), alt.Tooltip("text:N", title=metric), alt.Tooltip("speed:N")],
+    )
+    y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
+    return alt.layer(
+        frontier_line(base, "frontier", "step-before").encode(y="value:Q"),
+        *charts.intervals(
+            base.encode(color=charts.colour(names, everyone)), y, size=110, shape=charts.shape(names, everyone)
+        ),
+        *(
+            base.transform_filter(f"datum.label == '{side} {level}'")
+            .mark_text(align=align, dx=9 if align == "left" else -9, dy=-9 if level == "above" else 12)
+            .encode(y="value:Q", text="encoder:N")
+            for side, align in (("right", "left"), ("left", "right"))
+            for level in ("above", "below")
+            if any(p["label"] == f"{side} {level}" for p in points)
+        ),
+    ).properties(width=charts.WIDTH, height=320)
+
+
+def frontier_line(base: alt.Chart, field: str, step: Literal["step-before", "step-after"]) -> alt.Chart:
+    """The dashed line through the points whose ``field`` says that they are on a Pareto frontier."""
+    return base.transform_filter(f"datum.{field}").mark_line(
+        interpolate=step, strokeDash=[4, 4], color="currentColor", opacity=0.5
+    )
+
+
+def pareto(points: list[tuple[float, float]]) -> list[bool]:
+    """Whether no other point is at least as high in both and higher in one.
+
+    Examples:
+        >>> pareto([(1.0, 5.0), (2.0, 3.0), (1.5, 2.0)])
+        [True, True, False]
+    """
+    return [not any(x >= px and y >= py and (x, y) != (px, py) for x, y in points) for px, py in points]
+
+
+def label_positions(points: Sequence[tuple[float, float]]) -> list[str]:
+    """The position of the label of each point (speed, accuracy), such that labels of close points do not overlap.
+
+    Left of the point in the last third of the logarithmic speed axis, else right; below it for the lower of two
+    points closer than a line of text, else above.
+
+    Examples:
+        >>> label_positions([(10.0, 0.5), (10.5, 0.499), (1.0, 0.3)])
+        ['left above', 'left below', 'right above']
+    """
+    speed = [math.log(x) for x, _ in points]
+    width = (max(speed) - min(speed)) or 1.0
+    height = (max(y for _, y in points) - min(y for _, y in points)) or 1.0
+    positions = []
+    for i, (_, y) in enumerate(points):
+        close = any(
+            y < other and (other - y) / height < 0.09 and abs(speed[i] - speed[j]) / width < 0.3
+            for j, (_, other) in enumerate(points)
+        )
+        side = "left" if (speed[i] - min(speed)) / width > 0.67 else "right"
+        positions.append(f"{side} {'below' if close else 'above'}")
+    return positions
