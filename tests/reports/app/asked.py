@@ -8,7 +8,7 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from capim.flows.commands.services import StoreServices
+from capim.flows.searching import StoreServices
 from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
 from capim.tasks.corpora.readers.shapes import read_shapes

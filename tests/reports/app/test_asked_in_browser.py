@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from capim.flows.commands.services import StoreServices
+from capim.flows.searching import StoreServices
 from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
 from capim.store.schema import texts

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from capim.flows.commands.searching import find
+from capim.flows.searching import find
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
@@ -45,7 +45,7 @@ def test_a_model_is_loaded_when_it_searches_first_and_finds_what_the_command_fin
     page = client.get(address).text  # the model is in memory now
     assert f"Loading the model of {A} …" not in page
     assert f"Loading the model of {B} …" in page
-    how: dict[str, Any] = {"image": None, "vector": None, "modality": None, "k": 3, "use_index": False, "device": "cpu"}
+    how: dict[str, Any] = {"image": None, "vector": None, "modality": None, "k": 3, "index": False, "device": "cpu"}
     expected = find(asked, text=text, encoder=A, corpus="shapes", **how).rows
     assert [row["id"] for row in rows(client, address) if row["encoder"] == A] == [row["id"] for row in expected]
     assert f"capim search '{text}' --encoder {A} --corpus shapes -k 3" in client.get(address).text.replace("&#39;", "'")
