@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,19 @@ class StandIn(EmbeddingStore):
 def report(store: StandIn, run: str | None = None) -> Report:
     """The report of a stand-in."""
     return report_of(read_report_data(store, run=run))
+
+
+def written(stand_in: StandIn, folder: Path) -> EmbeddingStore:
+    """A stand-in's rows, corpora and encoders in a real store, without embeddings and outcomes."""
+    store = EmbeddingStore.open(folder, create=True)
+    for contents in stand_in.contents.values():
+        store.write_corpus(contents)
+    for model in stand_in.specs.values():
+        store.write_encoder(model)
+    for table, rows in stand_in.tables.items():
+        if rows:
+            store.write_rows(table, pa.Table.from_pylist(rows, schema=SCHEMAS[table]))
+    return store
 
 
 def spec(name: str, *, dim: int = 512, vectors: str = "single") -> EncoderSpec:

@@ -7,19 +7,16 @@ import math
 from datetime import timedelta
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from altair.vegalite.v6.schema import core
 from hypothesis import given
 from hypothesis import strategies as st
 
 from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
-from capim.reports.rows.gallery import GalleryTask, SelectedQuery, select_queries
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.speed import speeds
 from capim.reports.sections.speed import label_positions, pareto
 from capim.reports.write import report_of
-from capim.store import schema
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
 
@@ -142,53 +139,6 @@ def test_only_the_newest_state_of_an_encoder_is_shown_and_the_older_is_named(dem
     data = read_report_data(demo_store)
     assert data.value("shapes", "t2i/all", "R@1", "tiny-clip") == 0.62
     assert "earlier version of tiny-clip (fingerprint 0000000000000000)" in data.left_out[0]
-
-
-def outcomes(name: str, low: list[int], high: list[int]) -> pa.Table:
-    n = len(low)
-    rows = {
-        "query_id": [f"q{i}" for i in range(n)],
-        "query_ord": range(n),
-        "cluster": range(n),
-        "rank_best": low,
-        "rank_worst": high,
-        "top_ords": [[0, 1]] * n,
-        "top_scores": [[0.5, 0.4]] * n,
-        "encoder": [name] * n,
-        "protocol": ["t2i/all"] * n,
-        "scores": [None] * n,
-    }
-    columns = {f.name: pa.array(rows[f.name], f.type) for f in schema.OUTCOMES if f.name in rows}
-    return pa.table(columns)
-
-
-def selected(examples: dict[str, list[str]] | None = None, **tables: pa.Table) -> list[SelectedQuery]:
-    return select_queries([GalleryTask(corpus="c", direction="t2i", outcomes=tables, examples=examples or {})])[0]
-
-
-def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
-    #        missed by all  only a misses  only a finds  tied  found by both
-    a = outcomes("a", [9, 50, 4, 1, 1, 1], [9, 50, 4, 1, 2, 1])
-    b = outcomes("b", [7, 60, 1, 3, 1, 1], [7, 60, 1, 3, 1, 1])
-    cases = selected(a=a, b=b)
-    assert [(case.query_id, case.kind) for case in cases] == [
-        ("q0", "missed by all"),
-        ("q1", "missed by all"),
-        ("q2", "missed by only one"),
-        ("q3", "found by only one"),
-        ("q4", "decided by a tie"),
-    ]
-    assert [answer.rank_best for answer in cases[1].lists] == [50, 60]
-
-
-def test_examples_of_the_failure_analysis_join_the_cases() -> None:
-    a = outcomes("a", [1, 1], [1, 1])
-    assert [(c.query_id, c.kind) for c in selected({"hub": ["q1"]}, a=a)] == [("q1", "hub")]
-
-
-def test_encoders_evaluated_on_different_queries_are_left_out() -> None:
-    cases = selected(a=outcomes("a", [5, 5], [5, 5]), b=outcomes("b", [5], [5]))
-    assert {answer.encoder for case in cases for answer in case.lists} == {"a"}
 
 
 points = st.lists(st.tuples(st.floats(0.1, 1e4), st.floats(0, 1)), min_size=1, max_size=12)
