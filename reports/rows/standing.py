@@ -157,7 +157,7 @@ def conclusions(data: ReportData) -> list[Conclusion]:
     return sorted(found, key=_kind)
 
 
-def leading(found: list[Conclusion]) -> list[Conclusion]:
+def deciding(found: list[Conclusion]) -> list[Conclusion]:
     """The conclusions that the recommendation is made of: those of the first kind that there is."""
     return [c for c in found if _kind(c) == _kind(found[0])]
 

@@ -35,11 +35,11 @@ from capim.reports.rows.standing import (
     chance_of,
     claimed,
     conclusions,
+    deciding,
     decision,
     headline_tasks,
     in_order,
     language_cells,
-    leading,
     unread,
     values,
 )
@@ -67,7 +67,7 @@ def answer(data: ReportData) -> tuple[str, ...]:
 
 
 def _sentence(data: ReportData, found: list[Conclusion]) -> str:
-    main, undecided = leading(found), ""
+    main, undecided = deciding(found), ""
     chosen = {c.names[0] for c in main} if all(c.outcome == "one" for c in main) else set[str]()
     if len(main) == 1:
         text, undecided = _of_one(data, main[0])
