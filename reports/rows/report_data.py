@@ -244,16 +244,6 @@ def reversed_comparison(row: Row) -> dict[str, Any]:
     return {name: found[name] for name in row}
 
 
-def is_own(metric: str) -> bool:
-    """Whether a metric is a user's, whose name is ``FILE:NAME``.
-
-    Examples:
-        >>> is_own("leading:ahead"), is_own("R@1")
-        (True, False)
-    """
-    return ":" in metric
-
-
 def detail_of(row: Row) -> dict[str, Any]:
     """The details that an analysis stored with a slice."""
     detail: dict[str, Any] = json.loads(row["detail"]) if row["detail"] else {}

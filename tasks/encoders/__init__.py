@@ -6,11 +6,10 @@ before a model is loaded.
 
 from __future__ import annotations
 
-from capim.tasks.encoders.adapters.table import ADAPTERS, Adapter, adapter_named, require_libraries
+from capim.tasks.encoders.adapters import ADAPTERS, Adapter, adapter_named, require_libraries
 from capim.tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_of, spec_of
-from capim.tasks.encoders.checkpoints.module_files import identity_gap
-from capim.tasks.encoders.checkpoints.resolving import resolve
 from capim.tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
+from capim.tasks.encoders.identity import identity_gap, resolve
 from capim.tasks.encoders.loading import load_encoder
 
 __all__ = [

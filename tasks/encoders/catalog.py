@@ -13,9 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec, Option, Precision, Storage, VectorKind
-from capim.tasks.encoders.adapters.own_code import is_own_code
-from capim.tasks.encoders.adapters.table import ADAPTERS, adapter_faults, adapter_named
-from capim.tasks.encoders.checkpoints.checkpoint import PIN
+from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_faults, adapter_named, is_own_code
 
 log = logging.getLogger(__name__)
 CATALOG = Path(__file__).with_name("catalog.toml")

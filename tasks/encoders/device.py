@@ -1,10 +1,23 @@
-"""Choose and identify the device of the forward pass."""
+"""The device of the forward pass: which one, what it is called, its precision and its memory."""
 
 from __future__ import annotations
 
+import gc
+import os
 import platform
+import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from capim.store.errors import RequestError
+
+_OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "out of memory",
+    "not enough memory",
+    "_alloc_failed",
+)  # torch, cuBLAS, cuDNN
 
 
 def choose_device(device: str) -> str:
@@ -16,6 +29,26 @@ def choose_device(device: str) -> str:
     if torch.cuda.is_available():
         return "cuda:0"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def check_device(device: str) -> None:
+    """Check that a device exists.
+
+    Raises:
+        RequestError: The name is unknown, or this machine has no such device.
+    """
+    import torch
+
+    try:
+        wanted = torch.device(device)
+    except RuntimeError:
+        raise RequestError(f"device {device!r} is unknown; use cpu, cuda, cuda:0, … or mps") from None
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        raise RequestError(
+            f"device {device!r} does not exist: {torch.cuda.device_count()} CUDA devices are visible; use --device cpu"
+        )
+    if wanted.type == "mps" and not torch.backends.mps.is_available():
+        raise RequestError("device 'mps' does not exist on this machine; use --device cpu")
 
 
 def device_name(device: str) -> str:
@@ -64,3 +97,43 @@ def full_float32() -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(products)
         torch.backends.cudnn.allow_tf32 = convolutions
+
+
+def usable_cores() -> int:
+    """Cores that this process may use; fewer than the machine has in a container with pinned cores."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of torch or Python says that memory ran out, on any device.
+
+    Examples:
+        >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes do not match"))
+        (True, False)
+        >>> is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"))
+        True
+    """
+    import torch
+
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _OUT_OF_MEMORY)
+
+
+def release(device: str) -> None:
+    """Free cached memory of the device after a forward pass that ran out of it."""
+    gc.collect()
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.empty_cache()
+
+
+def peak_bytes(device: str) -> int:
+    """Peak memory so far: of the tensors on a CUDA device, else of the process."""
+    if device.startswith("cuda"):
+        import torch
+
+        return int(torch.cuda.max_memory_allocated(device))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor, nn
 
-    from capim.tasks.encoders.endpoints.client import EndpointClient
+    from capim.tasks.encoders.adapters.endpoint import EndpointClient
 
 Inputs: TypeAlias = "Mapping[str, Tensor | list[Any] | str | int | None]"
 

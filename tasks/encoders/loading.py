@@ -9,10 +9,11 @@ from typing import Any
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec, Modality
-from capim.tasks.encoders.adapters.table import adapter_of, load_function
-from capim.tasks.encoders.checkpoints.checkpoint import local_path
-from capim.tasks.encoders.checkpoints.resolving import resolve
+from capim.tasks.encoders.adapters import adapter_of, load_function
+from capim.tasks.encoders.checkpoint import local_path
+from capim.tasks.encoders.device import check_device, is_out_of_memory
 from capim.tasks.encoders.encoder import Encoder
+from capim.tasks.encoders.identity import resolve
 
 # transformers imports its modules lazily; two threads that load models at once can see a half-imported module
 _LOADING = threading.Lock()
@@ -35,13 +36,7 @@ def load_encoder(
         MissingWeightsError: The checkpoint lacks weights that the architecture needs.
         WorkError: The hub cannot be reached, access is restricted, or the files cannot be loaded.
     """
-    from capim.tasks.encoders.checkpoints.loaded_weights import (
-        LoadReports,
-        check_weights_loaded,
-        loads_reported,
-        missing_weights,
-    )
-    from capim.tasks.encoders.tensors import check_device, is_out_of_memory
+    from capim.tasks.encoders.weights import LoadReports, check_weights_loaded, loads_reported, missing_weights
 
     adapter = adapter_of(spec)
     if repr(trust_remote_code) not in ("True", "False"):  # a caller without types may pass the text "false"
@@ -88,14 +83,14 @@ def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
     """What an adapter returned: an encoder, or an object with two functions, which becomes one."""
     if hasattr(loaded, "embed"):
         return loaded  # type: ignore[no-any-return]
-    from capim.tasks.encoders.adapters.module import NAMES, functions_of
+    from capim.tasks.encoders.adapters.module import NAMES, encoder_of_functions, functions_of
 
     if missing := [name for name in NAMES.values() if not callable(getattr(loaded, name, None))]:
         raise RequestError(
             f"encoder {spec.name!r}: adapter {spec.adapter!r} returned {type(loaded).__name__}, which is no "
             f"Encoder and has no {' and no '.join(missing)}"
         )
-    return functions_of(loaded, spec, device, where=f"adapter {spec.adapter!r}")
+    return encoder_of_functions(spec, device, functions=functions_of(loaded), where=f"adapter {spec.adapter!r}")
 
 
 def _compiled(forward: Callable[..., Any], modality: Modality, spec: EncoderSpec) -> Callable[..., Any]:

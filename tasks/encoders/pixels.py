@@ -20,11 +20,6 @@ from torch import Tensor
 TOLERANCE = 1e-5
 
 
-def in_rgb(images: Sequence[Image.Image]) -> list[Image.Image]:
-    """The images in RGB; those that are already are not copied, which would cost as much as resizing them."""
-    return [image if image.mode == "RGB" else image.convert("RGB") for image in images]
-
-
 @dataclass(frozen=True, kw_only=True)
 class PixelPipeline:
     """The preprocessing of a model's images.

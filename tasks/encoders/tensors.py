@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import resource
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import WorkError
 from capim.store.types import Embeddings, EncoderSpec, Precision
 from capim.store.values import Ragged
 from capim.tasks.encoders.encoder import Inputs, Prepared, joined_layouts
@@ -24,24 +20,6 @@ DTYPES: dict[Precision, torch.dtype] = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-
-
-def check_device(device: str) -> None:
-    """Check that a device exists.
-
-    Raises:
-        RequestError: The name is unknown, or this machine has no such device.
-    """
-    try:
-        wanted = torch.device(device)
-    except RuntimeError:
-        raise RequestError(f"device {device!r} is unknown; use cpu, cuda, cuda:0, … or mps") from None
-    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
-        raise RequestError(
-            f"device {device!r} does not exist: {torch.cuda.device_count()} CUDA devices are visible; use --device cpu"
-        )
-    if wanted.type == "mps" and not torch.backends.mps.is_available():
-        raise RequestError("device 'mps' does not exist on this machine; use --device cpu")
 
 
 def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
@@ -194,43 +172,3 @@ def _check_norms(norms: Tensor, prepared: Prepared, spec: EncoderSpec) -> None:
             f"{prepared.modality}s, first at position {int(bad[0])} of its batch; this batch was not stored. "
             f"The precision is {spec.precision}: try --precision float32, or run: capim check {spec.name}"
         )
-
-
-# --- Cores and memory of the machine and its device.
-
-
-_SIGNS = ("can't allocate memory", "out of memory", "not enough memory", "_alloc_failed")  # of torch, cuBLAS and cuDNN
-
-
-def usable_cores() -> int:
-    """Cores that this process may use; fewer than the machine has in a container with pinned cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of torch or Python says that memory ran out, on any device.
-
-    Examples:
-        >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes do not match"))
-        (True, False)
-        >>> is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"))
-        True
-    """
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _SIGNS)
-
-
-def release(device: str) -> None:
-    """Free cached memory of the device after a forward pass that ran out of it."""
-    gc.collect()
-    if device.startswith("cuda"):
-        torch.cuda.empty_cache()
-
-
-def peak_bytes(device: str) -> int:
-    """Peak memory so far: of the tensors on a CUDA device, else of the process."""
-    if device.startswith("cuda"):
-        return int(torch.cuda.max_memory_allocated(device))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -18,7 +18,7 @@ from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
-from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
+from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.decision import against_chance
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
@@ -57,7 +57,7 @@ class Evaluated:
     outcomes: Outcomes
     metrics: Sequence[Metric]
     source: Source
-    drawn: Drawn
+    drawn: SamplingFrame
 
     @classmethod
     def of(

@@ -35,10 +35,9 @@ from capim.store.types import EncoderSpec, ImageSource
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import load_encoder, resolve
-from capim.tasks.encoders.batching import NOMINAL_TOKENS
+from capim.tasks.encoders.device import peak_bytes, usable_cores
 from capim.tasks.encoders.encoder import Encoder, Prepared
-from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
-from capim.tasks.encoders.tensors import peak_bytes, usable_cores
+from capim.tasks.encoders.pipeline import NOMINAL_TOKENS, CaptionWork, ImageWork, encode_stream
 from tests.benchmarks.encode_models import products_alone, write_clip, write_minilm
 from tests.benchmarks.encode_peers import (
     BATCH,

@@ -26,7 +26,7 @@ from PIL import Image
 from capim.store import EmbeddingStore
 from capim.store.types import ImageSource
 from capim.tasks.corpora import open_corpus
-from capim.tasks.encoders.tensors import usable_cores
+from capim.tasks.encoders.device import usable_cores
 from tests.benchmarks.commands import Taken, capim, watched
 from tests.benchmarks.encode_peers import PHOTOS
 from tests.benchmarks.rows import Row

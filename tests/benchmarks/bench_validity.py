@@ -13,7 +13,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from capim.tasks.encoders.tensors import usable_cores
+from capim.tasks.encoders.device import usable_cores
 from tests.benchmarks import suite_ranks, watch_years
 from tests.benchmarks.rows import Row
 from tests.benchmarks.simulations import known

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from capim.tasks.encoders.device import choose_device
-from capim.tasks.encoders.tensors import usable_cores
+from capim.tasks.encoders.device import choose_device, usable_cores
 from tests.shared_data import SHARED_DATA
 
 PHOTOS = SHARED_DATA / "coco_photos"

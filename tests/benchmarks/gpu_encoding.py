@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from capim.store.types import Embeddings, EncoderSpec, Precision
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import load_encoder
-from capim.tasks.encoders.batching import find_batch_size
-from capim.tasks.encoders.conformance.checks import NEIGHBOUR_TOLERANCE
+from capim.tasks.encoders.conformance import NEIGHBOUR_TOLERANCE
+from capim.tasks.encoders.device import usable_cores
 from capim.tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
-from capim.tasks.encoders.tensors import join, usable_cores
+from capim.tasks.encoders.pipeline import find_batch_size
+from capim.tasks.encoders.tensors import join
 from tests.benchmarks.bench_encode import caption_work, drain, image_work, in_turns, times
 from tests.benchmarks.encode_models import write_clip
 from tests.benchmarks.encode_peers import mixed_captions, open_clip_model, opened, photographs

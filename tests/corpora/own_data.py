@@ -28,7 +28,7 @@ def files(corpus: Corpus) -> list[Any]:
     return corpus.images["key"].to_pylist()
 
 
-def refusal(what: Any) -> str:
+def refusal(what: Any, **options: Any) -> str:
     with pytest.raises(RequestError) as caught:
-        open_corpus(what)
+        open_corpus(what, **options)
     return str(caught.value)

@@ -23,12 +23,7 @@ from capim.tasks.corpora.naming import (
     stored_corpora,
     stored_corpus,
 )
-
-
-def refusal(what: Any, **options: Any) -> str:
-    with pytest.raises(RequestError) as caught:
-        open_corpus(what, **options)
-    return str(caught.value)
+from tests.corpora.own_data import refusal
 
 
 def test_a_toml_file_describes_a_corpus_with_paths_from_its_own_folder(coco_folder: Path) -> None:

@@ -17,9 +17,9 @@ from capim.store.types import EncoderSpec
 from capim.store.values import Ragged
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.adapters import hf_dual
-from capim.tasks.encoders.adapters.late_interaction import KINDS
-from capim.tasks.encoders.checkpoints.checkpoint import folder_of
-from capim.tasks.encoders.conformance.suite import CHECKS, check_loaded
+from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS
+from capim.tasks.encoders.checkpoint import base_folder, folder_of, json_file
+from capim.tasks.encoders.conformance import CHECKS, check_loaded
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.encoders.families.openclip import build_own_tokenizer, from_transformers_clip
 from tests.encoders.families.others import build_coco_sm_module
@@ -33,6 +33,12 @@ def photographs() -> list[Image.Image]:
     rng = np.random.default_rng(3)
     small = [rng.integers(0, 256, (h // 8, w // 8, 3), dtype=np.uint8) for w, h in ((96, 80), (200, 72), (72, 200))]
     return [Image.fromarray(s).resize((s.shape[1] * 8, s.shape[0] * 8), Image.Resampling.BICUBIC) for s in small]
+
+
+def model_type(spec: EncoderSpec) -> str:
+    folder = folder_of(spec)
+    config = json_file((base_folder(spec, folder) or folder) / "config.json")
+    return str((config or {})["model_type"])
 
 
 def unit(features) -> np.ndarray:
@@ -75,10 +81,10 @@ def test_open_clip_equals_its_own_transform_tokenizer_and_full_length_text(name,
 
     encoder: Any = load_encoder(family(name))
     identifier = f"hf-hub:{encoder.spec.checkpoint.removeprefix('hf-hub:')}"
-    if name == "openclip-own-tokenizer":  # its tokenizer is named "tiny", which only the folder can resolve
+    if name in ("openclip-own-tokenizer", "openclip-siglip"):  # whose tokenizers only the folder can resolve
         identifier = f"local-dir:{folder_of(encoder.spec)}"
     model, transform = open_clip.create_model_from_pretrained(identifier)
-    tokenizer = open_clip.get_tokenizer(identifier) if name != "openclip-siglip" else encoder._tokenizer
+    tokenizer = open_clip.get_tokenizer(identifier)
     model.eval()
     pixels = torch.stack([transform(image) for image in photographs()])
     assert_same(encode_images(encoder, photographs()), unit(model.encode_image(pixels)))
@@ -89,16 +95,17 @@ def test_open_clip_equals_its_own_transform_tokenizer_and_full_length_text(name,
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.adapter == "colvision"])
 def test_late_interaction_equals_colpali_engine_one_by_one(name, family) -> None:
     import colpali_engine.models as col
+    from transformers import AutoImageProcessor
 
     encoder: Any = load_encoder(family(name))
-    folder, kind = folder_of(encoder.spec), KINDS[encoder.spec.vectors]
-    class_ = getattr(col, kind + encoder._family.name)
+    folder, kind, family_of = folder_of(encoder.spec), KINDS[encoder.spec.vectors], FAMILIES[model_type(encoder.spec)]
+    class_ = getattr(col, kind + family_of.name)
     # colpali_engine 0.3.18 looks for a table of transformers that version 5 has moved
     moved: dict[str, Any] = {} if hasattr(class_, "_checkpoint_conversion_mapping") else {"key_mapping": {}}
     model = class_.from_pretrained(family(name).checkpoint, dtype=torch.float32, **moved).eval()
     kind = "Col" if name == "bipali" else kind  # nor does its BiPaliProcessor load with transformers 5
-    processor = getattr(col, encoder._family.processor.replace("Col", kind)).from_pretrained(folder)
-    processor.image_processor = encoder._processor.image_processor
+    processor = getattr(col, family_of.processor.replace("Col", kind)).from_pretrained(folder)
+    processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
     ours = encode_captions(encoder, CAPTIONS[:2])
     ragged = Ragged.from_counts(ours.values, ours.counts)
     for i, caption in enumerate(CAPTIONS[:2]):  # alone there is no padding, and the library is right
@@ -136,9 +143,13 @@ def test_sentence_transformers_encodes_captions_as_queries_and_images_as_documen
 
 @torch.inference_mode()
 def test_uform_equals_the_package_with_its_full_padding(family) -> None:
+    from uform.torch_processors import ImageProcessor, TextProcessor
+
     encoder: Any = load_encoder(family("uform3"))
-    tokens = encoder._text_processor(CAPTIONS)
-    pixels = encoder._image_processor(photographs())
+    folder = folder_of(encoder.spec)
+    config = json_file(folder / "config.json")
+    tokens = TextProcessor(config, str(folder / "tokenizer.json"))(CAPTIONS)
+    pixels = ImageProcessor(config)(photographs())
     assert tokens["input_ids"].shape[1] == 50
     assert_same(encode_captions(encoder, CAPTIONS), unit(encoder.modules[0].encode(tokens)))
     assert_same(encode_images(encoder, photographs()), unit(encoder.modules[1].encode(pixels)))
@@ -166,7 +177,7 @@ def test_the_same_weights_in_two_formats_give_the_same_vectors(family, tmp_path)
 )
 def test_the_fast_way_to_pixels_is_taken(name, family) -> None:
     encoder: Any = load_encoder(family(name))
-    assert encoder._pixel_pipeline is not None
+    assert encoder.pixel_pipeline is not None
 
 
 def test_a_text_model_of_sentence_transformers_equals_its_own_loop(tmp_path) -> None:

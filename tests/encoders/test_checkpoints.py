@@ -15,11 +15,16 @@ from huggingface_hub import constants, errors
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import ADAPTERS, catalog, entry_from, load_encoder, resolve, spec_of
-from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from capim.tasks.encoders.checkpoints.checkpoint import digest_of, local_path
-from capim.tasks.encoders.checkpoints.hub import hub_error, snapshot
-from capim.tasks.encoders.checkpoints.resolving import pin, pinned_toml
-from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, needed_files
+from capim.tasks.encoders.checkpoint import (
+    digest_of,
+    hub_error,
+    local_path,
+    needed_files,
+    open_clip_tag,
+    snapshot,
+)
+from capim.tasks.encoders.conformance import CHECKS
+from capim.tasks.encoders.identity import pin, pinned_toml
 from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES
 
@@ -112,7 +117,7 @@ def test_only_the_weights_that_an_adapter_reads_are_fetched(monkeypatch, tmp_pat
         lambda name, **kw: patterns.update({name: kw["allow_patterns"]}) or tmp_path,
     )
     for adapter in ("openclip", "hf_dual"):
-        snapshot(f"some/{adapter}", "0" * 40, WEIGHT_FILES[adapter])
+        snapshot(f"some/{adapter}", "0" * 40, ADAPTERS[adapter].weights)
     snapshot("some/related", "0" * 40, ())
     assert patterns == {
         "some/openclip": files[:2],
@@ -123,7 +128,7 @@ def test_only_the_weights_that_an_adapter_reads_are_fetched(monkeypatch, tmp_pat
 
 def test_the_dense_layer_in_a_folder_of_a_sentence_transformer_is_fetched_too() -> None:
     files = ["model.safetensors", "pytorch_model.bin", "1_Pooling/config.json", "2_Dense/model.safetensors"]
-    assert needed_files(files, WEIGHT_FILES["sentence_transformers"]) == [files[0], *files[2:]]
+    assert needed_files(files, ADAPTERS["sentence_transformers"].weights) == [files[0], *files[2:]]
 
 
 def test_an_unknown_adapter_lists_the_known_ones() -> None:
@@ -223,7 +228,7 @@ def test_a_model_by_open_clips_name_loads_from_the_pinned_commit(hub_cache, tmp_
     monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tinyvit", {"openai": known})
     encoder: Any = load_encoder(spec(adapter="openclip", checkpoint="tinyvit/openai", dim=32))
     assert encoder.spec.revision == commit("timm/tinyvit")
-    assert "Resize(size=(56, 56)" in str(encoder._transform)
+    assert CHECKS["resizing as declared"](encoder) == "squash"
 
 
 def test_pins_are_rows_of_a_suite_file_and_faults_are_comments(family) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder, resolve
-from capim.tasks.encoders.checkpoints.checkpoint import folder_of
-from capim.tasks.encoders.conformance.inputs import SHORT, six_scenes
+from capim.tasks.encoders.checkpoint import folder_of
+from capim.tasks.encoders.conformance import SHORT, six_scenes
 
 IMAGES = "has no preprocessor_config.json, which says how images are resized"
 TOKENS = "has no tokenizer"

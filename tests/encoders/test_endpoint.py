@@ -16,11 +16,10 @@ import pytest
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import ADAPTERS, Encoder, encode_captions, encode_images, entry_from, load_encoder, resolve
-from capim.tasks.encoders.conformance.inputs import noise_image, six_scenes
-from capim.tasks.encoders.conformance.suite import check_encoder
-from capim.tasks.encoders.endpoints import client
-from capim.tasks.encoders.endpoints.options import EndpointOptions, own_options
-from capim.tasks.encoders.endpoints.sending import Pace
+from capim.tasks.encoders.adapters import endpoint as client
+from capim.tasks.encoders.adapters.endpoint import Pace
+from capim.tasks.encoders.conformance import check_encoder, noise_image, six_scenes
+from capim.tasks.encoders.endpoint import EndpointOptions, own_options
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.documents import ROOT, fenced_blocks
 from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, dripping, endpoint, huge, status

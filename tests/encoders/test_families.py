@@ -13,8 +13,8 @@ import pytest
 
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import ADAPTERS, catalog
-from capim.tasks.encoders.adapters.table import load_function
-from capim.tasks.encoders.conformance.suite import CHECKS, check_encoder
+from capim.tasks.encoders.adapters import load_function
+from capim.tasks.encoders.conformance import CHECKS, check_encoder
 from tests.encoders.families.table import CASES
 
 IN_PACKAGES = {name: entry for name, entry in catalog().items() if entry.checkpoint == entry.adapter}

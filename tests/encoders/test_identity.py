@@ -28,10 +28,9 @@ from capim.tasks.encoders import (
     resolve,
 )
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
-from capim.tasks.encoders.checkpoints.checkpoint import digest_of, folder_of
-from capim.tasks.encoders.checkpoints.prompts import prompts_of
-from capim.tasks.encoders.conformance.inputs import six_scenes
-from capim.tasks.encoders.conformance.suite import check_encoder
+from capim.tasks.encoders.checkpoint import base_folder, digest_of, folder_of, json_file
+from capim.tasks.encoders.conformance import check_encoder, six_scenes
+from capim.tasks.encoders.identity import prompts_of
 from tests.encoders.families.hub import commit
 from tests.encoders.families.sentence import PROMPTS
 from tests.encoders.families.table import CASES
@@ -215,20 +214,25 @@ def test_only_true_is_a_consent_to_remote_code(consent, family) -> None:
 
 
 @pytest.mark.parametrize("name", ["colpali", "colpali-lora", "colqwen2", "colqwen2.5", "colsmol"])
-def test_a_query_has_the_processors_own_form_unless_the_spec_says_otherwise(name, family) -> None:
+def test_a_query_has_the_processors_own_form_unless_the_spec_says_otherwise(name, family, monkeypatch) -> None:
+    import colpali_engine.models
+
     spec = family(name)
     assert not spec.options
     own, plain = resolve(spec), resolve(replace(spec, options={"caption_template": "{caption}"}))
     encoder: Any = load_encoder(own)
+    folder = folder_of(own)
+    model_type = (json_file((base_folder(own, folder) or folder) / "config.json") or {})["model_type"]
+    processor: Any = getattr(colpali_engine.models, FAMILIES[model_type].processor)
     read: list[str] = []
-    process_texts = encoder._processor.process_texts
+    process_texts = processor.process_texts
 
-    def note(texts: list[str]) -> Any:
+    def note(self: Any, texts: list[str]) -> Any:
         read.extend(texts)
-        return process_texts(texts)
+        return process_texts(self, texts)
 
-    encoder._processor.process_texts = note
-    encoder._processor.process_queries(["a red circle"])
+    monkeypatch.setattr(processor, "process_texts", note)
+    processor.from_pretrained(folder).process_queries(["a red circle"])
     encoder.prepare_captions(["a red circle"])
     assert read[0] == read[1] == str(own.options["caption_template"]).replace("{caption}", "a red circle")
     assert own.fingerprint != plain.fingerprint

@@ -22,8 +22,8 @@ from capim.tasks.encoders import (
     load_encoder,
     resolve,
 )
-from capim.tasks.encoders.checkpoints.checkpoint import digest_of
-from capim.tasks.encoders.conformance.suite import check_encoder
+from capim.tasks.encoders.checkpoint import digest_of
+from capim.tasks.encoders.conformance import check_encoder
 
 PLAIN = """\
 import numpy as np

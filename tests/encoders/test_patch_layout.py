@@ -12,6 +12,8 @@ from PIL import Image
 from capim.store.layout import grids_of, tokens_of
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder
+from capim.tasks.encoders.adapters.late_interaction import FAMILIES
+from capim.tasks.encoders.checkpoint import folder_of
 from tests.encoders.families.colvision import PATCH
 from tests.encoders.families.table import CASES
 
@@ -60,11 +62,15 @@ def test_layouts_follow_the_mask_of_a_multi_vector_encoder(family: Callable[[str
 @pytest.mark.peers
 @pytest.mark.parametrize("name", ["colpali", "colqwen2", "colqwen2.5", "colqwen3", "colqwen3.5"])
 def test_grids_are_those_of_colpali_engines_similarity_maps(name: str, family: Callable[[str], EncoderSpec]) -> None:
+    import colpali_engine.models as col
     import torch
     from colpali_engine.interpretability import get_similarity_maps_from_embeddings
+    from transformers import AutoConfig, AutoImageProcessor
 
     encoder: Any = load_encoder(family(name), device="cpu")
-    processor = encoder._processor
+    folder = folder_of(encoder.spec)
+    processor = getattr(col, FAMILIES[AutoConfig.from_pretrained(folder).model_type].processor).from_pretrained(folder)
+    processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
     batch = processor.process_images(IMAGES)
     mask = processor.get_image_mask(batch)
     images = encode_images(encoder, IMAGES)

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from capim.store.errors import WorkError
-from capim.tasks.encoders import batching
-from capim.tasks.encoders.batching import find_batch_size
+from capim.tasks.encoders import pipeline
+from capim.tasks.encoders.pipeline import find_batch_size
 from tests.encoders.toy import ToyEncoder
 
 
 @pytest.fixture(autouse=True)
 def timed_once(monkeypatch) -> None:
-    monkeypatch.setattr(batching, "_TIMED_SECONDS", 0.0)
+    monkeypatch.setattr(pipeline, "_TIMED_SECONDS", 0.0)
 
 
 class Slow(ToyEncoder):
@@ -29,7 +29,7 @@ class Slow(ToyEncoder):
 
 def test_doubling_stops_when_larger_batches_are_no_faster(monkeypatch) -> None:
     encoder = Slow()
-    monkeypatch.setattr(batching, "time", SimpleNamespace(perf_counter=lambda: encoder.now))
+    monkeypatch.setattr(pipeline, "time", SimpleNamespace(perf_counter=lambda: encoder.now))
     assert find_batch_size(encoder, "caption", start=1, largest=256, gain=1.3) == 8
 
 

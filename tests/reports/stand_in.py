@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,19 @@ def section(made: Report, id_: str) -> Section:
 def texts(table: Table) -> list[list[str]]:
     """What the cells of a table say."""
     return [[cell.text for cell in row] for row in table.rows]
+
+
+def written(stand_in: StandIn, folder: Path) -> EmbeddingStore:
+    """A stand-in's rows, corpora and encoders in a real store, without embeddings and outcomes."""
+    store = EmbeddingStore.open(folder, create=True)
+    for contents in stand_in.contents.values():
+        store.write_corpus(contents)
+    for model in stand_in.specs.values():
+        store.write_encoder(model)
+    for table, rows in stand_in.tables.items():
+        if rows:
+            store.write_rows(table, pa.Table.from_pylist(rows, schema=SCHEMAS[table]))
+    return store
 
 
 def spec(name: str, *, dim: int = 512, vectors: str = "single") -> EncoderSpec:

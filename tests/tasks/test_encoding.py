@@ -12,7 +12,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.keys import set_key
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
-from capim.tasks.encoders import batching, entry_from, load_encoder, resolve, spec_of
+from capim.tasks.encoders import entry_from, load_encoder, pipeline, resolve, spec_of
 from capim.tasks.runtime.encoding import EncodeSettings, SetEncoder
 
 OWN = {"name": "own", "adapter": "hf_dual", "checkpoint": "package:tiny/clip", "dim": 64}
@@ -64,8 +64,8 @@ def test_a_batch_size_that_is_none_is_refused(value) -> None:
 
 
 def test_a_batch_size_found_by_trying_is_reported_and_changes_no_vector(store, corpus, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(batching, "_TIMED_SECONDS", 0.0)
-    monkeypatch.setattr(batching, "LARGEST_ON_CPU", {"image": 8, "caption": 8})
+    monkeypatch.setattr(pipeline, "_TIMED_SECONDS", 0.0)
+    monkeypatch.setattr(pipeline, "LARGEST_ON_CPU", {"image": 8, "caption": 8})
     found = set_encoder(store, image_batch=None, caption_batch=None).encode(corpus, "caption")
     assert found.batch_size in (4, 8)
     assert set(store.rows("batches")["batch_size"].to_pylist()) == {found.batch_size}

@@ -23,7 +23,7 @@ from capim.store.maintenance.removal import drop
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import entry_from, load_encoder, resolve
-from capim.tasks.encoders.endpoints.probes import CAPTIONS, IMAGE
+from capim.tasks.encoders.endpoint import PROBE_CAPTIONS, PROBE_IMAGE
 from capim.tasks.reference.changes import WatchRule
 from capim.tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder, tokens_spent
 from capim.tasks.watch import changed_probes
@@ -75,7 +75,9 @@ def encode(
 def asked(stub: Stub) -> Counter[str]:
     """How often each caption was asked for, without the probes."""
     found = Counter(stub.inputs)
-    return Counter({text: n for text, n in found.items() if text not in CAPTIONS and not text.startswith("image ")})
+    return Counter(
+        {text: n for text, n in found.items() if text not in PROBE_CAPTIONS and not text.startswith("image ")}
+    )
 
 
 def test_tokens_and_cost_are_stored_by_batch_and_told(stub, store, corpus) -> None:
@@ -93,7 +95,7 @@ def test_tokens_and_cost_are_stored_by_batch_and_told(stub, store, corpus) -> No
     vectors = store.vectors(encoder="far", corpus="few", modality="caption").matrix
     wanted = np.asarray([stub.vector(text) for text in texts])
     np.testing.assert_allclose(vectors, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
-    assert set(store.rows("probes")["item"].to_pylist()) == {*CAPTIONS, IMAGE}
+    assert set(store.rows("probes")["item"].to_pylist()) == {*PROBE_CAPTIONS, PROBE_IMAGE}
     stub.bodies.clear()
     assert encode(store, corpus, spec_for(stub, concurrency=8)).n_encoded == 0  # other settings of the access
     assert stub.bodies == []

@@ -9,13 +9,14 @@ are documents with the processor's prompt, unless the options ``caption_template
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor
 
@@ -29,103 +30,14 @@ from capim.tasks.encoders.adapters.late_interaction import (
     image_layout,
     patch_grids,
 )
-from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from capim.tasks.encoders.captions import max_length_of
-from capim.tasks.encoders.checkpoints.checkpoint import adapter_over_pinned_base, base_folder, json_file
-from capim.tasks.encoders.checkpoints.complete import complete_folder
-from capim.tasks.encoders.checkpoints.weights import loaded_quietly
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of
+from capim.tasks.encoders.checkpoint import base_folder, complete_folder, json_file
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES
+from capim.tasks.encoders.weights import loaded_quietly
 
 
-class ColVision(LoadedEncoder):
-    """A model of colpali_engine."""
-
-    def __init__(
-        self, spec: EncoderSpec, device: str, *, model: Any, processor: Any, family: LateInteractionFamily
-    ) -> None:
-        logits = {"logits_to_keep": 1} if family.language_head else {}
-        projected: list[Tensor] = []
-        if spec.vectors == "multi":
-            getattr(model, family.projection).register_forward_hook(
-                lambda _module, _inputs, output: projected.append(output)
-            )
-
-        def forward(**inputs: Any) -> Any:
-            projected.clear()  # a forward pass that ran out of memory may have left its vectors here
-            pooled = model(**inputs, **logits)
-            return (projected.pop(), inputs["attention_mask"]) if projected else pooled
-
-        super().__init__(
-            spec,
-            device,
-            modules=[model],
-            forwards={"image": forward, "caption": forward},
-            image_token=str(processor.image_token),
-        )
-        self.joins_images = family.joins_images
-        self._processor = processor
-        self._family = family
-        self._image_prompt = str(spec.options["image_prompt"])
-        processor.visual_prompt_prefix = self._image_prompt
-        limit = getattr(model.config.get_text_config(), "max_position_embeddings", 512)
-        self._max_length = max_length_of(spec, default=min(limit, 512), limit=limit)
-
-    def pixels(self, images: list[Image]) -> Inputs:
-        """The processor's pixels and image prompt."""
-        with self._tokenizing:  # the processor tokenises its image prompt
-            if self._family.chat:
-                turn = self._turn({"type": "image"}, {"type": "text", "text": self._image_prompt})
-                batch = self._read(text=[turn] * len(images), images=[[image] for image in images])
-            else:
-                batch = dict(self._processor.process_images(images))
-        batch.pop("labels", None)
-        return batch
-
-    def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
-        """The processor's token ids and mask."""
-        if self._family.chat:
-            batch = self._read(text=[self._turn({"type": "text", "text": text}) for text in texts])
-        else:
-            batch = dict(self._processor.process_texts(texts))
-        lengths = batch["attention_mask"].sum(dim=1).numpy()
-        if lengths.max() > self._max_length:
-            batch = {name: self._truncated(value, batch["attention_mask"]) for name, value in batch.items()}
-        if self._family.prefix_attention:
-            batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
-        return batch, np.minimum(lengths, self._max_length), lengths > self._max_length
-
-    def layouts(self, modality: Modality, inputs: Inputs) -> tuple[str, ...] | None:
-        """The grids of patches of images, the tokens of captions; none for a Bi model, which has one vector."""
-        if self.spec.vectors == "single":
-            return None
-        batch: Any = inputs
-        kept = zip(batch["input_ids"], batch["attention_mask"].bool(), strict=True)
-        tokens = [self._processor.tokenizer.convert_ids_to_tokens(ids[mask].tolist()) for ids, mask in kept]
-        if modality == "caption":
-            return tuple(layout_of_tokens(each) for each in tokens)
-        grids = patch_grids(inputs, self._processor, len(tokens))
-        # in a conversation, the processor's own image token stands for a whole image
-        token = str((self._processor.tokenizer if self._family.chat else self._processor).image_token)
-        return tuple(image_layout(each, token, grid=grid) for each, grid in zip(tokens, grids, strict=True))
-
-    def _turn(self, *content: dict[str, str]) -> str:
-        """One turn of a conversation, as the checkpoint's chat template writes it."""
-        message = [{"role": "user", "content": list(content)}]
-        return str(self._processor.tokenizer.apply_chat_template(message, tokenize=False))
-
-    def _read(self, **items: Any) -> dict[str, Any]:
-        return dict(self._processor(**items, padding="longest", return_tensors="pt"))
-
-    def _truncated(self, values: Tensor, mask: Tensor) -> Tensor:
-        """The first tokens of every row, as many as the model takes, padded on the side of the family."""
-        if self._family.padding == "right":
-            return values[:, : self._max_length]
-        rows = [row[kept.bool()][: self._max_length].flip(0) for row, kept in zip(values, mask, strict=True)]
-        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).flip(1)
-
-
-def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> ColVision:
+def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
     """Load a colpali_engine checkpoint, complete or LoRA over its base."""
     import colpali_engine.models
     from transformers import AutoConfig, AutoImageProcessor
@@ -145,7 +57,87 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> ColVisio
         processor = getattr(colpali_engine.models, family.processor).from_pretrained(folder)
     # Pillow resizes as in training; torchvision's resize differs by up to 0.015
     processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
-    return ColVision(spec, device, model=model, processor=processor, family=family)
+    prompt = processor.visual_prompt_prefix = str(spec.options["image_prompt"])
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", 512)
+    max_length = max_length_of(spec, default=min(limit, 512), limit=limit)
+
+    def turn(*content: dict[str, str]) -> str:
+        """One turn of a conversation, as the checkpoint's chat template writes it."""
+        message = [{"role": "user", "content": list(content)}]
+        return str(processor.tokenizer.apply_chat_template(message, tokenize=False))
+
+    def pixels(images: list[Image]) -> Inputs:
+        if family.chat:
+            texts = [turn({"type": "image"}, {"type": "text", "text": prompt})] * len(images)
+            items = [[image] for image in images]
+            batch = dict(processor(text=texts, images=items, padding="longest", return_tensors="pt"))
+        else:
+            batch = dict(processor.process_images(images))
+        batch.pop("labels", None)
+        return batch
+
+    def tokens(texts: list[str]) -> Tokenized:
+        if family.chat:
+            turns = [turn({"type": "text", "text": text}) for text in texts]
+            batch = dict(processor(text=turns, padding="longest", return_tensors="pt"))
+        else:
+            batch = dict(processor.process_texts(texts))
+        lengths = batch["attention_mask"].sum(dim=1).numpy()
+        if lengths.max() > max_length:
+            mask = batch["attention_mask"]
+            batch = {name: _first_tokens(value, mask, max_length, family.padding) for name, value in batch.items()}
+        if family.prefix_attention:
+            batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
+        return batch, np.minimum(lengths, max_length), lengths > max_length
+
+    def layouts(modality: Modality, inputs: Any) -> tuple[str, ...] | None:
+        if spec.vectors == "single":
+            return None
+        kept = zip(inputs["input_ids"], inputs["attention_mask"].bool(), strict=True)
+        found = [processor.tokenizer.convert_ids_to_tokens(ids[mask].tolist()) for ids, mask in kept]
+        if modality == "caption":
+            return tuple(layout_of_tokens(each) for each in found)
+        grids = patch_grids(inputs, processor, len(found))
+        # in a conversation, the processor's own image token stands for a whole image
+        token = str((processor.tokenizer if family.chat else processor).image_token)
+        return tuple(image_layout(each, token, grid=grid) for each, grid in zip(found, grids, strict=True))
+
+    forward = _forward(model, family, spec)
+    return LoadedEncoder(
+        spec,
+        device,
+        modules=[model],
+        forwards={"image": forward, "caption": forward},
+        pixels=pixels,
+        tokens=tokens,
+        layouts=layouts,
+        image_token=str(processor.image_token),
+        joins_images=family.joins_images,
+    )
+
+
+def _forward(model: Any, family: LateInteractionFamily, spec: EncoderSpec) -> Callable[..., Any]:
+    """The forward pass: for many vectors the outputs of the projection and the mask, for one the pooled vector."""
+    logits = {"logits_to_keep": 1} if family.language_head else {}
+    projected: list[Tensor] = []
+    if spec.vectors == "multi":
+        projection = getattr(model, family.projection)
+        projection.register_forward_hook(lambda _module, _inputs, output: projected.append(output))
+
+    def forward(**inputs: Any) -> Any:
+        projected.clear()  # a forward pass that ran out of memory may have left its vectors here
+        pooled = model(**inputs, **logits)
+        return (projected.pop(), inputs["attention_mask"]) if projected else pooled
+
+    return forward
+
+
+def _first_tokens(values: Tensor, mask: Tensor, n: int, padding: str) -> Tensor:
+    """The first ``n`` tokens of every row, padded on the given side."""
+    if padding == "right":
+        return values[:, :n]
+    rows = [row[kept.bool()][:n].flip(0) for row, kept in zip(values, mask, strict=True)]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).flip(1)
 
 
 def _class_of(spec: EncoderSpec, family: LateInteractionFamily, folder: Path, *, known: Sequence[str]) -> str:
@@ -172,13 +164,22 @@ def _class_of(spec: EncoderSpec, family: LateInteractionFamily, folder: Path, *,
 
 
 def _load_model(cls: Any, spec: EncoderSpec, folder: Path, base: Path | None) -> Any:
+    """The model of a class, complete or LoRA over its base."""
     settings: dict[str, Any] = {"dtype": DTYPES[spec.precision], "attn_implementation": "sdpa"}
     if not hasattr(cls, "_checkpoint_conversion_mapping"):
         settings["key_mapping"] = {}  # colpali_engine 0.3 asks transformers for this table, which version 5 has moved
     if base is None:
         model = cls.from_pretrained(folder, **settings)
     else:
-        with adapter_over_pinned_base(folder, base) as pinned:
+        # a copy that names its base model by folder, not by a repository that may change
+        with tempfile.TemporaryDirectory(prefix="capim-adapter-") as name:
+            pinned = Path(name)
+            for file in folder.iterdir():
+                (pinned / file.name).symlink_to(file.resolve())
+            config = json_file(folder / "adapter_config.json") or {}
+            config |= {"base_model_name_or_path": str(base.resolve()), "revision": None}
+            (pinned / "adapter_config.json").unlink()
+            (pinned / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
             model = cls.from_pretrained(pinned, **settings)
     if hasattr(model, "model") and hasattr(model.model, "tie_weights"):
         model.model.tie_weights()  # gives the unused head storage, without which the model cannot be moved

@@ -3,26 +3,68 @@
 What was verified, and where: texts as the list ``input`` (OpenAI's reference); images and texts as chat ``messages``
 (vLLM, ``examples/pooling/embed/vision_embedding_online.py``); images as ``{"image": BASE64}`` in ``input`` (Jina's API,
 SGLang). Other forms are not guessed. One vector per item: the form of vLLM's token vectors was not verified.
+
+Requests are paced, and repeated where that may help. A blocking client can bound the wait for the next bytes, and a
+service that sends one byte a second then keeps it for ever. Requests therefore wait in an event loop, in which the time
+from the address to the last byte is bounded.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import io
+import itertools
+import json
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any, cast
+from email.utils import parsedate_to_datetime
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar, cast
 
+import httpx
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from capim.store.errors import RequestError
-from capim.store.types import Embeddings, EncoderSpec
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import MODALITIES, Embeddings, EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.encoder import Inputs, Prepared
-from capim.tasks.encoders.endpoints.client import Answer, EndpointClient
+from capim.tasks.encoders.endpoint import EndpointOptions, endpoint_options, service_parameters
 from capim.tasks.encoders.tensors import dense_embeddings
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
+
+TRIES = 8
+FIRST_TRIES = 3  # until the service has answered once: the address may be wrong
+FIRST_WAIT_SECONDS = 1.0  # doubled with every try, and spread by half so that requests do not come back together
+LONGEST_WAIT_SECONDS = 60.0
+LONGEST_RETRY_AFTER_SECONDS = 600.0  # a service that asks for more has closed for today
+_SENT_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_TOO_MUCH = frozenset({400, 413, 422})  # too many or too large inputs, or one that the service does not take
+_SHOWN = 300  # characters of an answer in an error
+_NUMBER_BYTES = 64  # of a component in an answer, at most: 25 are usual, indented
+_ANSWER_BYTES = 16 * 2**20  # of an answer beside them, so that the vectors of another dim are read and named
+
+
+def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> EndpointEncoder:
+    """The encoder of an endpoint; ``device`` has no effect, and nothing is sent yet.
+
+    Raises:
+        RequestError: An option is wrong, or the key is missing.
+    """
+    return EndpointEncoder(spec)
 
 
 class EndpointEncoder(LoadedEncoder):
@@ -32,15 +74,13 @@ class EndpointEncoder(LoadedEncoder):
     them. No service that was looked at says what it truncates, so nothing counts as truncated.
     """
 
-    pads_to_longest = False  # requests have a number of captions, whatever their length
-
     def __init__(self, spec: EncoderSpec) -> None:
-        super().__init__(spec, "cpu", modules=[], forwards={})
         self.service = EndpointClient(spec)
         self._options = self.service.options
+        # requests have a number of captions, whatever their length
+        super().__init__(spec, "cpu", modules=[], forwards={}, pixels=self._images, pads_to_longest=False)
 
-    def pixels(self, images: list[Image.Image]) -> Inputs:
-        """The images as the service takes them."""
+    def _images(self, images: list[Image.Image]) -> Inputs:
         if not self._options.image_form:
             raise RequestError(
                 f"encoder {self.spec.name!r}: its table does not say how {self.service.address} takes images; add the "
@@ -48,10 +88,6 @@ class EndpointEncoder(LoadedEncoder):
                 "capim embed --only captions"
             )
         return {"items": [_png(image) for image in images]}
-
-    def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
-        """The captions themselves."""
-        return {"items": texts}, np.zeros(len(texts), dtype=np.int32), np.zeros(len(texts), dtype=np.bool_)
 
     def embed(self, prepared: Prepared) -> Embeddings:
         """The service's vectors, normalised."""
@@ -81,10 +117,340 @@ def _png(image: Image.Image) -> str:
     return base64.b64encode(file.getvalue()).decode("ascii")
 
 
-def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> EndpointEncoder:
-    """The encoder of an endpoint; ``device`` has no effect, and nothing is sent yet.
+class Answer(NamedTuple):
+    """Vectors as a service gave them, shape ``(n, dim)``, and the tokens that it counted; None if it counts none."""
+
+    vectors: NDArray[np.float32]
+    tokens: int | None
+
+
+class _TooMuchError(Exception):
+    """The service refuses these inputs together; the message is its reason."""
+
+
+class EndpointClient:
+    """Sends the inputs of one encoder to its service; used by one thread, sends from several.
+
+    Args:
+        spec: Of adapter ``http``.
+
+    Attributes:
+        address: Host and port.
+        takes_images: Whether the service encodes images too.
+        price: Of a million tokens; None if unknown.
 
     Raises:
         RequestError: An option is wrong, or the key is missing.
     """
-    return EndpointEncoder(spec)
+
+    def __init__(self, spec: EncoderSpec) -> None:
+        self.options: EndpointOptions = endpoint_options(spec)
+        self._spec = spec
+        self._key = self.options.key(spec.name)
+        self._bodies: dict[Modality, dict[str, object]] = {
+            modality: {"model": spec.checkpoint, **service_parameters(spec, modality)} for modality in MODALITIES
+        }
+        self._sender = Sender(key=self._key, connections=self.options.concurrency, seconds=self.options.timeout_seconds)
+        self._pool = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="endpoint")
+        self._stopped = threading.Event()
+        self._counting = threading.Lock()
+        self._requests = Pace(self.options.requests_per_minute)
+        self._tokens = Pace(self.options.tokens_per_minute)
+        self._reached = False
+        self._spent: int | None = None
+        self.address = self.options.host
+        self.takes_images = bool(self.options.image_form)
+        self.price = self.options.price_per_million_tokens
+        self._together = self.options.inputs_per_request
+
+    def tokens_spent(self) -> int | None:
+        """The tokens that the answers since the last call name; None if they name none."""
+        with self._counting:
+            spent, self._spent = self._spent, None
+        return spent
+
+    def texts_or_images(self, modality: Modality, inputs: Sequence[object]) -> list[Answer]:
+        """The answers to inputs of form ``input``, several in a request, in order."""
+        size = self._together
+        parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
+        return [answer for answers in self._all(partial(self._halving, modality), parts) for answer in answers]
+
+    def conversations(self, modality: Modality, contents: Sequence[list[dict[str, object]]]) -> list[Answer]:
+        """The answers to chat messages of these contents, one in a request, in order."""
+        bodies: list[dict[str, object]] = [{"messages": [{"role": "user", "content": each}]} for each in contents]
+        return self._all(partial(self._one, modality), bodies)
+
+    def stop(self) -> None:
+        """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
+        self._stopped.set()
+
+    def _all(self, send: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+        """What ``send`` returns for every part; where one fails, the others are not waited for."""
+        self._stopped.clear()
+        sent = [self._pool.submit(send, part) for part in parts]
+        try:
+            return [each.result() for each in sent]
+        except BaseException:
+            self.stop()
+            for each in sent:
+                each.cancel()
+            wait(sent)
+            raise
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise self._error("was not waited for any longer")
+
+    def _one(self, modality: Modality, inputs: dict[str, object]) -> Answer:
+        try:
+            return self._asked(modality, inputs, 1)
+        except _TooMuchError as refusal:
+            raise self._error(
+                f"refuses {self._shown(inputs, 0)} ({refusal}); `capim check {self._spec.name}` shows what it takes"
+            ) from None
+
+    def _halving(self, modality: Modality, inputs: Sequence[object]) -> list[Answer]:
+        """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
+
+        A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
+        """
+        if len(inputs) == 1:
+            return [self._one(modality, {"input": list(inputs)})]
+        try:
+            return [self._asked(modality, {"input": list(inputs)}, len(inputs))]
+        except _TooMuchError as refusal:
+            half = len(inputs) // 2
+            self._together = min(self._together, half)
+            log.info("%s refuses %d inputs in one request: %s", self.address, len(inputs), refusal)
+        return [*self._halving(modality, inputs[:half]), *self._halving(modality, inputs[half:])]
+
+    def _asked(self, modality: Modality, inputs: dict[str, object], n: int) -> Answer:
+        """The checked answer to one request with ``n`` inputs."""
+        reply = self._reply({**self._bodies[modality], **inputs}, n)
+        try:
+            answer = json.loads(reply.body)
+            rows, usage = answer["data"], answer.get("usage") or {}
+            numbers = [int(row["index"]) for row in rows] if n > 1 else [0] * len(rows)
+            vectors = [_components(row["embedding"]) for row in rows]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self._error(f"answered without embeddings: {self._plain(reply.text)}") from None
+        if sorted(numbers) != list(range(n)):
+            raise self._error(
+                f"answered {n} inputs with the indices {_shortened(sorted(numbers))}, expected each of 0 to {n - 1} "
+                "once; nothing of this request was stored"
+            )
+        wrong = {vector.shape for vector in vectors} - {(self._spec.dim,)}
+        if wrong:
+            raise self._error(
+                f"answered with vectors of {', '.join(str(s[0]) if len(s) == 1 else str(s) for s in sorted(wrong))} "
+                f"components, expected {self._spec.dim}; correct dim in the encoder's table"
+            )
+        matrix = np.stack([vectors[place] for place in np.argsort(numbers)])
+        bad = np.flatnonzero(~(np.isfinite(matrix).all(axis=1) & matrix.any(axis=1)))
+        if bad.size:
+            raise self._error(
+                f"answered with a vector that is NaN, infinite or zero for {bad.size} of {n} inputs: "
+                f"{self._shown(inputs, int(bad[0]))}; nothing of this request was stored"
+            )
+        tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
+        tokens = int(tokens) if isinstance(tokens, int) else None
+        if tokens is not None:
+            self._tokens.hold(0.0, tokens)
+            with self._counting:
+                self._spent = (self._spent or 0) + tokens
+        return Answer(vectors=matrix, tokens=tokens)
+
+    def _reply(self, body: dict[str, object], n: int) -> Reply:
+        """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
+        most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
+        for number in itertools.count(1):
+            self._pause(self._tokens.turn(0))
+            self._pause(self._requests.turn())
+            tries, pause = TRIES, None
+            try:
+                reply = self._sender.post(self.options.url, body, most=most)
+            except TooLargeError:
+                raise self._error(
+                    f"answered {n} inputs with more than {most / 2**20:,.0f} MiB, which {n} vectors of "
+                    f"{self._spec.dim} numbers do not need; check url and checkpoint, and dim"
+                ) from None
+            except (httpx.RequestError, TimeoutError) as error:
+                reason = self._plain(f"{type(error).__name__}: {error}")
+                if isinstance(error, TimeoutError):
+                    reason = f"no whole answer in timeout_seconds = {self.options.timeout_seconds:g}"
+                tries = TRIES if self._reached else FIRST_TRIES
+            else:
+                self._reached = True
+                if reply.status == httpx.codes.OK:
+                    break
+                reason = f"{reply.status}: {self._plain(reply.text)}"
+                self._check_final(reply, reason)
+                pause = retry_after(reply.retry_after)
+                if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
+                    raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
+            if number >= tries:
+                raise self._error(
+                    f"did not answer in {tries} tries (last: {reason}); check url, or run the same command again later"
+                )
+            backoff = min(FIRST_WAIT_SECONDS * 2 ** (number - 1), LONGEST_WAIT_SECONDS) * random.uniform(0.75, 1.25)
+            level = logging.INFO if number == 1 else logging.WARNING
+            log.log(level, "%s: %s; try %d in %.1f s", self.address, reason, number + 1, pause or backoff)
+            if pause is None:
+                self._pause(backoff)
+            else:
+                self._requests.hold(pause)  # what one request was told holds for all
+        return reply
+
+    def _check_final(self, reply: Reply, reason: str) -> None:
+        """Raise the error of an answer that would not be another one the next time."""
+        status = reply.status
+        if status in _TOO_MUCH:
+            raise _TooMuchError(reason)
+        if status not in _SENT_AGAIN or "insufficient_quota" in reply.text:
+            raise self._error(f"refuses requests ({reason}); {self._advice(status)}")
+
+    def _error(self, problem: str) -> WorkError:
+        return WorkError(f"encoder {self._spec.name!r}: {self.address} {problem}. Stored embeddings are kept")
+
+    def _shown(self, inputs: dict[str, object], position: int) -> str:
+        """A caption or the word image, for a message."""
+        given: Any = inputs["input"] if "input" in inputs else inputs["messages"]
+        one = given[position]
+        if isinstance(one, dict) and "content" in one:
+            one = one["content"][0].get("text", {"image": ""})
+        return f"the caption {self._plain(str(one), 60)!r}" if isinstance(one, str) else "an image"
+
+    def _advice(self, status: int) -> str:
+        if status in (401, 403):
+            variable = self.options.api_key_env
+            return f"check the key in {variable}" if variable else "it needs a key: name its variable in api_key_env"
+        if status == 404:
+            return f"check url and checkpoint: {self.options.url} for the model {self._spec.checkpoint!r}"
+        if 300 <= status < 400:
+            return "it sends requests to another address: give that one as url"
+        return "correct the encoder's table or the account of the service, then run the same command"
+
+    def _plain(self, text: str, longest: int = _SHOWN) -> str:
+        """A text of the service in one short line, without the key."""
+        text = " ".join((text.replace(self._key, "***") if self._key else text).split())
+        return text if len(text) <= longest else f"{text[:longest]} …"
+
+
+def _components(embedding: object) -> NDArray[np.float32]:
+    """One vector from a list of numbers, or from the Base64 of little-endian float32."""
+    if isinstance(embedding, str):
+        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
+    return np.asarray(embedding, dtype=np.float32)
+
+
+def _shortened(numbers: Sequence[object]) -> str:
+    text = ", ".join(map(str, numbers[:8]))
+    return f"{text} …" if len(numbers) > 8 else text or "none"
+
+
+class Reply(NamedTuple):
+    """What a service answered: status, header ``Retry-After`` and the whole body."""
+
+    status: int
+    retry_after: str | None
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body, whatever its bytes."""
+        return self.body.decode("utf-8", errors="replace")
+
+
+class TooLargeError(Exception):
+    """The answer is larger than it may be; the rest of it was not read."""
+
+
+class Sender:
+    """Sends requests from any thread over kept connections.
+
+    Args:
+        key: Goes along as bearer token; None: none.
+        connections: Most of them.
+        seconds: Longest time from the beginning of a request to the last byte of its answer.
+    """
+
+    def __init__(self, *, key: str | None, connections: int, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = _loop()
+        self._client = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(None, connect=30.0),
+            limits=httpx.Limits(max_connections=connections),
+        )
+
+    def post(self, url: str, body: dict[str, object], *, most: int) -> Reply:
+        """The answer to a request.
+
+        Raises:
+            httpx.RequestError: There is none.
+            TimeoutError: It is not whole in time.
+            TooLargeError: It has more than ``most`` bytes.
+        """
+        request = self._client.build_request("POST", url, json=body)
+        return asyncio.run_coroutine_threadsafe(self._sent(request, most), self._loop).result()
+
+    async def _sent(self, request: httpx.Request, most: int) -> Reply:
+        body = bytearray()
+        async with asyncio.timeout(self._seconds):
+            response = await self._client.send(request, stream=True)
+            try:
+                async for part in response.aiter_bytes():
+                    body += part
+                    if len(body) > most:
+                        raise TooLargeError
+            finally:
+                await response.aclose()
+        return Reply(response.status_code, response.headers.get("Retry-After"), bytes(body))
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="endpoints", daemon=True).start()
+    return loop
+
+
+class Pace:
+    """Spaces out events of all threads, so that no more of them begin than may; ``None`` per minute: no limit."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._seconds = 60 / per_minute if per_minute else 0.0
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def turn(self, n: float = 1) -> float:
+        """The seconds until the turn of ``n`` more events, which is taken."""
+        with self._lock:
+            now = time.monotonic()
+            begin = max(now, self._next)
+            self._next = begin + n * self._seconds
+        return begin - now
+
+    def hold(self, seconds: float, n: float = 0) -> None:
+        """Let no event begin for so many seconds, and then count ``n``."""
+        with self._lock:
+            self._next = max(self._next, time.monotonic() + seconds) + n * self._seconds
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds that a header ``Retry-After`` asks to wait: a number, or a date (RFC 9110, 10.2.3).
+
+    None where it asks for no time to come: nothing, no time at all, or a time that has passed.
+
+    Examples:
+        >>> retry_after("7"), retry_after(None), retry_after("soon")
+        (7.0, None, None)
+        >>> retry_after("0"), retry_after("-3"), retry_after("nan"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
+        (None, None, None, None)
+    """
+    seconds = 0.0
+    with contextlib.suppress(ValueError, OverflowError):
+        seconds = parsedate_to_datetime(value or "").timestamp() - time.time()
+    with contextlib.suppress(ValueError):
+        seconds = float(value or "")
+    return seconds if 0 < seconds < math.inf else None

@@ -11,21 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from PIL.Image import Image
 from torch import Tensor
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from capim.tasks.encoders.captions import max_length_of, tokenize
-from capim.tasks.encoders.checkpoints.complete import complete_folder
-from capim.tasks.encoders.checkpoints.weights import loaded_quietly
-from capim.tasks.encoders.encoder import Inputs
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of, tokenize
+from capim.tasks.encoders.checkpoint import complete_folder
 from capim.tasks.encoders.pixels import pipeline_of_processor
 from capim.tasks.encoders.tensors import DTYPES
+from capim.tasks.encoders.weights import loaded_quietly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,52 +53,7 @@ FAMILIES: dict[str, DualEncoderFamily] = {
 }
 
 
-class HFDual(LoadedEncoder):
-    """A transformers dual encoder."""
-
-    def __init__(
-        self,
-        spec: EncoderSpec,
-        device: str,
-        *,
-        model: Any,
-        image_processor: Any,
-        tokenizer: Any,
-        family: DualEncoderFamily,
-    ) -> None:
-        super().__init__(
-            spec,
-            device,
-            modules=[model],
-            forwards={"image": _pooled(model.get_image_features), "caption": _pooled(model.get_text_features)},
-            pixel_input="pixel_values",
-            pixel_pipeline=pipeline_of_processor(image_processor),
-            patch_size=int(getattr(model.config.vision_config, "patch_size", 0)),
-        )
-        self.pads_to_longest = family.padding == "longest"
-        self._image_processor = image_processor
-        self._tokenizer = tokenizer
-        self._family = family
-        positions = model.config.text_config.max_position_embeddings
-        self._max_length = max_length_of(spec, default=family.max_length or positions, limit=positions)
-
-    def pixels(self, images: list[Image]) -> Inputs:
-        """The outputs of the checkpoint's image processor."""
-        return dict(self._image_processor(images=images, return_tensors="pt"))
-
-    def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
-        """Token ids, padded as the family needs."""
-        if self._family.lower_case:
-            texts = [text.lower() for text in texts]
-        width = None if self.pads_to_longest else self._max_length
-        tokens = tokenize(self._tokenizer, texts, max_length=self._max_length, width=width)
-        inputs = {"input_ids": torch.from_numpy(tokens.ids)}
-        if self._family.mask:
-            inputs["attention_mask"] = torch.from_numpy(tokens.mask)
-        return inputs, tokens.mask.sum(axis=1), tokens.truncated
-
-
-def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> HFDual:
+def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
     """Load a transformers dual encoder; code in its repository is never run."""
     from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
@@ -115,17 +64,33 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> HFDual:
             f"encoder {spec.name!r}: {spec.checkpoint} is a {config.model_type!r} model; adapter hf_dual loads "
             f"{', '.join(FAMILIES)}"
         )
+    family = FAMILIES[config.model_type]
     with loaded_quietly():
         # without dtype, transformers 5 takes the type of the file
         model = AutoModel.from_pretrained(folder, dtype=DTYPES[spec.precision], attn_implementation="sdpa")
-    return HFDual(
+    # Pillow resizes as in training; torchvision's resize differs by up to 0.015
+    image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    positions = model.config.text_config.max_position_embeddings
+    max_length = max_length_of(spec, default=family.max_length or positions, limit=positions)
+
+    def tokens(texts: list[str]) -> Tokenized:
+        texts = [text.lower() for text in texts] if family.lower_case else texts
+        width = max_length if family.padding == "fixed" else None
+        (ids, mask), n_tokens, truncated = tokenize(tokenizer, texts, max_length=max_length, width=width)
+        return {"input_ids": ids, **({"attention_mask": mask} if family.mask else {})}, n_tokens, truncated
+
+    return LoadedEncoder(
         spec,
         device,
-        model=model,
-        # Pillow resizes as in training; torchvision's resize differs by up to 0.015
-        image_processor=AutoImageProcessor.from_pretrained(folder, backend="pil"),
-        tokenizer=AutoTokenizer.from_pretrained(folder),
-        family=FAMILIES[config.model_type],
+        modules=[model],
+        forwards={"image": _pooled(model.get_image_features), "caption": _pooled(model.get_text_features)},
+        pixels=lambda images: dict(image_processor(images=images, return_tensors="pt")),
+        tokens=tokens,
+        pixel_input="pixel_values",
+        pixel_pipeline=pipeline_of_processor(image_processor),
+        patch_size=int(getattr(model.config.vision_config, "patch_size", 0)),
+        pads_to_longest=family.padding == "longest",
     )
 
 

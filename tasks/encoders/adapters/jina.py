@@ -11,54 +11,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL.Image import Image
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from capim.tasks.encoders.captions import max_length_of, tokenize
-from capim.tasks.encoders.checkpoints.checkpoint import PIN, related_folder
-from capim.tasks.encoders.checkpoints.complete import complete_folder
-from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES
-from capim.tasks.encoders.checkpoints.weights import loaded_quietly, read_tensors, weights_file
+from capim.tasks.encoders.adapters import PIN, adapter_named
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of, tokenize
+from capim.tasks.encoders.checkpoint import complete_folder, related_folder
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES
+from capim.tasks.encoders.weights import loaded_quietly, read_tensors, weights_file
 
 _MAX_LENGTH = 512  # the default of the model's own encode_text
 
 
-class Jina(LoadedEncoder):
-    """A jina-clip model; option ``truncate_dim`` keeps the first ``dim`` components (Matryoshka)."""
-
-    def __init__(self, spec: EncoderSpec, device: str, *, model: Any, image_processor: Any, tokenizer: Any) -> None:
-        kept = slice(spec.dim if spec.options.get("truncate_dim") else None)
-        super().__init__(
-            spec,
-            device,
-            modules=[model.to(DTYPES[spec.precision])],
-            forwards={
-                "image": lambda **inputs: model.get_image_features(**inputs)[:, kept],
-                "caption": lambda **inputs: model.get_text_features(**inputs)[:, kept],
-            },
-        )
-        self._image_processor = image_processor
-        self._tokenizer = tokenizer
-        self._max_length = max_length_of(spec, default=_MAX_LENGTH, limit=min(8192, tokenizer.model_max_length))
-
-    def pixels(self, images: list[Image]) -> Inputs:
-        """The pixels of the checkpoint's own processor."""
-        pixels = self._image_processor(images)["pixel_values"]
-        return {"pixel_values": pixels if torch.is_tensor(pixels) else torch.as_tensor(np.asarray(pixels))}
-
-    def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
-        """Token ids, padded to the longest caption; the model recognises padding by its id."""
-        tokens = tokenize(self._tokenizer, texts, max_length=self._max_length, width=None)
-        return {"input_ids": torch.from_numpy(tokens.ids)}, tokens.mask.sum(axis=1), tokens.truncated
-
-
-def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Jina:
+def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
     """Load a jina-clip model with its own code.
+
+    Option ``truncate_dim`` keeps the first ``dim`` components (Matryoshka).
 
     Raises:
         RequestError: No consent to run that code.
@@ -84,13 +54,32 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Jina:
     name = config.auto_map["AutoModel"]
     with loaded_quietly():
         model = get_class_from_dynamic_module(name, str(folder), code_revision=trusted["code_revision"])(config)
-    model.load_state_dict(read_tensors(weights_file(folder, WEIGHT_FILES["jina"], spec)), strict=True)
-    return Jina(
+    weights = weights_file(folder, adapter_named(spec.adapter).weights, spec)
+    model.load_state_dict(read_tensors(weights), strict=True)
+    image_processor = AutoImageProcessor.from_pretrained(folder, **trusted)
+    tokenizer = AutoTokenizer.from_pretrained(folder, **trusted)
+    max_length = max_length_of(spec, default=_MAX_LENGTH, limit=min(8192, tokenizer.model_max_length))
+    kept = slice(spec.dim if spec.options.get("truncate_dim") else None)
+
+    def pixels(images: list[Image]) -> Inputs:
+        values = image_processor(images)["pixel_values"]
+        return {"pixel_values": values if torch.is_tensor(values) else torch.as_tensor(np.asarray(values))}
+
+    def tokens(texts: list[str]) -> Tokenized:
+        # padded to the longest caption; the model recognises padding by its id
+        (ids, _), n_tokens, truncated = tokenize(tokenizer, texts, max_length=max_length, width=None)
+        return {"input_ids": ids}, n_tokens, truncated
+
+    return LoadedEncoder(
         spec,
         device,
-        model=model,
-        image_processor=AutoImageProcessor.from_pretrained(folder, **trusted),
-        tokenizer=AutoTokenizer.from_pretrained(folder, **trusted),
+        modules=[model.to(DTYPES[spec.precision])],
+        forwards={
+            "image": lambda **inputs: model.get_image_features(**inputs)[:, kept],
+            "caption": lambda **inputs: model.get_text_features(**inputs)[:, kept],
+        },
+        pixels=pixels,
+        tokens=tokens,
     )
 
 

@@ -1,14 +1,15 @@
-"""The part of an encoder that does not depend on the family of the model.
+"""What adapters share: a loaded encoder, which is made of functions of the family, and how captions become tokens.
 
-An adapter is a subclass that says how images and captions become the model's inputs (:meth:`LoadedEncoder.pixels`,
-:meth:`LoadedEncoder.tokens`) and names the two forward passes.
+An adapter says how images and captions become the model's inputs, and names the two forward passes; templates, limits,
+threads, devices, normalisation and the counting of patches and tokens are here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -16,12 +17,16 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor, nn
 
+from capim.store.errors import RequestError
 from capim.store.types import Embeddings, EncoderSpec, Modality
-from capim.tasks.encoders.captions import caption_template
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.encoders.encoder import Inputs, Prepared
-from capim.tasks.encoders.pixels import PixelPipeline, in_rgb
+from capim.tasks.encoders.pixels import PixelPipeline
 from capim.tasks.encoders.tensors import DTYPES, dense_embeddings, move, ragged_embeddings
+
+_PLACEHOLDER = "{caption}"
+Tokenized: TypeAlias = tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]
+"""The model's inputs for some captions, their numbers of tokens, and which were truncated."""
 
 
 class LoadedEncoder:
@@ -33,14 +38,19 @@ class LoadedEncoder:
         modules: The networks that hold the weights; moved to the device, in evaluation mode.
         forwards: The forward pass of each modality: inputs by name to features of shape ``(n, dim)``; for multi-vectors
             a pair: features of shape ``(n, longest, dim)``, and a mask of shape ``(n, longest)`` of those that count.
+        pixels: The model's inputs for RGB images, by the library's own preprocessing.
+        tokens: Those for captions in their template, with their numbers of tokens; None: nothing counts tokens, and the
+            captions themselves are the input ``items``. Called by one thread at a time.
+        layouts: For each item what its vectors stand for, from the inputs of a modality; None: one vector per item.
         pixel_input: Name of the input that holds the pixels.
-        pixel_pipeline: Makes the pixels, as fast as we can; None: :meth:`pixels` does.
+        pixel_pipeline: Makes the pixels, as fast as we can; None: ``pixels`` does.
         patch_size: Pixels per side of an image patch; 0 if unknown.
-        image_token: The text that stands for an image where a processor reads text and images together.
+        image_token: The text that stands for an image, or an empty one, where ``pixels`` may tokenise too: it is then
+            called by one thread at a time. None: it does not.
+        joins_images: As of :class:`tasks.encoders.encoder.Encoder`.
+        pads_to_longest: As of :class:`tasks.encoders.encoder.Encoder`.
+        dtype: Of the floating inputs; None: as the spec's precision.
     """
-
-    joins_images = True
-    pads_to_longest = True
 
     def __init__(
         self,
@@ -49,40 +59,43 @@ class LoadedEncoder:
         *,
         modules: Sequence[nn.Module],
         forwards: dict[Modality, Callable[..., Any]],
+        pixels: Callable[[list[Image]], Inputs],
+        tokens: Callable[[list[str]], Tokenized] | None = None,
+        layouts: Callable[[Modality, Any], tuple[str, ...] | None] = lambda _modality, _inputs: None,
         pixel_input: str = "",
         pixel_pipeline: PixelPipeline | None = None,
         patch_size: int = 0,
-        image_token: str = "",
+        image_token: str | None = None,
+        joins_images: bool = True,
+        pads_to_longest: bool = True,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.spec = spec
         self.device = device
         self.modules = tuple(module.to(torch.device(device)).eval() for module in modules)
         self.forwards = forwards
-        self.dtype = DTYPES[spec.precision]
+        self.joins_images = joins_images
+        self.pads_to_longest = pads_to_longest
+        self.dtype = dtype or DTYPES[spec.precision]
+        self.pixels = pixels
+        self.tokens = tokens or uncounted
+        self.layouts = layouts
+        self.pixel_pipeline = pixel_pipeline
         self._pixel_input = pixel_input
-        self._pixel_pipeline = pixel_pipeline
         self._patch_size = patch_size
         self._image_token = image_token
         self._before, self._after = caption_template(spec)
         self._tokenizing = threading.Lock()  # a fast tokenizer must not be used by two threads at once
 
-    def pixels(self, images: list[Image]) -> Inputs:
-        """The model's inputs for RGB images, by the library's own preprocessing."""
-        raise NotImplementedError
-
-    def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
-        """The model's inputs for captions in their template, their numbers of tokens, and which were truncated."""
-        raise NotImplementedError
-
-    def layouts(self, _modality: Modality, _inputs: Inputs) -> tuple[str, ...] | None:
-        """For each item what its vectors stand for; None where an item has one vector."""
-        return None
-
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
         """Pixels as the checkpoint's own preprocessing makes them."""
-        rgb = in_rgb(images)
-        pipeline = self._pixel_pipeline
-        inputs = self.pixels(rgb) if pipeline is None else {self._pixel_input: pipeline.tensor(rgb)}
+        # those that are in RGB are not copied, which would cost as much as resizing them
+        rgb = [image if image.mode == "RGB" else image.convert("RGB") for image in images]
+        if self.pixel_pipeline is not None:
+            inputs: Inputs = {self._pixel_input: self.pixel_pipeline.tensor(rgb)}
+        else:
+            with contextlib.nullcontext() if self._image_token is None else self._tokenizing:
+                inputs = self.pixels(rgb)
         return Prepared(
             modality="image",
             inputs=inputs,
@@ -129,3 +142,69 @@ class LoadedEncoder:
             return np.zeros(n, dtype=np.int32)
         height, width = inputs[self._pixel_input].shape[-2:]
         return np.full(n, (height // self._patch_size) * (width // self._patch_size))
+
+
+def uncounted(texts: list[str]) -> Tokenized:
+    """Captions as the input ``items``, for a model that does not say how it reads them."""
+    return {"items": texts}, np.zeros(len(texts), dtype=np.int32), np.zeros(len(texts), dtype=np.bool_)
+
+
+def caption_template(spec: EncoderSpec) -> tuple[str, str]:
+    """The texts before and after every caption: option ``caption_template``, which has ``{caption}`` in its place.
+
+    Raises:
+        RequestError: It does not contain ``{caption}`` exactly once.
+
+    Examples:
+        >>> caption_template(EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8,
+        ...     options={"caption_template": "a photo of {caption}."}))
+        ('a photo of ', '.')
+    """
+    template = str(spec.options.get("caption_template", _PLACEHOLDER))
+    if template.count(_PLACEHOLDER) != 1:
+        raise RequestError(
+            f"encoder {spec.name!r}: caption_template must contain {_PLACEHOLDER} exactly once, got {template!r}"
+        )
+    before, after = template.split(_PLACEHOLDER)
+    return before, after
+
+
+def max_length_of(spec: EncoderSpec, *, default: int, limit: int) -> int:
+    """Tokens after which a caption is truncated: option ``max_length`` of a spec, or the model's default.
+
+    Raises:
+        RequestError: More than the model has positions for, or less than 3.
+    """
+    length = spec.options.get("max_length", default)
+    if not isinstance(length, int) or not 3 <= length <= limit:
+        raise RequestError(f"encoder {spec.name!r}: max_length must be from 3 to {limit}, got {length!r}")
+    return length
+
+
+def tokenize(
+    tokenizer: Any, texts: Sequence[str], *, max_length: int, width: int | None
+) -> tuple[tuple[Tensor, Tensor], NDArray[np.integer], NDArray[np.bool_]]:
+    """Token ids of a transformers tokenizer; captions of more than ``max_length`` tokens are truncated.
+
+    Args:
+        tokenizer: With a padding token; captions are padded on the right.
+        texts: The captions.
+        max_length: Tokens of a caption, with special ones.
+        width: Number of columns; None: as many as the longest caption has tokens.
+
+    Returns:
+        Ids and mask, int64 of shape ``(n, width)``, the mask 1 for a token and 0 for padding; the number of tokens of
+        each caption; and whether it was longer than ``max_length``.
+    """
+    rows = tokenizer(list(texts), verbose=False)["input_ids"]
+    truncated = np.asarray([len(row) > max_length for row in rows], dtype=np.bool_)
+    long = np.flatnonzero(truncated).tolist()
+    if long:
+        cut = tokenizer([texts[row] for row in long], truncation=True, max_length=max_length)["input_ids"]
+        for row, ids in zip(long, cut, strict=True):
+            rows[row] = ids
+    lengths = np.asarray([len(row) for row in rows])
+    mask = np.arange(lengths.max() if width is None else width) < lengths[:, None]
+    ids = np.full(mask.shape, tokenizer.pad_token_id, dtype=np.int64)
+    ids[mask] = np.concatenate(rows)
+    return (torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))), lengths, truncated

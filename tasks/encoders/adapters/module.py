@@ -9,143 +9,30 @@ captions, and return an array of shape ``(n, dim)``; for ``vectors = "multi"`` a
 ``text_preprocess``, which are passed through; such files run unchanged. https://github.com/unum-cloud/coco-sm
 
 Vectors are normalised here. Files that the module opens belong in a list ``files = ["weights.pt"]``, in the module or
-in the encoder's table of a suite: see :mod:`tasks.encoders.checkpoints.module_files`.
+in the encoder's table of a suite: see :func:`tasks.encoders.identity.declared_files`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL.Image import Image
 from torch import Tensor, nn
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.own_code import loaded_module, shown_path, what_failed
-from capim.store.types import Embeddings, EncoderSpec, Modality
+from capim.store.types import EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from capim.tasks.encoders.checkpoints.checkpoint import local_path
-from capim.tasks.encoders.encoder import Inputs, Prepared
-from capim.tasks.encoders.tensors import ragged_embeddings
-
-# --- An encoder of two plain functions: images to vectors, and captions to vectors.
-
+from capim.tasks.encoders.checkpoint import local_path
+from capim.tasks.encoders.tensors import DTYPES
 
 NAMES: Mapping[Modality, str] = {"image": "encode_images", "caption": "encode_captions"}
-
-
-class FunctionEncoder(LoadedEncoder):
-    """Two functions that take a list, of RGB images or of captions in their template, and return its vectors.
-
-    They return an array or tensor of shape ``(n, dim)``; for ``vectors = "multi"`` a list of ``n`` of shape
-    ``(vectors, dim)``. Vectors are normalised here; a precision below float32 is by autocast; the number of tokens is
-    unknown.
-
-    Args:
-        spec: Resolved.
-        device: Where networks of the functions run, if they have any.
-        functions: By modality.
-        where: The file of the functions, or the name of what has them, for messages.
-        names: The names of the functions there.
-        modules: Networks that the functions use, moved to the device.
-    """
-
-    def __init__(
-        self,
-        spec: EncoderSpec,
-        device: str,
-        *,
-        functions: Mapping[Modality, Callable[[list[Any]], Any]],
-        where: Path | str,
-        names: Mapping[Modality, str] = NAMES,
-        modules: Sequence[nn.Module] = (),
-    ) -> None:
-        self._where = {m: f"encoder {spec.name!r}: {name} of {shown_path(str(where))}" for m, name in names.items()}
-        self._file = str(where.resolve()) if isinstance(where, Path) else ""
-        forwards: dict[Modality, Callable[..., Any]] = {m: self._checked(m, f) for m, f in functions.items()}
-        super().__init__(spec, device, modules=modules, forwards=forwards)
-
-    def pixels(self, images: list[Image]) -> Inputs:
-        """The images themselves."""
-        return {"items": images}
-
-    def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
-        """The captions themselves."""
-        return {"items": texts}, np.zeros(len(texts), dtype=np.int32), np.zeros(len(texts), dtype=np.bool_)
-
-    def embed(self, prepared: Prepared) -> Embeddings:
-        """What the function returns, checked and normalised.
-
-        Raises:
-            WorkError: The function fails, or returns another number of items, another shape, or a vector that is NaN,
-                infinite or zero.
-        """
-        with torch.autocast(self.device.split(":")[0], dtype=self.dtype, enabled=self.dtype != torch.float32):
-            if self.spec.vectors == "single":
-                return super().embed(prepared)
-            items = self.forwards[prepared.modality](**prepared.inputs)
-        counts = torch.tensor([len(item) for item in items])
-        padded = torch.nn.utils.rnn.pad_sequence(items, batch_first=True)
-        keep = torch.arange(padded.shape[1])[None, :] < counts[:, None]
-        return ragged_embeddings(padded, keep, prepared, self.spec)
-
-    def _checked(self, modality: Modality, function: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-        """The function, which returns one tensor, or a list of them for multi-vectors, on the CPU."""
-
-        def checked(items: list[Any]) -> Tensor | list[Tensor]:
-            try:
-                returned = function(items)
-            except Exception as error:  # noqa: BLE001 - the user's code
-                self._refuse(modality, f"failed with {what_failed(error, self._file)}", error)
-            if self.spec.vectors == "single":
-                return self._rows(modality, returned, f"a {modality}", len(items))
-            try:
-                found = list(returned)
-            except TypeError as error:
-                self._refuse(modality, f"returned {type(returned).__name__}, expected a list of arrays", error)
-            if len(found) != len(items):
-                self._refuse(modality, f"returned {len(found)} arrays for {len(items)} {modality}s")
-            return [self._rows(modality, each, f"a vector of {modality} {i}") for i, each in enumerate(found)]
-
-        return checked
-
-    def _rows(self, modality: Modality, returned: Any, row: str, n: int | None = None) -> Tensor:
-        """Rows of ``dim`` finite numbers that are not all zero, ``n`` of them or at least one."""
-        try:
-            rows = torch.as_tensor(returned).detach().to(dtype=torch.float32).cpu()
-        except (TypeError, ValueError, RuntimeError) as error:
-            self._refuse(modality, f"returned {type(returned).__name__}, expected an array of numbers", error)
-        dim = self.spec.dim
-        if rows.ndim != 2 or rows.shape[1] != dim or len(rows) != (n or len(rows)) or not len(rows):
-            expected = f"({n or 'vectors'}, {dim})"
-            self._refuse(modality, f"returned shape {tuple(rows.shape)}, expected {expected}: each row is {row}")
-        bad = ~(torch.isfinite(rows).all(dim=1) & (rows != 0).any(dim=1))
-        if bad.any():
-            self._refuse(
-                modality,
-                f"returned NaN, infinity or only zeros in {int(bad.sum())} of {len(rows)} rows, first in row "
-                f"{int(bad.nonzero()[0])}: each row is {row}",
-            )
-        return rows
-
-    def _refuse(self, modality: Modality, what: str, cause: Exception | None = None) -> NoReturn:
-        raise WorkError(f"{self._where[modality]} {what}") from cause
-
-
-def functions_of(source: Any, spec: EncoderSpec, device: str, *, where: Path | str) -> FunctionEncoder:
-    """The encoder of an object or module that has the two functions under their names."""
-    functions = {modality: getattr(source, name) for modality, name in NAMES.items()}
-    return FunctionEncoder(spec, device, functions=functions, where=where)
-
-
 _COCO_SM = ("model", "embedding_dim", "image_forward_fn", "text_forward_fn")
 
 
-def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> FunctionEncoder:
+def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
     """Run a user's file and take the model that it defines.
 
     Raises:
@@ -157,7 +44,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Function
     module = loaded_module(path, f"encoder {spec.name!r}")
     plain = [hasattr(module, name) for name in NAMES.values()]
     if all(plain):
-        return functions_of(module, spec, device, where=path)
+        return encoder_of_functions(spec, device, functions=functions_of(module), where=path)
     needed = tuple(NAMES.values()) if any(plain) else _COCO_SM
     if missing := [name for name in needed if not hasattr(module, name)]:
         other = "" if any(plain) else f" (or the two functions {', '.join(NAMES.values())}: docs/own_model.md)"
@@ -168,7 +55,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Function
             f"dim = {spec.dim}"
         )
     model, image, text = (getattr(module, name, None) for name in ("model", "image_preprocess", "text_preprocess"))
-    return FunctionEncoder(
+    return encoder_of_functions(
         spec,
         device,
         functions={
@@ -179,3 +66,93 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Function
         names={"image": "image_forward_fn", "caption": "text_forward_fn"},
         modules=[model] if isinstance(model, torch.nn.Module) else [],
     )
+
+
+def functions_of(source: Any) -> dict[Modality, Callable[[list[Any]], Any]]:
+    """The two functions of an object or module that has them under their names."""
+    return {modality: getattr(source, name) for modality, name in NAMES.items()}
+
+
+def encoder_of_functions(
+    spec: EncoderSpec,
+    device: str,
+    *,
+    functions: Mapping[Modality, Callable[[list[Any]], Any]],
+    where: Path | str,
+    names: Mapping[Modality, str] = NAMES,
+    modules: Sequence[nn.Module] = (),
+) -> LoadedEncoder:
+    """The encoder of two functions that take a list, of RGB images or of captions in their template.
+
+    They return an array or tensor of shape ``(n, dim)``; for ``vectors = "multi"`` a list of ``n`` of shape
+    ``(vectors, dim)``. Vectors are normalised here; a precision below float32 is by autocast; the number of tokens is
+    unknown. What they return is checked: ``embed`` raises ``WorkError`` where a function fails, or returns another
+    number of items, another shape, or a vector that is NaN, infinite or zero.
+
+    Args:
+        spec: Resolved.
+        device: Where networks of the functions run, if they have any.
+        functions: By modality.
+        where: The file of the functions, or the name of what has them, for messages.
+        names: The names of the functions there.
+        modules: Networks that the functions use, moved to the device.
+    """
+    return LoadedEncoder(
+        spec,
+        device,
+        modules=modules,
+        forwards={m: _checked(function, spec, device, m, where, names[m]) for m, function in functions.items()},
+        pixels=lambda images: {"items": images},
+    )
+
+
+def _checked(
+    function: Callable[[list[Any]], Any],
+    spec: EncoderSpec,
+    device: str,
+    modality: Modality,
+    where: Path | str,
+    name: str,
+) -> Callable[..., Any]:
+    """The forward pass of a user's function, on the CPU."""
+    file, dtype = str(where.resolve()) if isinstance(where, Path) else "", DTYPES[spec.precision]
+
+    def error(what: str) -> WorkError:
+        return WorkError(f"encoder {spec.name!r}: {name} of {shown_path(str(where))} {what}")
+
+    def rows(returned: Any, row: str, n: int | None = None) -> Tensor:
+        """Rows of ``dim`` finite numbers that are not all zero, ``n`` of them or at least one."""
+        try:
+            found = torch.as_tensor(returned).detach().to(dtype=torch.float32).cpu()
+        except (TypeError, ValueError, RuntimeError) as cause:
+            raise error(f"returned {type(returned).__name__}, expected an array of numbers") from cause
+        if found.ndim != 2 or found.shape[1] != spec.dim or len(found) != (n or len(found)) or not len(found):
+            expected = f"({n or 'vectors'}, {spec.dim})"
+            raise error(f"returned shape {tuple(found.shape)}, expected {expected}: each row is {row}")
+        bad = ~(torch.isfinite(found).all(dim=1) & (found != 0).any(dim=1))
+        if bad.any():
+            raise error(
+                f"returned NaN, infinity or only zeros in {int(bad.sum())} of {len(found)} rows, first in row "
+                f"{int(bad.nonzero()[0])}: each row is {row}"
+            )
+        return found
+
+    def forward(items: list[Any]) -> Tensor | tuple[Tensor, Tensor]:
+        try:
+            with torch.autocast(device.split(":", maxsplit=1)[0], dtype=dtype, enabled=dtype != torch.float32):
+                returned = function(items)
+        except Exception as cause:
+            raise error(f"failed with {what_failed(cause, file)}") from cause
+        if spec.vectors == "single":
+            return rows(returned, f"a {modality}", len(items))
+        try:
+            found = list(returned)
+        except TypeError as cause:
+            raise error(f"returned {type(returned).__name__}, expected a list of arrays") from cause
+        if len(found) != len(items):
+            raise error(f"returned {len(found)} arrays for {len(items)} {modality}s")
+        vectors = [rows(each, f"a vector of {modality} {i}") for i, each in enumerate(found)]
+        padded = nn.utils.rnn.pad_sequence(vectors, batch_first=True)
+        return padded, torch.arange(padded.shape[1]) < torch.tensor([len(each) for each in vectors])[:, None]
+
+    return forward

@@ -11,80 +11,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL.Image import Image
 from torch import Tensor
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from capim.tasks.encoders.captions import max_length_of
-from capim.tasks.encoders.checkpoints.checkpoint import folder_of, json_file, related_folder, repository_of
-from capim.tasks.encoders.checkpoints.hub import snapshot
-from capim.tasks.encoders.checkpoints.weight_files import OPEN_CLIP_WEIGHTS
-from capim.tasks.encoders.checkpoints.weights import weights_file
-from capim.tasks.encoders.encoder import Inputs
+from capim.tasks.encoders.adapters import adapter_named
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of
+from capim.tasks.encoders.checkpoint import (
+    folder_of,
+    json_file,
+    open_clip_tag,
+    related_folder,
+    repository_of,
+    snapshot,
+)
 from capim.tasks.encoders.pixels import pipeline_of_transform
+from capim.tasks.encoders.weights import weights_file
 
 _PRECISIONS = {"float32": "fp32", "bfloat16": "pure_bf16", "float16": "pure_fp16"}
 
 
-class OpenClip(LoadedEncoder):
-    """An open_clip model."""
-
-    def __init__(self, spec: EncoderSpec, device: str, *, model: Any, transform: Any, tokenizer: Any) -> None:
-        accepts_shorter, encode_text = _text_forward(model)
-        super().__init__(
-            spec,
-            device,
-            modules=[model],
-            forwards={"image": model.encode_image, "caption": encode_text},
-            pixel_input="image",
-            pixel_pipeline=pipeline_of_transform(transform),
-            patch_size=int(getattr(model.visual, "patch_size", (0,))[0]),
-        )
-        self.pads_to_longest = accepts_shorter
-        self._transform = transform
-        self._tokenizer = tokenizer
-        inner = getattr(tokenizer, "tokenizer", None)  # open_clip's own tokenizer pads with 0 and has none
-        self._pad = int(getattr(inner, "pad_token_id", 0) or 0)
-        self._pads_with_end = int(getattr(inner, "eos_token_id", None) == self._pad)
-        self._max_length = max_length_of(spec, default=tokenizer.context_length, limit=tokenizer.context_length)
-
-    def pixels(self, images: list[Image]) -> Inputs:
-        """The outputs of the checkpoint's transform."""
-        return {"image": torch.stack([self._transform(image) for image in images])}
-
-    def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
-        """Token ids of the checkpoint's tokenizer, without columns of mere padding where possible."""
-        ids, truncated = self._tokenize(texts)
-        # a word may have the same id as the padding: the last token that is not padding counts
-        used = (ids != self._pad) * torch.arange(1, ids.shape[1] + 1)
-        n_tokens = (used.max(dim=1).values + self._pads_with_end).clamp(1, self._max_length)
-        if self.pads_to_longest:
-            ids = ids[:, : int(n_tokens.max())]
-        return {"text": ids.contiguous()}, n_tokens.numpy(), truncated.numpy()
-
-    def _tokenize(self, texts: list[str]) -> tuple[Tensor, Tensor]:
-        """Ids, and which captions were truncated: those that fill one column more than the model takes."""
-        length = self._max_length
-        if getattr(self._tokenizer, "reduction_fn", None) or getattr(self._tokenizer, "tokenizer_mode", ""):
-            # the last token of a truncated caption is not its end here: a full row may have been truncated
-            ids: Tensor = self._tokenizer(texts, context_length=length)
-            return ids, (ids != self._pad).all(dim=1)
-        ids = self._tokenizer(texts, context_length=length + 1)
-        truncated = ids[:, length - self._pads_with_end] != self._pad
-        ids = ids[:, :length].clone()
-        rows = truncated.nonzero().flatten().tolist()
-        if rows:
-            ids[rows] = self._tokenizer([texts[row] for row in rows], context_length=length)
-        return ids, truncated
-
-
-def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> OpenClip:
+def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
     """Load an open_clip model."""
     import open_clip
 
@@ -106,15 +54,56 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> OpenClip
             )
         config = described["model_cfg"]
         name, settings = f"local-dir:{folder}", {}
-        weights_file(folder, OPEN_CLIP_WEIGHTS, spec)
+        weights_file(folder, adapter_named(spec.adapter).weights, spec)
     text = dict(config["text_cfg"])
     if text.get("hf_model_name"):
         # the text tower's architecture is described in a second repository: use its pinned folder
         tower = related_folder(spec, text["hf_model_name"])
         settings["text_cfg"] = text | {"hf_model_name": str(tower), "hf_model_pretrained": False}
     model, transform = open_clip.create_model_from_pretrained(name, precision=_PRECISIONS[spec.precision], **settings)
-    tokenizer = _tokenizer(spec, folder, name, config["text_cfg"])
-    return OpenClip(spec, device, model=model, transform=transform, tokenizer=tokenizer)
+    accepts_shorter, encode_text = _text_forward(model)
+    return LoadedEncoder(
+        spec,
+        device,
+        modules=[model],
+        forwards={"image": model.encode_image, "caption": encode_text},
+        pixels=lambda images: {"image": torch.stack([transform(image) for image in images])},
+        tokens=_tokens(spec, _tokenizer(spec, folder, name, config["text_cfg"]), fixed=not accepts_shorter),
+        pixel_input="image",
+        pixel_pipeline=pipeline_of_transform(transform),
+        patch_size=int(getattr(model.visual, "patch_size", (0,))[0]),
+        pads_to_longest=accepts_shorter,
+    )
+
+
+def _tokens(spec: EncoderSpec, tokenizer: Any, *, fixed: bool) -> Callable[[list[str]], Tokenized]:
+    """Reads captions by the checkpoint's tokenizer, unless ``fixed`` without columns of mere padding."""
+    inner = getattr(tokenizer, "tokenizer", None)  # open_clip's own tokenizer pads with 0 and has none
+    pad = int(getattr(inner, "pad_token_id", 0) or 0)
+    pads_with_end = int(getattr(inner, "eos_token_id", None) == pad)
+    length = max_length_of(spec, default=tokenizer.context_length, limit=tokenizer.context_length)
+    # the last token of a truncated caption is not its end here: a full row may have been truncated
+    keeps_no_end = getattr(tokenizer, "reduction_fn", None) or getattr(tokenizer, "tokenizer_mode", "")
+
+    def tokens(texts: list[str]) -> Tokenized:
+        ids: Tensor
+        if keeps_no_end:
+            ids = tokenizer(texts, context_length=length)
+            truncated = (ids != pad).all(dim=1)
+        else:  # truncated are those that fill one column more than the model takes
+            ids = tokenizer(texts, context_length=length + 1)
+            truncated = ids[:, length - pads_with_end] != pad
+            ids = ids[:, :length].clone()
+            if rows := truncated.nonzero().flatten().tolist():
+                ids[rows] = tokenizer([texts[row] for row in rows], context_length=length)
+        # a word may have the same id as the padding: the last token that is not padding counts
+        used = (ids != pad) * torch.arange(1, ids.shape[1] + 1)
+        n_tokens = (used.max(dim=1).values + pads_with_end).clamp(1, length)
+        if not fixed:
+            ids = ids[:, : int(n_tokens.max())]
+        return {"text": ids.contiguous()}, n_tokens.numpy(), truncated.numpy()
+
+    return tokens
 
 
 def _tokenizer(spec: EncoderSpec, folder: Path, name: str, text: dict[str, Any]) -> Any:

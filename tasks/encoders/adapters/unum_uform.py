@@ -11,62 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL.Image import Image
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from capim.tasks.encoders.checkpoints.checkpoint import folder_of, json_file
-from capim.tasks.encoders.checkpoints.weights import read_tensors, weights_file
-from capim.tasks.encoders.encoder import Inputs
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized
+from capim.tasks.encoders.checkpoint import folder_of, json_file
 from capim.tasks.encoders.pixels import pipeline_of_transform
 from capim.tasks.encoders.tensors import DTYPES
+from capim.tasks.encoders.weights import read_tensors, weights_file
 
 # of uform 1.x, before version 3 wrote them into the configuration
 _MEAN = [0.48145466, 0.4578275, 0.40821073]
 _DEVIATION = [0.26862954, 0.26130258, 0.27577711]
 
 
-class UForm(LoadedEncoder):
-    """A uform model."""
-
-    def __init__(
-        self, spec: EncoderSpec, device: str, *, text: Any, image: Any, config: Mapping[str, Any], tokenizer: Path
-    ) -> None:
-        from uform.torch_processors import ImageProcessor, TextProcessor
-
-        self._text_processor = TextProcessor(config, str(tokenizer))
-        self._image_processor = ImageProcessor(config)
-        super().__init__(
-            spec,
-            device,
-            modules=[tower.to(DTYPES[spec.precision]) for tower in (text, image)],
-            forwards={
-                "image": lambda images: image.encode({"images": images}),
-                "caption": lambda **tokens: text.encode(tokens),
-            },
-            pixel_input="images",
-            pixel_pipeline=pipeline_of_transform(self._image_processor._image_transform),  # noqa: SLF001
-            patch_size=int(config["image_encoder"]["patch_size"]),
-        )
-
-    def pixels(self, images: list[Image]) -> Inputs:
-        """The outputs of the package's image processor."""
-        return dict(self._image_processor(images))
-
-    def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
-        """Token ids and mask; like the package, a caption is truncated without keeping its end token."""
-        tokens = self._text_processor(texts)
-        lengths = np.asarray([len(row) for row in self._text_processor._tokenizer.encode_batch(texts)])  # noqa: SLF001
-        n_tokens = tokens["attention_mask"].sum(dim=1).numpy()
-        inputs = {name: values[:, : n_tokens.max()] for name, values in tokens.items()}
-        return inputs, n_tokens, lengths > tokens["input_ids"].shape[1]
-
-
-def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> UForm:
+def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
     """Load a uform model; pickles only as plain tensors."""
     from uform.torch_encoders import ImageEncoder, TextEncoder
+    from uform.torch_processors import ImageProcessor, TextProcessor
 
     folder = folder_of(spec)
     config = json_file(folder / "torch_config.json") or json_file(folder / "config.json")
@@ -79,7 +41,30 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> UForm:
     config["image_encoder"].setdefault("normalization_deviations", _DEVIATION)
     text = TextEncoder.from_pretrained(config, _weights(folder, "text_encoder", spec))
     image = ImageEncoder.from_pretrained(config, _weights(folder, "image_encoder", spec))
-    return UForm(spec, device, text=text, image=image, config=config, tokenizer=folder / "tokenizer.json")
+    text_processor, image_processor = TextProcessor(config, str(folder / "tokenizer.json")), ImageProcessor(config)
+
+    def tokens(texts: list[str]) -> Tokenized:
+        # like the package, a caption is truncated without keeping its end token
+        batch = text_processor(texts)
+        lengths = np.asarray([len(row) for row in text_processor._tokenizer.encode_batch(texts)])  # noqa: SLF001
+        n_tokens = batch["attention_mask"].sum(dim=1).numpy()
+        inputs = {name: values[:, : n_tokens.max()] for name, values in batch.items()}
+        return inputs, n_tokens, lengths > batch["input_ids"].shape[1]
+
+    return LoadedEncoder(
+        spec,
+        device,
+        modules=[tower.to(DTYPES[spec.precision]) for tower in (text, image)],
+        forwards={
+            "image": lambda images: image.encode({"images": images}),
+            "caption": lambda **batch: text.encode(batch),
+        },
+        pixels=lambda images: dict(image_processor(images)),
+        tokens=tokens,
+        pixel_input="images",
+        pixel_pipeline=pipeline_of_transform(image_processor._image_transform),  # noqa: SLF001
+        patch_size=int(config["image_encoder"]["patch_size"]),
+    )
 
 
 def _weights(folder: Path, tower: str, spec: EncoderSpec) -> Mapping[str, Any]:

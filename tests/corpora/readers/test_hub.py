@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,11 @@ from PIL import Image
 
 from capim.store.errors import RequestError
 from capim.store.schema import texts
-from capim.tasks.corpora import open_corpus
+from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.readers.hub import HubImages, load_split, read_hub
-from capim.tasks.corpora.readers.karpathy import read_coco_karpathy, read_flickr30k_karpathy
 from capim.tasks.corpora.readers.negatives import ARO_HUB, read_aro
-from capim.tasks.corpora.readers.published import table_reader
-from capim.tasks.corpora.readers.quadruples import read_bivlc, read_winoground
-from capim.tasks.corpora.readers.translations import read_crossmodal3600
+from tests.corpora import local_copies
 
 
 def jpeg(index: int) -> bytes:
@@ -31,13 +30,11 @@ def jpeg(index: int) -> bytes:
     return buffer.getvalue()
 
 
-def publish(folder: Path, columns: dict[str, list[Any]], *, images: tuple[str, ...] = (), split: str = "test") -> str:
-    """A data set in the hub's layout; cells of image columns are bytes."""
-    content = {
-        name: [{"bytes": cell, "path": None} for cell in cells] if name in images else cells
-        for name, cells in columns.items()
-    }
-    dataset = datasets.Dataset.from_dict(content)
+def publish(folder: Path, columns: dict[str, list[Any]], split: str = "test") -> str:
+    """A data set in the hub's layout; columns of bytes are images."""
+    images = [name for name, cells in columns.items() if isinstance(cells[0], bytes)]
+    content = {name: [{"bytes": cell, "path": None} for cell in columns[name]] for name in images}
+    dataset = datasets.Dataset.from_dict({**columns, **content})
     for name in images:
         dataset = dataset.cast_column(name, datasets.Image())
     (folder / "data").mkdir(parents=True, exist_ok=True)
@@ -52,135 +49,112 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
-def test_coco_karpathy_has_one_fingerprint_from_files_and_from_the_hub(tmp_path: Path) -> None:
-    names = ["COCO_val2014_000000391895.jpg", "COCO_val2014_000000060623.jpg"]
-    rows: dict[str, list[Any]] = {
-        "filepath": ["val2014"] * 2,
-        "filename": names,
-        "cocoid": [391895, 60623],
-        "sentids": [[770337, 771687], [769, 784]],
-        "sentences": [["one", "two"], ["three", "four"]],
-        "url": ["http://images.cocodataset.org/val2014/x.jpg"] * 2,
-    }
-    plain = publish(tmp_path / "plain", rows)
-    with_images = publish(tmp_path / "with", {**rows, "image": [jpeg(0), jpeg(1)]}, images=("image",))
-    local = [
-        {"file_name": f"val2014/{n}", "image_id": i, "captions": c, "annotation_ids": a}
-        for n, i, c, a in zip(names, rows["cocoid"], rows["sentences"], rows["sentids"], strict=True)
-    ]
-    (tmp_path / "test.json").write_text(json.dumps(local))
-    images = write(tmp_path / "images", {f"val2014/{name}": jpeg(i) for i, name in enumerate(names)})
-    fingerprints = {
-        read_coco_karpathy(tmp_path / "test.json", images=images).fingerprint,
-        read_coco_karpathy(dataset=plain, images=images).fingerprint,
-        read_coco_karpathy(dataset=with_images).fingerprint,
-        read_coco_karpathy(dataset=plain, cache=images).fingerprint,  # as if fetched before
-    }
-    assert len(fingerprints) == 1
+Local = Callable[[str], tuple[Corpus, Path, list[bytes]]]
 
 
-def test_flickr30k_has_one_fingerprint_from_files_and_from_the_hub(tmp_path: Path) -> None:
-    captions = [[f"{k} {c}" for c in range(5)] for k in range(2)]
-    hub = publish(
-        tmp_path / "hub",
-        {"image": [jpeg(0), jpeg(1)], "caption": captions, "filename": ["11.jpg", "12.jpg"], "sentids": [[0], [1]]},
-        images=("image",),
+@pytest.fixture
+def local(tmp_path: Path) -> Local:
+    """The corpus read from the local copy of its published files, their folder, and its images."""
+
+    def read_copy(name: str) -> tuple[Corpus, Path, list[bytes]]:
+        copy = local_copies.copy_of(name, tmp_path / "copy")
+        assert copy is not None
+        corpus = open_corpus(copy.description)
+        assert corpus.source is not None
+        return corpus, tmp_path / "copy", [corpus.source.read(key) for key in texts(corpus.images["key"])]
+
+    return read_copy
+
+
+def same(corpus: Corpus, **description: Any) -> bool:
+    return open_corpus(description).fingerprint == corpus.fingerprint
+
+
+def columns_of(rows: list[dict[str, Any]], *names: str) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in names or rows[0]}
+
+
+def json_lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+# Of every corpus that is read from files and from the hub: one fingerprint.
+
+
+def test_coco_karpathy_from_the_hub(tmp_path: Path, local: Local) -> None:
+    corpus, root, pictures = local("coco-karpathy")
+    content = json.loads((root / "dataset_coco.json").read_text())
+    rows = [row for row in content["images"] if row["split"] == "test"]
+    columns = columns_of(rows, "filepath", "filename", "cocoid", "sentids")
+    columns["sentences"] = [[sentence["raw"] for sentence in row["sentences"]] for row in rows]
+    plain = publish(tmp_path / "plain", columns)
+    assert same(corpus, reader="coco-karpathy", dataset=plain, images=str(root))
+    assert same(corpus, reader="coco-karpathy", dataset=plain, cache=str(root)), "as if fetched before"
+    with_images = publish(tmp_path / "with", {**columns, "image": pictures})
+    assert same(corpus, reader="coco-karpathy", dataset=with_images)
+
+
+def test_flickr30k_from_the_hub(tmp_path: Path, local: Local) -> None:
+    corpus, root, pictures = local("flickr30k-karpathy")
+    rows = json.loads((root / "flickr30k_test.json").read_text())
+    names = [Path(row["image"]).name for row in rows]
+    columns = {"image": pictures, "caption": [row["caption"] for row in rows], "filename": names, "sentids": [[0], [1]]}
+    assert same(corpus, reader="flickr30k-karpathy", dataset=publish(tmp_path / "hub", columns))
+
+
+def test_winoground_from_the_hub(tmp_path: Path, local: Local) -> None:
+    corpus, root, pictures = local("winoground")
+    columns = columns_of(json_lines(root / "examples.jsonl"))
+    hub = publish(tmp_path / "hub", {**columns, "image_0": pictures[::2], "image_1": pictures[1::2]})
+    assert same(corpus, reader="winoground", dataset=hub, tags=str(root / "tags.json"))
+
+
+def test_bivlc_from_the_hub(tmp_path: Path, local: Local) -> None:
+    corpus, root, _ = local("bivlc")
+    assert same(corpus, reader="bivlc", dataset=str(root))
+    without = publish(
+        tmp_path / "without", columns_of([{"caption": "x", "negative_caption": "y", "type": "add", "subtype": "obj"}])
     )
-    images = write(tmp_path / "images", {"11.jpg": jpeg(0), "12.jpg": jpeg(1)})
-    entries = [
-        {"filename": f"{11 + k}.jpg", "split": "test", "sentences": [{"raw": t} for t in captions[k]]} for k in (0, 1)
-    ]
-    (tmp_path / "dataset_flickr30k.json").write_text(json.dumps({"images": entries}))
-    local = read_flickr30k_karpathy(tmp_path / "dataset_flickr30k.json", images=images)
-    assert local.fingerprint == read_flickr30k_karpathy(dataset=hub).fingerprint
-    assert local.images["id"].to_pylist() == ["11", "12"]
-
-
-def test_winoground_has_one_fingerprint_from_files_and_from_the_hub(tmp_path: Path) -> None:
-    examples = [
-        {"id": k, "caption_0": f"{k} a", "caption_1": f"a {k}", "tag": "Noun", "secondary_tag": "", "num_main_preds": 1,
-         "collapsed_tag": "Object"}
-        for k in range(2)
-    ]  # fmt: skip
-    columns = {key: [example[key] for example in examples] for key in examples[0]}
-    hub = publish(
-        tmp_path / "hub",
-        {**columns, "image_0": [jpeg(0), jpeg(2)], "image_1": [jpeg(1), jpeg(3)]},
-        images=("image_0", "image_1"),
-    )
-    files = {f"images/ex_{k}_img_{s}.png": jpeg(2 * k + s) for k in range(2) for s in range(2)}
-    local = write(tmp_path / "local", files)
-    lines = [{**e, "image_0": f"ex_{e['id']}_img_0", "image_1": f"ex_{e['id']}_img_1"} for e in examples]
-    (local / "examples.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert read_winoground(local).fingerprint == read_winoground(dataset=hub).fingerprint
-
-
-def test_bivlc_has_one_fingerprint_from_a_folder_and_from_the_hub(tmp_path: Path) -> None:
-    texts = {"caption": ["a red bus"], "negative_caption": ["a blue bus"], "type": ["replace"], "subtype": ["att"]}
-    pictures = {"image": [jpeg(0)], "negative_image": [jpeg(1)]}
-    hub = publish(tmp_path / "hub", {**texts, **pictures}, images=("image", "negative_image"))
-    assert read_bivlc(dataset=hub).fingerprint == read_bivlc(hub).fingerprint
-    without = publish(tmp_path / "without", texts)
     with pytest.raises(RequestError, match="no column 'image', 'negative_image'; it has 'caption'"):
-        read_bivlc(without)
+        open_corpus({"reader": "bivlc", "root": without})
 
 
-def test_sugarcrepe_pp_has_one_fingerprint_from_files_and_from_the_configurations_of_the_hub(tmp_path: Path) -> None:
-    item = {"id": 0, "filename": "000000000007.jpg", "caption": "a", "caption2": "b", "negative_caption": "c"}
-    (tmp_path / "local").mkdir()
-    (tmp_path / "local" / "swap_att.json").write_text(json.dumps([item]))
-    write(tmp_path / "hub", {"swap_attribute.jsonl": json.dumps(item).encode()})
-    card = "---\nconfigs:\n- config_name: swap_atribute\n  data_files: swap_attribute.jsonl\n---\n"
-    (tmp_path / "hub" / "README.md").write_text(card)
-    images = write(tmp_path / "val2017", {"000000000007.jpg": jpeg(0)})
-    local = table_reader("sugarcrepe-pp")(tmp_path / "local", images=images, categories=["swap_att"])
-    hub = table_reader("sugarcrepe-pp")(dataset=str(tmp_path / "hub"), images=images, categories=["swap_att"])
-    assert local.fingerprint == hub.fingerprint
+def test_sugarcrepe_pp_from_the_configurations_of_the_hub(tmp_path: Path, local: Local) -> None:
+    corpus, root, _ = local("sugarcrepe-pp")
+    configs = CORPORA["sugarcrepe-pp"].table["configs"]
+    for category, config in configs.items():
+        lines = "\n".join(map(json.dumps, json.loads((root / f"{category}.json").read_text())))
+        write(tmp_path / "hub", {f"{config}.jsonl": lines.encode()})
+    listed = "".join(f"- config_name: {config}\n  data_files: {config}.jsonl\n" for config in configs.values())
+    write(tmp_path / "hub", {"README.md": f"---\nconfigs:\n{listed}---\n".encode()})
+    assert same(corpus, reader="sugarcrepe-pp", dataset=str(tmp_path / "hub"), images=str(root / "val2017"))
 
 
-def test_xflickrco_and_crossmodal3600_have_one_fingerprint_from_files_and_from_the_hub(tmp_path: Path) -> None:
-    for language in ("en", "de"):
-        publish(
-            tmp_path / "xf",
-            {"id": ["7", "8"], "sentences": [f"['{language} 7']", f"{language} 8"], "image": [jpeg(0), jpeg(1)]},
-            images=("image",),
-            split=language,
-        )
-        publish(
-            tmp_path / "xm",
-            {
-                "image_id": ["a", "b"],
-                "captions": [[f"{language} a"], [f"{language} b", "x"]],
-                "image": [jpeg(0), jpeg(1)],
-            },
-            images=("image",),
-            split=language,
-        )
-        lines = [{"id": i, "sentences": [f"{language} {i}"], "img_path": f"{i}.jpg"} for i in (7, 8)]
-        (tmp_path / f"{language}.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    images = write(tmp_path / "images", {"7.jpg": jpeg(0), "8.jpg": jpeg(1), "a.jpg": jpeg(0), "b.jpg": jpeg(1)})
-    languages = ["en", "de"]
-    assert (
-        table_reader("xflickrco")(tmp_path, images=images, languages=languages).fingerprint
-        == table_reader("xflickrco")(dataset=str(tmp_path / "xf"), languages=languages).fingerprint
-    )
-    entries = [
-        {
-            "image/key": key,
-            **{lang: {"caption": [f"{lang} {key}", *(["x"] if key == "b" else [])]} for lang in languages},
-        }
-        for key in ("a", "b")
-    ]
-    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, entries)))
-    assert (
-        read_crossmodal3600(tmp_path, languages=languages).fingerprint
-        == read_crossmodal3600(dataset=str(tmp_path / "xm"), languages=languages).fingerprint
-    )
+def test_xflickrco_from_the_splits_of_the_hub(tmp_path: Path, local: Local) -> None:
+    corpus, root, pictures = local("xflickrco")
+    for language in CORPORA["xflickrco"].languages:
+        rows = json_lines(root / f"{language}.jsonl")
+        ids, sentences = [str(row["id"]) for row in rows], [str(row["sentences"]) for row in rows]
+        publish(tmp_path / "hub", {"id": ids, "sentences": sentences, "image": pictures}, split=language)
+    assert same(corpus, reader="xflickrco", dataset=str(tmp_path / "hub"))
+
+
+def test_crossmodal3600_from_the_splits_of_the_hub(tmp_path: Path, local: Local) -> None:
+    corpus, root, pictures = local("crossmodal3600")
+    rows = json_lines(root / "captions.jsonl")
+    for language in CORPORA["crossmodal3600"].languages:
+        captions = [row[language]["caption"] for row in rows]
+        columns = {"image_id": [row["image/key"] for row in rows], "captions": captions, "image": pictures}
+        publish(tmp_path / "hub", columns, split=language)
+    assert same(corpus, reader="crossmodal3600", dataset=str(tmp_path / "hub"))
 
 
 def test_aro_order_gives_four_pairs_for_each_caption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = {f"hard_text_{n}": [f"wrong {n}"] for n in range(1, 5)}
-    hub = publish(tmp_path, {"images": [jpeg(0)], "correct_caption": ["right"], **texts}, images=("images",))
+    wrong = {f"hard_text_{n}": [f"wrong {n}"] for n in range(1, 5)}
+    hub = publish(
+        tmp_path,
+        {"images": [jpeg(0)], "correct_caption": ["right"], **wrong},
+    )
     monkeypatch.setitem(ARO_HUB, "coco-order", hub)
     corpus = read_aro(part="coco-order")
     assert corpus.pairs["category"].to_pylist() == [
@@ -194,7 +168,10 @@ def test_aro_order_gives_four_pairs_for_each_caption(tmp_path: Path, monkeypatch
 
 def test_a_table_and_a_hub_copy_of_the_same_data_have_one_fingerprint(tmp_path: Path) -> None:
     rows = {"id": ["x", "x", "y"], "caption": ["one", "two", "three"], "language": ["en", "de", "en"]}
-    hub = publish(tmp_path / "hub", {**rows, "image": [jpeg(0), jpeg(0), jpeg(1)]}, images=("image",))
+    hub = publish(
+        tmp_path / "hub",
+        {**rows, "image": [jpeg(0), jpeg(0), jpeg(1)]},
+    )
     table = tmp_path / "table"
     write(table, {"a.jpg": jpeg(0), "b.jpg": jpeg(1)})
     (table / "captions.csv").write_text("id,image,caption,language\nx,a.jpg,one,en\nx,a.jpg,two,de\ny,b.jpg,three,en\n")
@@ -203,7 +180,6 @@ def test_a_table_and_a_hub_copy_of_the_same_data_have_one_fingerprint(tmp_path: 
     flat = publish(
         tmp_path / "flat",
         {"id": ["x", "y"], "caption": [["one"], ["three"]], "image": [jpeg(0), jpeg(1)]},
-        images=("image",),
     )
     (table / "captions.csv").write_text("id,image,caption\nx,a.jpg,one\ny,b.jpg,three\n")
     assert open_corpus({"reader": "table", "root": str(table), "name": "mine"}).fingerprint == (
@@ -215,7 +191,6 @@ def test_pairs_and_quadruples_come_from_named_columns(tmp_path: Path) -> None:
     hub = publish(
         tmp_path / "pairs",
         {"photo": [jpeg(0), jpeg(1)], "good": ["a", "b"], "bad": ["c", "d"], "kind": ["swap", "add"]},
-        images=("photo",),
         split="train",
     )
     columns = {"image": "photo", "caption": "good", "negative": "bad", "category": "kind"}
@@ -224,7 +199,6 @@ def test_pairs_and_quadruples_come_from_named_columns(tmp_path: Path) -> None:
     hub = publish(
         tmp_path / "quadruples",
         {"image_0": [jpeg(0)], "image_1": [jpeg(1)], "caption_0": ["a b"], "caption_1": ["b a"], "tags": [["Object"]]},
-        images=("image_0", "image_1"),
     )
     quadruples = read_hub(hub, form="quadruples").quadruples.to_pylist()
     assert quadruples == [
@@ -253,7 +227,10 @@ def test_pairs_and_quadruples_come_from_named_columns(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_splits_columns_and_forms_are_named(tmp_path: Path, options: dict[str, Any], expected: str) -> None:
-    hub = publish(tmp_path, {"image": [jpeg(0)], "title": ["a"]}, images=("image",))
+    hub = publish(
+        tmp_path,
+        {"image": [jpeg(0)], "title": ["a"]},
+    )
     with pytest.raises(RequestError) as caught:
         open_corpus({"reader": "hub", "dataset": hub, **options})
     assert expected in str(caught.value)

@@ -24,6 +24,7 @@ from capim.tasks.corpora.description import reader_call
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
 from capim.tasks.corpora.naming import list_corpora
 from capim.tasks.corpora.readers import hub, judged_files
+from tests.corpora.own_data import refusal
 
 PAGES = ("p1", "p2", "p3")
 QUERIES = (("q1", "what does it cost"), ("q2", "when does it open"), ("q3", "nobody judged this"))
@@ -108,22 +109,6 @@ def judgements(corpus: Corpus) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in ("query_id", "item_id", "grade")) for row in corpus.relevance.to_pylist()]
 
 
-def refusal(root: Path, change: Callable[[Path], None], **options: Any) -> str:
-    description = beir(root)
-    change(root)
-    with pytest.raises(RequestError) as caught:
-        open_corpus({**description, **options})
-    return str(caught.value)
-
-
-def qrels(*rows: Sequence[object]) -> Callable[[Path], None]:
-    def write(root: Path) -> None:
-        shutil.rmtree(root)
-        beir(root, [*QRELS, *rows])
-
-    return write
-
-
 def test_every_layout_gives_the_same_corpus(corpus: Corpus) -> None:
     assert corpus.images["id"].to_pylist() == [*PAGES]
     assert corpus.captions["id"].to_pylist() == ["q1", "q2"]
@@ -202,17 +187,48 @@ def test_subsets_share_their_documents_and_a_question_in_two_languages_is_one_gr
     assert judgements(one) == [*QRELS]  # whole numbers stored as floats
 
 
+HEADER = "query-id\tcorpus-id\tscore\n"
+PAGE, QUERY = '{"_id": "p1"}\n', '{"_id": "q1", "text": "t"}\n'
+
+
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("files", "options", "expected"),
     [
-        ([("q2", "p1", "")], "judgements without a grade: query 'q2', document 'p1', row 5"),
-        ([("q2", "p1", 0.5)], "grades that are not whole numbers: '0.5' of query 'q2', document 'p1', row 5"),
-        ([("q2", "p9", 1)], "judged documents that are not in the corpus: 'p9' for query 'q2'"),
-        ([("q1", "p1", 1)], "documents judged twice with different grades: query 'q1', document 'p1': 2 and 1"),
+        ({"qrels/test.tsv": f"{HEADER}q2\tp1\t\n"}, {}, "judgements without a grade: query 'q2', document 'p1', row 1"),
+        (
+            {"qrels/test.tsv": f"{HEADER}q2\tp1\t0.5\n"},
+            {},
+            "grades that are not whole numbers: '0.5' of query 'q2', do",
+        ),
+        ({"qrels/test.tsv": f"{HEADER}q2\tp9\t1\n"}, {}, "that are not in the corpus: 'p9' for query 'q2'"),
+        (
+            {"qrels/test.tsv": f"{HEADER}q1\tp1\t2\nq1\tp1\t1\n"},
+            {},
+            "documents judged twice with different grades: query 'q1', document 'p1': 2 and 1",
+        ),
+        ({"queries.jsonl": 2 * QUERY}, {}, "duplicate query ids: 'q1'"),
+        ({"corpus.jsonl": 2 * PAGE + '{"_id": "p2"}\n{"_id": "p3"}\n'}, {}, "duplicate image ids: 'p1'"),
+        ({"qrels/test.tsv": None}, {}, "no judgements; looked for default, qrels"),
+        (
+            {"qrels/test.tsv": "a\tb\tc\n1\t2\t3\n"},
+            {},
+            'no column for grade; it has a, b, c; name it with columns = { "judgements.grade" = "…" }',
+        ),
+        ({}, {"columns": {"judgement.grade": "c"}}, "unknown columns judgement.grade; known: documents.id"),
+        ({}, {"subsets": ["german"]}, "unknown subsets german"),
+        ({"images/p2.png": None}, {}, "root: p2"),
     ],
 )
-def test_judgements_at_fault_are_refused(tmp_path: Path, rows: list[Any], message: str) -> None:
-    assert message in refusal(tmp_path / "root", qrels(*rows))
+def test_what_is_wrong_in_the_tables_is_named(
+    tmp_path: Path, files: dict[str, str | None], options: dict[str, Any], expected: str
+) -> None:
+    description = beir(tmp_path / "root")
+    for name, content in files.items():
+        if content is None:
+            (tmp_path / "root" / name).unlink()
+        else:
+            (tmp_path / "root" / name).write_text(content)
+    assert expected in refusal({**description, **options})
 
 
 def test_a_judgement_twice_is_one_negative_is_not_relevant_and_other_queries_are_ignored(tmp_path: Path) -> None:
@@ -222,42 +238,10 @@ def test_a_judgement_twice_is_one_negative_is_not_relevant_and_other_queries_are
     assert corpus_facts(corpus).judged["most relevant per query"] == 2
 
 
-def test_duplicate_ids_are_refused(tmp_path: Path) -> None:
-    def twice(root: Path) -> None:
-        for name in ("corpus.jsonl", "queries.jsonl"):
-            text = (root / name).read_text()
-            (root / name).write_text(text + text.splitlines()[0] + "\n")
-
-    assert "duplicate query ids: 'q1'" in refusal(tmp_path / "root", twice)
-
-    def pages_twice(root: Path) -> None:
-        text = (root / "corpus.jsonl").read_text()
-        (root / "corpus.jsonl").write_text(text + text.splitlines()[0] + "\n")
-
-    assert "duplicate image ids: 'p1'" in refusal(tmp_path / "other", pages_twice)
-
-
-def test_a_table_or_column_that_is_not_there_is_named_with_what_to_write(tmp_path: Path) -> None:
-    assert "no judgements; looked for default, qrels" in refusal(
-        tmp_path / "a", lambda root: shutil.rmtree(root / "qrels")
-    )
-
-    def rename(root: Path) -> None:
-        (root / "qrels" / "test.tsv").write_text("a\tb\tc\n1\t2\t3\n")
-
-    said = refusal(tmp_path / "b", rename)
-    assert 'no column for grade; it has a, b, c; name it with columns = { "judgements.grade" = "…" }' in said
-    said = refusal(tmp_path / "c", lambda _: None, columns={"judgement.grade": "c"})
-    assert "unknown columns judgement.grade; known: documents.id" in said
-    assert "unknown subsets german" in refusal(tmp_path / "d", lambda _: None, subsets=["german"])
-
-
-def test_pages_without_a_file_are_refused_or_skipped_with_their_judgements(tmp_path: Path) -> None:
-    def lose(root: Path) -> None:
-        (root / "images" / "p2.png").unlink()
-
-    assert "p2" in refusal(tmp_path / "root", lose)
-    corpus = open_corpus({"reader": "judged", "dataset": str(tmp_path / "root"), "missing": "skip"})
+def test_pages_without_a_file_can_be_skipped_with_their_judgements(tmp_path: Path) -> None:
+    description = {**beir(tmp_path / "root"), "missing": "skip"}
+    (tmp_path / "root" / "images" / "p2.png").unlink()
+    corpus = open_corpus(description)
     assert corpus.images["id"].to_pylist() == ["p1", "p3"]
     assert [row[1] for row in judgements(corpus)] == ["p1", "p3", "p3"]
 

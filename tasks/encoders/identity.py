@@ -1,35 +1,46 @@
-"""Fix every revision of a spec, so that its fingerprint names one state of the files."""
+"""Fix every revision of a spec, so that its fingerprint names one state of all that changes a vector.
+
+That is the commit of a repository or the digest of a folder, the commits of other repositories that it names, the roles
+and prompts that its files give captions and images, the state of code that is not capim's, and the files that a user's
+module opens. What a suite gives wins over what the files say.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from capim.tasks.encoders.adapters.own_code import is_own_code, state_of
-from capim.tasks.encoders.adapters.table import adapter_named
+from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, adapter_named, is_own_code
+from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.catalog import catalog, spec_of
-from capim.tasks.encoders.checkpoints.checkpoint import (
-    PIN,
+from capim.tasks.encoders.checkpoint import (
     ReadJson,
+    commit_of,
     digest_of,
+    hub_json,
     json_file,
     local_path,
+    open_clip_tag,
     related_repositories,
     repository_of,
 )
-from capim.tasks.encoders.checkpoints.hub import commit_of, hub_json
-from capim.tasks.encoders.checkpoints.module_files import declared_files
-from capim.tasks.encoders.checkpoints.prompts import prompts_of
-from capim.tasks.encoders.endpoints.options import resolve_endpoint
+from capim.tasks.encoders.endpoint import resolve_endpoint
 
+ROLES = {"caption": "query", "image": "document"}
+"""The usual role of each modality: captions search among images."""
+_KNOWN_ROLES = ("query", "document", "none")
 _DIGEST = re.compile(r"(?:(?P<given>.+)\+)?(?P<digest>sha256-[0-9a-f]{16})")
+_packages = cache(packages_distributions)  # reads the lists of files of all packages, half a second
 
 
 def resolve(spec: EncoderSpec) -> EncoderSpec:
@@ -38,7 +49,7 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     Repositories that the checkpoint also needs (a base model, a tokenizer, code) are fixed as options
     ``revision:<repository>``, and so are the files that a module names. The revision of a module is what the user gave,
     if anything, and the digest of the file: ``second-try+sha256-…``. The roles and prompts of captions and images
-    become options too, where the family has them: :func:`tasks.encoders.checkpoints.prompts.prompts_of`. The version of
+    become options too, where the family has them: :func:`prompts_of`. The version of
     the package that an adapter comes from is an option ``revision:<package>``, and the revision of a model without a
     checkpoint.
 
@@ -94,6 +105,30 @@ def _reader(checkpoint: str, revision: str) -> ReadJson:
     return lambda name: hub_json(checkpoint, revision, name) if path is None else json_file(path / name)
 
 
+def state_of(adapter: str) -> tuple[str, str]:
+    """Name and state of the code that the user names: a package and its version, or a file (folder) and its digest.
+
+    Raises:
+        RequestError: There is no such file or module.
+    """
+    where = adapter.rpartition(":")[0]
+    if where.endswith(".py"):
+        file = Path(where)
+        if not file.is_file():
+            raise RequestError(f"adapter {adapter!r}: there is no file {where}")
+        return file.name, digest_of(file)
+    top = where.partition(".")[0]
+    if packages := _packages().get(top):
+        return packages[0], version(packages[0])
+    source = importlib.util.find_spec(top)
+    if source is None or source.origin is None:
+        raise RequestError(
+            f"adapter {adapter!r}: there is no module {top!r}; install its package, or name a file: {OWN_CODE_FORM}"
+        )
+    # installed as a link to its source, or found by PYTHONPATH: a version says nothing about the code
+    return top, digest_of(Path(source.origin).parent if source.submodule_search_locations else Path(source.origin))
+
+
 def _with_related(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
     pins = {}
     for name in related_repositories(spec.adapter, read):
@@ -112,6 +147,67 @@ def _with_prompts(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
         described.append(_reader(str(base), str(spec.options.get(PIN + base, spec.revision))))
     options = {**prompts_of(spec, described), **spec.options}
     return replace(spec, options=options) if options != spec.options else spec
+
+
+def prompts_of(spec: EncoderSpec, described: Sequence[ReadJson]) -> dict[str, str]:
+    """The options that hold the roles and prompts of captions and images; none for a family without them.
+
+    Args:
+        spec: Of any adapter.
+        described: Read the JSON files of the checkpoint and, for a LoRA adapter, of its base model.
+
+    Raises:
+        RequestError: A role of the spec's options is unknown.
+    """
+    if spec.adapter == "sentence_transformers":
+        return _of_sentence_transformers(spec, _first(described, "config_sentence_transformers.json"))
+    # the base model names the architecture; the adapter may too, as a class that only its author knows
+    family = FAMILIES.get(str((described[-1]("config.json") or {}).get("model_type")))
+    if spec.adapter != "colvision" or family is None:
+        return {}  # the adapter refuses an unknown family with the reason
+    template = family.query_template(_first(described, "tokenizer_config.json"), spec.vectors)
+    return {"caption_template": template, "image_prompt": family.image_prompt}
+
+
+def _of_sentence_transformers(spec: EncoderSpec, config: Mapping[str, Any]) -> dict[str, str]:
+    """The prompts that ``encode_query`` and ``encode_document`` would take, by modality."""
+    prompts = dict(config.get("prompts") or {})
+    for role in ("query", "document"):  # PyLate saved the marker of a role apart from its prompt
+        prefix = config.get(f"{role}_prefix") or ""
+        prompts[role] = prefix + (prompts.get(role) or "").removeprefix(prefix)
+    options = {}
+    for modality, usual in ROLES.items():
+        role = options[f"{modality}_role"] = str(spec.options.get(f"{modality}_role", usual))
+        if role not in _KNOWN_ROLES:
+            raise RequestError(
+                f"encoder {spec.name!r}: {modality}_role must be {' or '.join(map(repr, _KNOWN_ROLES))}, got {role!r}"
+            )
+        name = config.get("default_prompt_name") if role == "none" else role
+        options[f"{modality}_prompt"] = str(prompts.get(name) or "")
+    return options
+
+
+def _first(described: Sequence[ReadJson], file: str) -> Mapping[str, Any]:
+    """The contents of a file in the first checkpoint that has it."""
+    return next((contents for read in described if (contents := read(file)) is not None), {})
+
+
+def roles_line(spec: EncoderSpec) -> str:
+    """The role and prompt of captions and of images of a resolved spec, in one line; empty for a model without roles.
+
+    Examples:
+        >>> spec = EncoderSpec(name="x", adapter="colvision", checkpoint="a/b", dim=8,
+        ...     options={"caption_template": "Query: {caption}", "image_prompt": "Describe this image"})
+        >>> roles_line(spec)
+        "captions as query with 'Query: {caption}', images as document with 'Describe this image'"
+    """
+    parts = []
+    for modality, usual in ROLES.items() if adapter_named(spec.adapter).roles else ():
+        role = spec.options.get(f"{modality}_role", usual)
+        given = [spec.options.get(f"{modality}_{name}") for name in ("prompt", "template")]
+        texts = " and ".join(repr(text) for text in given if text) or "nothing added to the processor's own form"
+        parts.append(f"{modality}s as {role} with {texts}")
+    return ", ".join(parts)
 
 
 def _module_revision(spec: EncoderSpec, path: Path) -> str:
@@ -156,7 +252,47 @@ def _pinned_digest(spec: EncoderSpec, name: str, path: Path) -> str:
     return digest
 
 
-# --- Write the rows of a suite file that pin every model to a commit.
+def declared_files(path: Path) -> list[str] | None:
+    """The files that a module names; None if it has no list ``files``.
+
+    Raises:
+        RequestError: It is not Python, or ``files`` is not a literal list of texts.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except (SyntaxError, ValueError) as error:
+        raise RequestError(f"{path} is not valid Python: {error}") from error
+    for statement in reversed(tree.body):  # the last assignment counts
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if any(isinstance(target, ast.Name) and target.id == "files" for target in targets):
+                return _texts(statement.value, path)
+    return None
+
+
+def _texts(value: ast.expr | None, path: Path) -> list[str]:
+    written = ast.unparse(value) if value is not None else "nothing"
+    try:
+        items = ast.literal_eval(written)
+    except ValueError:
+        items = None
+    if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
+        return list(items)
+    raise RequestError(f'{path}: files must be a literal list of file names, files = ["weights.pt"], got {written}')
+
+
+def identity_gap(spec: EncoderSpec) -> str | None:
+    """What the identity of a module may lack and what to do about it, in one line; None if nothing.
+
+    Any other model is all the files of its folder or repository.
+    """
+    path = local_path(spec.checkpoint) if spec.adapter == "module" else None
+    if path is None or any(name.startswith(PIN) for name in spec.options) or declared_files(path) is not None:
+        return None
+    return (
+        f"encoder {spec.name!r}: its identity is {path.name} alone; if it opens other files, name them in it "
+        '(files = ["weights.pt"]), so that embeddings are encoded again when they change'
+    )
 
 
 class PinnedEncoder(NamedTuple):

@@ -1,17 +1,19 @@
-"""Which weights of a model came from its files: libraries fill in the others with random numbers and only log it.
+"""The weights of a model: read from files, and whether all that a vector needs came from them.
 
-Every adapter loads by ``Module.load_state_dict`` of torch or ``from_pretrained`` of transformers, itself or through its
-library. Both know which names of the model they did not find, after all renaming, tying and conversion of theirs; here
-they are listened to, so that no adapter has to ask. What neither of them saw is compared with the files, value by
-value. A weight that is in no file is made NaN, never left random, and is an error where a vector needs it: libraries
-build language heads and poolers that no vector sees, and checkpoints leave them out.
+Libraries fill in what they miss with random numbers and only log it. Every adapter loads by ``Module.load_state_dict``
+of torch or ``from_pretrained`` of transformers, itself or through its library. Both know which names of the model they
+did not find, after all renaming, tying and conversion of theirs; here they are listened to, so that no adapter has to
+ask. What neither of them saw is compared with the files, value by value, without comparing names: a weight matrix is
+identified by its shape and a sample of its values in the precision of the forward pass. A weight that is in no file is
+made NaN, never left random, and is an error where a vector needs it: libraries build language heads and poolers that no
+vector sees, and checkpoints leave them out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,54 +22,58 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from capim.store.types import EncoderSpec, Precision
-from capim.tasks.encoders.adapters.open_clip_tags import open_clip_tag
-from capim.tasks.encoders.checkpoints.checkpoint import PIN, folder_of, local_path, repository_of
-from capim.tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, chosen_weights
-from capim.tasks.encoders.checkpoints.weights import MissingWeightsError, read_tensors
+from capim.store.errors import WorkError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters import PIN, adapter_named
+from capim.tasks.encoders.checkpoint import chosen_weights, folder_of, local_path, open_clip_tag, repository_of
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 from capim.tasks.encoders.tensors import DTYPES
 
-# --- Whether the numbers in a checkpoint's files are those in a loaded model, without comparing names.
-#
-# Loaders rename weights, but must not lose them. A weight matrix is identified by its shape and a sample of its values
-# in the precision of the forward pass.
-
-
 _SAMPLE = 512  # values that enter the digest of a matrix
-
-
-def digests_of_model(modules: Iterable[nn.Module]) -> frozenset[str]:
-    """Digests of all parameters and buffers of a model."""
-    return frozenset(digest_of_tensor(tensor) for module in modules for tensor in module.state_dict().values())
-
-
-def digests_of_files(folder: Path, adapter: str, precision: Precision, *, every: bool = False) -> Mapping[str, str]:
-    """Digest of each weight matrix in a folder's weight files, by name, as it is after loading.
-
-    Unless ``every`` tensor is wanted, vectors and counters are left out: architectures drop some of them (position
-    ids), and a lost layer shows in its matrices. So are language heads, which no encoder uses.
-    """
-    digests: dict[str, str] = {}
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-    for file in chosen_weights(names, WEIGHT_FILES.get(adapter, ())):
-        for name, contents in read_tensors(folder / file).items():
-            tensors = {f"{name}.{inner}": t for inner, t in contents.items()} if isinstance(contents, Mapping) else {}
-            for key, tensor in (tensors or {name: contents}).items():
-                if isinstance(tensor, Tensor) and (every or (tensor.ndim > 1 and tensor.is_floating_point())):
-                    digests[key] = digest_of_tensor(tensor.to(DTYPES[precision]))
-    return {name: digest for name, digest in digests.items() if every or "lm_head" not in name}
-
-
-def digest_of_tensor(tensor: Tensor) -> str:
-    """A digest of the shape of a tensor and a sample of its values."""
-    # some loaders empty the row of the padding, which is masked anyway: long matrices count from their third row
-    values = (tensor[2:] if tensor.ndim > 1 and len(tensor) > 64 else tensor).detach().cpu().flatten()
-    sample = values[:: max(1, len(values) // _SAMPLE)].to(torch.float32).contiguous()
-    return hashlib.sha256(str(tuple(tensor.shape)).encode() + sample.numpy().tobytes()).hexdigest()
-
-
 _Place = tuple[nn.Module, str]  # a network and the name of a tensor of its own, which wrapping does not change
+
+
+class MissingWeightsError(WorkError):
+    """The checkpoint lacks weights that the architecture needs, or holds them in another shape."""
+
+
+def weights_file(folder: Path, names: Iterable[str], spec: EncoderSpec) -> Path:
+    """The first of these files that a folder has.
+
+    Raises:
+        MissingWeightsError: It has none of them.
+    """
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise MissingWeightsError(
+        f"encoder {spec.name!r}: {folder} holds none of {', '.join(names)}; download the checkpoint again"
+    )
+
+
+def read_tensors(file: Path) -> dict[str, Any]:
+    """The tensors of a weights file by name; a pickle may also hold mappings of tensors, but no code is run."""
+    if file.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return dict(load_file(file))
+    return dict(torch.load(file, map_location="cpu", weights_only=True))
+
+
+@contextlib.contextmanager
+def loaded_quietly() -> Iterator[None]:
+    """Suppress the progress bars and load report of transformers; what matters in it is checked."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 class LoadReports:
@@ -97,7 +103,7 @@ class LoadReports:
         if not any(place not in seen for place, _ in lost.values()):
             return {name: tensor for name, (_, tensor) in lost.items()}
         spec, dtype = encoder.spec, DTYPES[encoder.spec.precision]
-        in_files = set(digests_of_files(folder_of(spec), spec.adapter, spec.precision, every=True).values())
+        in_files = set(digests_of_files(folder_of(spec), spec, every=True).values())
         return {
             name: tensor
             for name, (place, tensor) in lost.items()
@@ -193,12 +199,42 @@ def _places(model: nn.Module) -> dict[str, _Place]:
 def _encodes(encoder: Encoder) -> list[str]:
     """The modalities that the model gives a vector without NaN."""
     done = []
-    trials: dict[str, Callable[[], object]] = {
-        "image": lambda: encode_images(encoder, [Image.effect_noise((64, 64), 80).convert("RGB")]),
-        "caption": lambda: encode_captions(encoder, ["a red circle left of a blue square"]),
-    }
-    for modality, encode in trials.items():
-        with contextlib.suppress(Exception):
-            encode()
-            done.append(modality)
+    with contextlib.suppress(Exception):
+        encode_images(encoder, [Image.effect_noise((64, 64), 80).convert("RGB")])
+        done.append("image")
+    with contextlib.suppress(Exception):
+        encode_captions(encoder, ["a red circle left of a blue square"])
+        done.append("caption")
     return done
+
+
+def digests_of_model(modules: Iterable[nn.Module]) -> frozenset[str]:
+    """Digests of all parameters and buffers of a model."""
+    return frozenset(digest_of_tensor(tensor) for module in modules for tensor in module.state_dict().values())
+
+
+def digests_of_files(folder: Path, spec: EncoderSpec, *, every: bool = False) -> Mapping[str, str]:
+    """Digest of each weight matrix in a folder's weight files, by name, as it is after loading.
+
+    Unless ``every`` tensor is wanted, vectors and counters are left out: architectures drop some of them (position
+    ids), and a lost layer shows in its matrices. So are language heads, which no encoder uses.
+    """
+    adapter = adapter_named(spec.adapter)
+    patterns = () if adapter.unverified else adapter.weights  # other adapters may read any file
+    digests: dict[str, str] = {}
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    for file in chosen_weights(names, patterns):
+        for name, contents in read_tensors(folder / file).items():
+            tensors = {f"{name}.{inner}": t for inner, t in contents.items()} if isinstance(contents, Mapping) else {}
+            for key, tensor in (tensors or {name: contents}).items():
+                if isinstance(tensor, Tensor) and (every or (tensor.ndim > 1 and tensor.is_floating_point())):
+                    digests[key] = digest_of_tensor(tensor.to(DTYPES[spec.precision]))
+    return {name: digest for name, digest in digests.items() if every or "lm_head" not in name}
+
+
+def digest_of_tensor(tensor: Tensor) -> str:
+    """A digest of the shape of a tensor and a sample of its values."""
+    # some loaders empty the row of the padding, which is masked anyway: long matrices count from their third row
+    values = (tensor[2:] if tensor.ndim > 1 and len(tensor) > 64 else tensor).detach().cpu().flatten()
+    sample = values[:: max(1, len(values) // _SAMPLE)].to(torch.float32).contiguous()
+    return hashlib.sha256(str(tuple(tensor.shape)).encode() + sample.numpy().tobytes()).hexdigest()

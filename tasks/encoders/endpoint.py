@@ -1,4 +1,9 @@
-"""The options of adapter ``http``: where the service is, what a request looks like, and how fast requests may come."""
+"""What stands for a model behind an address: its options, the revision that the user gives, and probes.
+
+An endpoint's weights cannot be hashed, and the name of a model does not change with them. So the first run keeps the
+vectors of four captions and one computed image, and every later one encodes these probes again before it encodes
+anything else. What sends requests is :mod:`tasks.encoders.adapters.endpoint`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,13 @@ from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec, Modality, Option
+from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 
 # an option with one of these prefixes is a parameter of the service, sent as it is with every request for these items
 BODY: Mapping[str, tuple[Modality, ...]] = {
@@ -20,8 +28,14 @@ BODY: Mapping[str, tuple[Modality, ...]] = {
     "image_body:": ("image",),
 }
 UNVERSIONED = "unversioned"  # revision of a model to which the user gave none
-
-Form = Literal["input", "messages"]
+LOWEST_COSINE = 0.999  # of a probe in two runs; providers answer the same input with cosines above 0.9999
+PROBE_CAPTIONS = (
+    "a red bus",
+    "A yellow tram passes an old church.",
+    "Two dogs, one brown and one white, play with a yellow ball on the grass behind a wooden fence.",
+    "Ein Mann liest am Fenster eine Zeitung, 1987.",
+)
+PROBE_IMAGE = "image: gradient with a dark square"
 
 
 class EndpointOptions(BaseModel):
@@ -47,7 +61,7 @@ class EndpointOptions(BaseModel):
 
     url: str
     image_form: Literal["", "input", "messages"] = ""
-    caption_form: Form = "input"
+    caption_form: Literal["input", "messages"] = "input"
     image_prompt: str = ""
     api_key_env: str = ""
     concurrency: int = Field(default=4, ge=1, le=64)
@@ -132,8 +146,7 @@ def service_parameters(spec: EncoderSpec, modality: Modality) -> dict[str, Optio
 def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
     """The spec of an endpoint with its revision fixed: what the user gave, or ``unversioned``. Sends no request.
 
-    The weights cannot be hashed. What stands for them are the probe vectors, which every run compares with those of
-    the first: see :mod:`tasks.encoders.endpoints.probes`.
+    What stands for the weights are the vectors of the probes, which every run compares with those of the first.
 
     Raises:
         RequestError: An option is missing or wrong, or the spec asks for what an endpoint does not have.
@@ -152,3 +165,19 @@ def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
     if faults:
         raise RequestError(faults)
     return spec if spec.resolved else replace(spec, revision=UNVERSIONED)
+
+
+def probe_vectors(encoder: Encoder, *, image: bool) -> dict[str, NDArray[np.float32]]:
+    """Probe -> its vector, shape ``(dim,)``; that of the image where it is wanted.
+
+    The image of 96 x 64 pixels is computed, so that it is the same everywhere and for ever.
+    """
+    vectors = dict(zip(PROBE_CAPTIONS, encode_captions(encoder, PROBE_CAPTIONS).values, strict=True))
+    if image:
+        from PIL import Image
+
+        rows, columns = np.mgrid[0:64, 0:96]
+        pixels = np.stack([columns * 255 // 95, rows * 255 // 63, (rows + columns) % 256], axis=2)
+        pixels[20:44, 30:60] = (20, 30, 60)
+        vectors[PROBE_IMAGE] = encode_images(encoder, [Image.fromarray(pixels.astype(np.uint8))]).values[0]
+    return vectors

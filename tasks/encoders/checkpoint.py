@@ -1,0 +1,374 @@
+"""Where the files of a model are: in this package, in a folder, or in a hub repository at one commit.
+
+A checkpoint is named by a spec: a folder, ``package:NAME``, a hub repository, or one of open_clip's own names
+``architecture/tag``. Other repositories that it needs (a base model, a tokenizer, code) are pinned to a commit too:
+``resolve`` writes it into the spec's options as ``revision:<repository>``, and what loads them reads it there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_named, require_libraries
+
+ReadJson = Callable[[str], Mapping[str, Any] | None]  # file name -> contents, or None if there is no such file
+PACKAGE = Path(__file__).parent
+_HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
+# only a checkpoint of this form is worth importing open_clip, which takes seconds
+_OPEN_CLIP_NAME = re.compile(r"(?P<architecture>[A-Za-z0-9.-]+)/(?P<tag>[a-z0-9_.-]+)")
+_HEAVY = (
+    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".onnx_data", ".gguf", ".tflite",
+    ".mlmodel", ".npz", ".tar", ".zip",
+)  # fmt: skip
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
+_OWN_CODE = 'if you saved it yourself, call save_pretrained, or load it in code of your own (adapter = "module")'
+
+
+def repository_of(checkpoint: str) -> str:
+    """A checkpoint without open_clip's scheme.
+
+    Examples:
+        >>> repository_of("hf-hub:apple/DFN5B-CLIP-ViT-H-14-378")
+        'apple/DFN5B-CLIP-ViT-H-14-378'
+    """
+    return checkpoint.removeprefix("hf-hub:").removeprefix("local-dir:")
+
+
+def local_path(checkpoint: str) -> Path | None:
+    """The folder or file that a checkpoint names on this machine; None if it names a hub repository.
+
+    Raises:
+        RequestError: It looks like a path, but does not exist.
+    """
+    checkpoint = repository_of(checkpoint)
+    if checkpoint.startswith("package:"):
+        path = PACKAGE / checkpoint.removeprefix("package:")
+    else:
+        path = Path(checkpoint).expanduser()
+    if path.exists():
+        return path
+    if _HUB_ID.fullmatch(checkpoint) and not checkpoint.endswith(".py"):
+        return None
+    raise RequestError(f"checkpoint {checkpoint!r} does not exist ({path.absolute()})")
+
+
+def digest_of(path: Path) -> str:
+    """``sha256-`` and 16 hexadecimal digits over the names and contents of a folder's files, or over one file.
+
+    Links are followed; hidden files and ``__pycache__`` do not count.
+    """
+    files = [path] if path.is_file() else sorted(_files_in(path))
+    if not files:
+        raise RequestError(f"checkpoint folder {path} is empty")
+    total = hashlib.sha256()
+    for file in files:
+        total.update(file.relative_to(path).as_posix().encode() if file != path else b"")
+        with file.open("rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return f"sha256-{total.hexdigest()[:16]}"
+
+
+def _files_in(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The files of a folder and of its folders; ``above`` are the folders that lead to it, which a link may name."""
+    here = folder.resolve()
+    for entry in folder.iterdir() if here not in above else ():
+        if entry.name.startswith(".") or entry.name == "__pycache__":
+            continue
+        if entry.is_dir():
+            yield from _files_in(entry, above | {here})
+        elif entry.is_file():
+            yield entry
+
+
+def json_file(file: Path) -> dict[str, Any] | None:
+    """The contents of a JSON file, or None if there is no such file."""
+    if not file.is_file():
+        return None
+    contents: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return contents
+
+
+def folder_of(spec: EncoderSpec) -> Path:
+    """The folder with the files of a resolved spec, downloaded from the hub if necessary."""
+    path = local_path(spec.checkpoint)
+    return path or snapshot(repository_of(spec.checkpoint), spec.revision, adapter_named(spec.adapter).weights)
+
+
+def related_folder(spec: EncoderSpec, repository: str, weights: Sequence[str] = ()) -> Path:
+    """The folder of another repository that a resolved spec needs, at its pinned commit, downloaded if necessary.
+
+    ``weights`` are patterns of its weights; none where only its configuration or code is needed.
+    """
+    return local_path(repository) or snapshot(repository, str(spec.options[PIN + repository]), weights)
+
+
+def base_folder(spec: EncoderSpec, folder: Path) -> Path | None:
+    """The folder of the base model of a LoRA checkpoint; None for a complete checkpoint."""
+    config = json_file(folder / "adapter_config.json")
+    if config is None:
+        return None
+    return related_folder(spec, str(config["base_model_name_or_path"]), adapter_named(spec.adapter).weights)
+
+
+def related_repositories(adapter: str, read: ReadJson) -> list[str]:
+    """The other repositories (or local folders) that a checkpoint of an adapter names, without duplicates.
+
+    Examples:
+        >>> files = {"adapter_config.json": {"base_model_name_or_path": "vidore/base"}}
+        >>> related_repositories("colvision", files.get)
+        ['vidore/base']
+    """
+    names: list[str | None] = []
+    if adapter == "colvision":
+        names = [(read("adapter_config.json") or {}).get("base_model_name_or_path")]
+    elif adapter == "openclip":
+        text = (read("open_clip_config.json") or {}).get("model_cfg", {}).get("text_cfg", {})
+        names = [text.get("hf_model_name")]
+        # a checkpoint with its own tokenizer still names another repository, but does not need it
+        if not read("tokenizer_config.json"):
+            names.append(text.get("hf_tokenizer_name"))
+    elif adapter == "jina":
+        config = read("config.json") or {}
+        names = [reference.split("--")[0] for reference in config.get("auto_map", {}).values() if "--" in reference]
+        names.append(config.get("text_config", {}).get("hf_model_name_or_path"))
+    return list(dict.fromkeys(name for name in names if name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenClipTag:
+    """A model that open_clip knows by name.
+
+    Attributes:
+        architecture: Name of a built-in configuration.
+        repository: The hub repository of the weights.
+        filename: The file of the weights; None: open_clip's default.
+        config: The built-in configuration.
+        preprocess: Mean, standard deviation, interpolation and resize mode that belong to the weights.
+    """
+
+    architecture: str
+    repository: str
+    filename: str | None
+    config: Mapping[str, Any]
+    preprocess: Mapping[str, Any]
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Possible names of the file of the weights, in the order of preference."""
+        return (*([self.filename] if self.filename else []), *ADAPTERS["openclip"].weights)
+
+    def read(self, name: str) -> Mapping[str, Any] | None:
+        """The configuration in the form of a repository's ``open_clip_config.json``."""
+        return {"model_cfg": self.config} if name == "open_clip_config.json" else None
+
+
+def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
+    """What open_clip knows about the checkpoint of a spec; None if it is a repository, a folder or of another adapter.
+
+    Raises:
+        RequestError: The architecture is known but the tag is not, or open_clip is not installed.
+    """
+    form = _OPEN_CLIP_NAME.fullmatch(spec.checkpoint)
+    if spec.adapter != "openclip" or form is None:
+        return None
+    require_libraries(spec)
+    import open_clip
+
+    architecture, tag = form["architecture"], form["tag"]
+    config = open_clip.get_model_config(architecture)
+    if config is None:
+        return None
+    weights = open_clip.get_pretrained_cfg(architecture, tag)
+    if not weights or not weights.get("hf_hub"):
+        known = ", ".join(open_clip.list_pretrained_tags_by_model(architecture)) or "none"
+        raise RequestError(f"open_clip has no weights {tag!r} on the hub for {architecture}; known: {known}")
+    repository, _, filename = weights["hf_hub"].rpartition("/")
+    return OpenClipTag(
+        architecture=architecture,
+        repository=repository,
+        filename=filename or None,
+        config=config,
+        preprocess={k: weights[k] for k in ("mean", "std", "interpolation", "resize_mode") if k in weights},
+    )
+
+
+def chosen_weights(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """The files of each folder that match the first pattern with any match there.
+
+    Examples:
+        >>> chosen_weights(["model.safetensors", "open_clip_pytorch_model.bin"], ADAPTERS["openclip"].weights)
+        ['open_clip_pytorch_model.bin']
+        >>> files = ["model.safetensors", "pytorch_model.bin", "2_Dense/model.safetensors"]
+        >>> chosen_weights(files, ADAPTERS["sentence_transformers"].weights)
+        ['2_Dense/model.safetensors', 'model.safetensors']
+    """
+    chosen: dict[str, list[str]] = {}
+    for pattern in patterns:
+        matches: dict[str, list[str]] = {}
+        for file in files:
+            # a star does not match the "/" of another folder
+            if fnmatchcase(file, pattern) and file.count("/") == pattern.count("/"):
+                matches.setdefault(file.rpartition("/")[0], []).append(file)
+        chosen = matches | chosen
+    return sorted(file for of_folder in chosen.values() for file in of_folder)
+
+
+def needed_files(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """All files of a repository except weights in other formats.
+
+    Examples:
+        >>> needed_files(["config.json", "model.safetensors", "pytorch_model.bin"], ADAPTERS["hf_dual"].weights)
+        ['config.json', 'model.safetensors']
+    """
+    chosen = set(chosen_weights(files, patterns))
+    return [file for file in files if file in chosen or not file.endswith(_HEAVY)]
+
+
+def commit_of(repository: str, revision: str) -> str:
+    """The commit that a branch or tag of a hub repository names: from the hub, or else from the cache.
+
+    Raises:
+        RequestError: The repository or revision does not exist.
+        WorkError: The hub cannot be reached and the cache does not have it, or access is restricted.
+    """
+    from huggingface_hub import HfApi, constants
+
+    def resolved(local: bool) -> str:
+        local |= constants.HF_HUB_OFFLINE
+        return str(HfApi().resolve_revision(repository, revision=revision, local_files_only=local).resolved)
+
+    return _from_hub_or_cache(resolved, repository, revision)
+
+
+def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
+    """The folder of one commit of a hub repository, with only the weights that are needed.
+
+    Args:
+        repository: Hub id.
+        commit: A commit, never a branch.
+        weights: Patterns of the files that hold the weights, in the order of preference; none: no weights.
+
+    Raises:
+        RequestError: The repository or commit does not exist.
+        WorkError: The hub cannot be reached and the cache does not have it, or access is restricted.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+
+    def folder(local: bool) -> str:
+        files = None if local else needed_files(HfApi().list_repo_files(repository, revision=commit), weights)
+        return str(snapshot_download(repository, revision=commit, allow_patterns=files, local_files_only=local))
+
+    return Path(_from_hub_or_cache(folder, repository, commit))
+
+
+def _from_hub_or_cache(ask: Callable[[bool], str], repository: str, revision: str) -> str:
+    """What ``ask(False)`` gets from the hub, or where that fails ``ask(True)`` from the cache."""
+    try:
+        return ask(False)
+    except Exception as error:
+        with contextlib.suppress(Exception):  # the first error has the reason
+            return ask(True)
+        raise hub_error(error, repository, revision) from error
+
+
+def hub_error(error: Exception, repository: str, revision: str) -> RequestError | WorkError:
+    """A failure of the hub as an error that names the repository and the next step; other errors are raised."""
+    from huggingface_hub import constants, errors
+
+    where = f"https://huggingface.co/{repository}"
+    if isinstance(error, errors.GatedRepoError):
+        return WorkError(
+            f"{repository} is gated: accept its terms at {where} while logged in, then set HF_TOKEN to a token of "
+            "that account (or run: hf auth login)"
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return RequestError(f"{repository} has no revision {revision!r}; see {where}/commits/main")
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return RequestError(f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}")
+    if isinstance(error, errors.HFValidationError):
+        return RequestError(f"{repository!r} is neither an existing folder nor the id of a hub repository")
+    if isinstance(error, errors.RevisionResolutionError) and constants.HF_HUB_OFFLINE:
+        return WorkError(
+            f"{repository} at {revision!r} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; "
+            f"unset it, or run with network access: hf download {repository} --revision {revision}"
+        )
+    unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
+    if isinstance(error, (*unreachable, errors.HTTPError, OSError)):
+        return WorkError(
+            f"the hub cannot be reached for {repository} at {revision!r} and the cache does not hold it; "
+            f"with network access, run: hf download {repository} --revision {revision}"
+        )
+    raise error
+
+
+def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any] | None:
+    """The contents of a JSON file of a repository, or None if it has no such file."""
+    from huggingface_hub import errors, hf_hub_download
+
+    try:
+        file = hf_hub_download(repository, name, revision=commit)
+    except (errors.EntryNotFoundError, errors.LocalEntryNotFoundError):
+        return None
+    except Exception as error:
+        raise hub_error(error, repository, commit) from error
+    contents: Mapping[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
+    return contents
+
+
+def complete_folder(spec: EncoderSpec) -> Path:
+    """The folder of a resolved spec in the layout of ``save_pretrained``, with every kind of file that a model needs.
+
+    Raises:
+        RequestError: The configuration, the weights, the image preprocessing or the tokenizer is missing; the message
+            names the file and the command that fetches it.
+    """
+    folder, weights = folder_of(spec), adapter_named(spec.adapter).weights
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    last = {name.rpartition("/")[2] for name in names}
+    where = f"encoder {spec.name!r}: {spec.checkpoint}"
+    if not last & {"config.json", "adapter_config.json"}:
+        raise RequestError(f"{where} has no config.json, which names the architecture; {_OWN_CODE}")
+    if not chosen_weights(names, weights):
+        raise RequestError(f"{where} has no weights ({', '.join(weights)}); {_OWN_CODE}")
+    # sentence-transformers keeps a model in a folder of its own, and a model of text needs no images
+    models = [file for file in sorted(folder.rglob("config.json")) if "model_type" in (json_file(file) or {})]
+    home = models[0].parent if models else folder
+    text_only = spec.adapter == "sentence_transformers" and not any(
+        {"vision_config", "vlm_config"} & (json_file(file) or {}).keys() for file in models
+    )
+    preprocesses = text_only or any(
+        "image_processor" in (json_file(file) or {}) for file in folder.rglob("processor_config.json")
+    )
+    if "preprocessor_config.json" not in last and not preprocesses:
+        raise RequestError(
+            f"{where} has no preprocessor_config.json, which says how images are resized and normalised; "
+            + _fetching(spec, home, "preprocessor_config.json")
+        )
+    if not last & set(_TOKENIZERS) and not any(name.endswith(".model") for name in last):
+        raise RequestError(f"{where} has no tokenizer ({', '.join(_TOKENIZERS)}); " + _fetching(spec, home, "*token*"))
+    return folder
+
+
+def _fetching(spec: EncoderSpec, home: Path, files: str) -> str:
+    """The command that fetches files of the original model into the folder of the configuration."""
+    known = (json_file(home / "adapter_config.json") or {}).get("base_model_name_or_path") or (
+        json_file(home / "config.json") or {}
+    ).get("_name_or_path")
+    named = known and str(known).count("/") == 1 and not Path(str(known)).exists()
+    original, which = (str(known), "") if named else ("ORIGINAL", " (ORIGINAL)")
+    here, first = str(home), ""
+    if local_path(spec.checkpoint) is None:
+        here = "./model"
+        first = f'hf download {repository_of(spec.checkpoint)} --local-dir ./model, set checkpoint = "./model", and '
+    command = f"{first}hf download {original} --include '{files}' --local-dir {here}"
+    return f"take it from the model that this one was trained from{which}: {command}"

@@ -1,0 +1,509 @@
+"""The conformance suite: whether a model was loaded correctly, for tests and for ``capim check ENCODER``.
+
+A check takes a loaded model and returns what it measured, in one line; it raises :class:`CheckFailed` or
+:class:`CheckSkipped` with the reason. None of them depends on the family of the model. The inputs are six images with
+captions, unusual images and unusual captions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from capim.store.errors import RequestError, WorkError
+from capim.store.types import Embeddings, EncoderSpec, Precision
+from capim.store.values import Ragged
+from capim.tasks.encoders.adapters import adapter_named, adapter_of, is_own_code
+from capim.tasks.encoders.checkpoint import base_folder, folder_of, json_file, local_path, open_clip_tag
+from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images, service_of
+from capim.tasks.encoders.identity import identity_gap, resolve, roles_line
+from capim.tasks.encoders.loading import load_encoder
+from capim.tasks.encoders.weights import MissingWeightsError, digests_of_files, digests_of_model, weights_of
+
+NORM_TOLERANCE = 1e-3
+PRECISION_COSINE = 0.999
+# the same item in another batch: float32 differs by rounding alone, half precision by its own rounding
+NEIGHBOUR_TOLERANCE = {"float32": 2e-5, "bfloat16": 2e-2, "float16": 4e-3}
+_COLOURS = {
+    "red": (220, 40, 40),
+    "green": (40, 170, 60),
+    "blue": (50, 80, 220),
+    "yellow": (235, 205, 40),
+    "purple": (150, 60, 190),
+    "orange": (245, 140, 30),
+}
+_SCENES = (
+    ("red", "circle", "blue", "square"),
+    ("green", "triangle", "yellow", "circle"),
+    ("purple", "square", "orange", "triangle"),
+    ("blue", "circle", "red", "triangle"),
+    ("yellow", "square", "green", "circle"),
+    ("orange", "circle", "purple", "triangle"),
+)
+
+SHORT = "a red bus"
+CAPTIONS = (
+    SHORT,
+    "A yellow tram passes an old church.",
+    "Two dogs, one brown and one white, play with a yellow ball on the grass behind a wooden fence.",
+    "the",
+)
+UNUSUAL_CAPTIONS = (
+    "",
+    " ",
+    "一只红色的公共汽车停在路边",
+    "حافلة حمراء متوقفة على جانب الطريق",
+    "รถบัสสีแดงจอดอยู่ข้างถนน",
+    "красный автобус у дороги",
+    "🚌🔴 naïve café — ½ price!!!",
+    "line one\nline two\ttabbed\x00",
+    "</s> <pad> [SEP] <image> <|endoftext|> <eos>",  # special tokens written out
+)
+LONG = "a small red bus and a large green tree stand beside each other " * 800
+
+
+class CheckFailed(Exception):  # noqa: N818 - a result, not an error of the program
+    """What is wrong with the model, in one line."""
+
+
+class CheckSkipped(Exception):  # noqa: N818 - a result, not an error of the program
+    """Why a check does not apply to this model, in one line."""
+
+
+class CheckResult(NamedTuple):
+    """One row of ``capim check``.
+
+    Attributes:
+        check: Name of the check.
+        result: ``pass``, ``fail``, or ``skip`` where the check does not apply to this model or cannot know.
+        detail: What was measured, is wrong or was not verified, in one line.
+    """
+
+    check: str
+    result: Literal["pass", "fail", "skip"]
+    detail: str
+
+
+def weights_are_in_the_model(encoder: Encoder) -> str:
+    """Every weight matrix of the checkpoint's files is found in the model, value by value."""
+    if not encoder.modules:
+        raise CheckSkipped("the adapter does not expose its weights")
+    if open_clip_tag(encoder.spec) is not None or (local_path(encoder.spec.checkpoint) or Path()).suffix == ".py":
+        raise CheckSkipped("the checkpoint is not a folder of weights")
+    folder = folder_of(encoder.spec)
+    folders = [folder, *filter(None, [base_folder(encoder.spec, folder)])]
+    in_model = digests_of_model(encoder.modules)
+    in_files: dict[str, str] = {}
+    for each in folders:
+        in_files |= digests_of_files(each, encoder.spec)
+    missing = sorted(name for name, digest in in_files.items() if digest not in in_model)
+    if missing:
+        raise CheckFailed(
+            f"{len(missing)} of {len(in_files)} weight matrices are not in the model: {', '.join(missing[:3])}"
+        )
+    return f"all {len(in_files)} weight matrices of the checkpoint"
+
+
+def shapes_and_norms(encoder: Encoder) -> str:
+    """Vectors are finite float32 of unit norm and the right dimension, one item per input, with their norms."""
+    sample = suite_embeddings(encoder)
+    for name, block, n in (("image", sample.images, 6), ("caption", sample.captions, 6 + len(CAPTIONS))):
+        values = block.values
+        if len(block) != n or values.shape[1] != encoder.spec.dim or values.dtype != np.float32:
+            raise CheckFailed(
+                f"{name}s: {len(block)} items, shape {values.shape}, {values.dtype}; expected {n} of float32"
+            )
+        if (block.offsets is None) != (encoder.spec.vectors == "single"):
+            raise CheckFailed(
+                f"{name}s: the spec has vectors = {encoder.spec.vectors!r}, the model gives the other kind"
+            )
+        off = np.abs(np.linalg.norm(values, axis=1) - 1)
+        if not np.isfinite(values).all() or off.max() > NORM_TOLERANCE:
+            raise CheckFailed(
+                f"{name}s: {int((~(off <= NORM_TOLERANCE)).sum())} of {len(values)} vectors do not have unit norm"
+            )
+        if not (block.norms > 0).all() or block.counts.min() < 1:
+            raise CheckFailed(f"{name}s: an item has no vector, or its original norm is not positive")
+        if _highest_cosine(block) > 1 - 1e-6:
+            raise CheckFailed(f"{name}s: two different {name}s have the same vectors")
+    norms = f"norms before normalising {np.median(sample.images.norms):.3g} and {np.median(sample.captions.norms):.3g}"
+    per_item = "" if sample.images.offsets is None else f", {sample.images.counts.max()} vectors per image"
+    return f"dim {encoder.spec.dim}{per_item}, {norms} (images, captions)"
+
+
+def repeated_calls_agree(encoder: Encoder) -> str:
+    """Two calls with the same inputs give the same vectors: dropout is off and no state is kept."""
+    first, second = suite_embeddings(encoder), suite_embeddings(encoder)
+    for name, one, other in zip(("images", "captions"), first, second, strict=True):
+        largest = _tolerance(encoder) if service_of(encoder) else 1e-6
+        if one.values.shape != other.values.shape or float(np.abs(one.values - other.values).max()) > largest:
+            raise CheckFailed(f"{name} change from one call to the next: is the model in evaluation mode?")
+    return "identical"
+
+
+def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
+    """An item has the same vectors alone, in a batch, and in a batch with a long caption."""
+    tolerance = _tolerance(encoder)
+    images = [*six_scenes()[0][:2], noise_image(300, 90, 1), noise_image(64, 200, 2)]
+    captions = [*CAPTIONS, " ".join([CAPTIONS[2]] * 2)]
+    worst = 0.0
+    for name, together, alone in (
+        ("image", encode_images(encoder, images), [encode_images(encoder, [one]) for one in images]),
+        ("caption", encode_captions(encoder, captions), [encode_captions(encoder, [one]) for one in captions]),
+    ):
+        for i, (inside, single) in enumerate(zip(_items(together), alone, strict=True)):
+            if inside.shape != single.values.shape:
+                raise CheckFailed(
+                    f"{name} {i} has {len(single.values)} vectors alone and {len(inside)} in a batch: padding is kept"
+                )
+            worst = max(worst, float(np.abs(inside - single.values).max()))
+        if worst > tolerance:
+            raise CheckFailed(
+                f"{name}s change by {worst:.2g} with the batch (at most {tolerance:g}): wrong padding or mask"
+            )
+    return f"largest change {worst:.1g}"
+
+
+def resizing_is_as_declared(encoder: Encoder) -> str:
+    """A model that should crop does not see the sides of a wide image; one that should squash does."""
+    code = encoder.spec.checkpoint == encoder.spec.adapter
+    declared = None if service_of(encoder) or code else declared_resize(encoder)
+    if declared is None:
+        raise CheckSkipped("the checkpoint does not declare it")
+    first, second = _items(encode_images(encoder, list(wide_pair())))
+    sees_sides = first.shape != second.shape or float(np.abs(first - second).max()) > 1e-4
+    if sees_sides == (declared == "crop"):
+        actual = "squashes or keeps" if sees_sides else "crops"
+        raise CheckFailed(f"the checkpoint declares {declared!r}, but the adapter {actual} images")
+    return declared
+
+
+def declared_resize(encoder: Encoder) -> Literal["crop", "squash"] | None:
+    """How the checkpoint's configuration treats the aspect ratio of images."""
+    tag = open_clip_tag(encoder.spec)
+    if tag is not None:
+        return _open_clip_resize(dict(tag.preprocess))
+    path = local_path(encoder.spec.checkpoint)
+    if path is not None and path.is_file():
+        return None
+    folder = folder_of(encoder.spec)
+    if (config := json_file(folder / "open_clip_config.json")) is not None:
+        return _open_clip_resize(config.get("preprocess_cfg", {}))
+    file = next(iter(sorted(folder.rglob("preprocessor_config.json"))), folder / "preprocessor_config.json")
+    config = json_file(file) or (json_file(folder / "processor_config.json") or {}).get("image_processor")
+    if config is None:
+        return "crop" if encoder.spec.adapter == "uform" else None
+    if "resize_mode" in config or config.get("do_center_crop"):
+        return "crop" if config.get("do_center_crop") or config["resize_mode"] == "shortest" else "squash"
+    size = config.get("size")
+    return "squash" if isinstance(size, dict) and {"height", "width"} <= size.keys() else None
+
+
+def truncation_is_counted(encoder: Encoder) -> str:
+    """A caption that is too long is truncated and marked as such; a short one is not."""
+    block = encode_captions(encoder, [LONG, SHORT])
+    if not block.n_tokens.any() or (service_of(encoder) and not block.truncated.any()):
+        raise CheckSkipped("the adapter does not count tokens, or the service does not say what it truncates")
+    if not block.truncated[0] or block.truncated[1]:
+        raise CheckFailed(
+            f"a caption of {len(LONG.split())} words: truncated is {block.truncated.tolist()}, not [True, False]"
+        )
+    if block.n_tokens[1] >= block.n_tokens[0] or block.n_tokens[1] < 2:
+        raise CheckFailed(f"token counts are {block.n_tokens.tolist()} for a very long and a very short caption")
+    return f"captions are truncated at {int(block.n_tokens[0])} tokens"
+
+
+def unusual_images_are_encoded(encoder: Encoder) -> str:
+    """Images of every mode and size have finite vectors, those of any mode the vectors of the image in RGB."""
+    images = unusual_images()
+    for name, image in images.items():
+        values = encode_images(encoder, [image]).values
+        if not np.isfinite(values).all():
+            raise CheckFailed(f"{name}: not finite")
+        if "x" not in name:
+            plain = encode_images(encoder, [image.convert("RGB")]).values
+            if float(np.abs(values - plain).max()) > _tolerance(encoder):
+                raise CheckFailed(f"mode {name} gives another vector than the same image in RGB")
+    return ", ".join(images)
+
+
+def unusual_captions_are_encoded(encoder: Encoder) -> str:
+    """Empty, non-Latin and hostile captions have finite vectors and do not change those of their neighbours."""
+    plain = encode_captions(encoder, [SHORT]).values
+    for others in (UNUSUAL_CAPTIONS, (LONG,)):  # apart: all would be padded to the long one
+        together = encode_captions(encoder, [SHORT, *others])
+        if not np.isfinite(together.values).all():
+            raise CheckFailed("the vector of a caption is not finite")
+        beside = _items(together)[0]
+        if beside.shape != plain.shape or np.abs(beside - plain).max() > _tolerance(encoder):
+            raise CheckFailed("the vector of an ordinary caption changes in a batch with unusual ones")
+    n = len(UNUSUAL_CAPTIONS) + 2
+    return f"{n} captions: empty, six scripts, special tokens written out, {len(LONG.split())} words"
+
+
+def no_items_give_no_vectors(encoder: Encoder) -> str:
+    """No items give no vectors and no error."""
+    for block in (encode_images(encoder, []), encode_captions(encoder, [])):
+        if len(block) != 0 or block.values.shape != (0, encoder.spec.dim):
+            raise CheckFailed(f"shape {block.values.shape} for no items")
+    return "empty"
+
+
+def matching_pairs_score_highest(encoder: Encoder) -> str:
+    """On average, captions of the six scenes score higher with their own image than with the others."""
+    scenes, captions = six_scenes()
+    images, texts = encode_images(encoder, scenes), encode_captions(encoder, captions)
+    # the sum over caption vectors of the best image vector; for single vectors, the cosine
+    scores = np.asarray([[(text @ image.T).max(axis=1).sum() for image in _items(images)] for text in _items(texts)])
+    own = float(np.diag(scores).mean())
+    others = float(scores[~np.eye(len(scores), dtype=bool)].mean())
+    first = int((scores.argmax(axis=1) == np.arange(len(scores))).sum())
+    measured = f"mean score {own:.3f} with the own image, {others:.3f} with others; {first} of 6 captions rank it first"
+    if own <= others or first < 3:
+        raise CheckFailed(f"{measured} (chance: 1)")
+    return measured
+
+
+def speed_of_one_batch(encoder: Encoder) -> str:
+    """Items per second of one prepared batch of 16, after a warm-up pass."""
+    images = [noise_image(320, 240, seed) for seed in range(16)]
+    prepared = encoder.prepare_images(images), encoder.prepare_captions([CAPTIONS[1]] * 16)
+    rates = []
+    for batch in prepared:
+        encoder.embed(batch)
+        start = time.perf_counter()
+        encoder.embed(batch)
+        rates.append(16 / (time.perf_counter() - start))
+    service = service_of(encoder)
+    where = service.address if service else f"{encoder.device}, {encoder.spec.precision}"
+    return f"{rates[0]:.1f} images/s, {rates[1]:.1f} captions/s on {where}"
+
+
+CHECKS: dict[str, Callable[[Encoder], str]] = {
+    "weights in the model": weights_are_in_the_model,
+    "shapes and norms": shapes_and_norms,
+    "repeated calls": repeated_calls_agree,
+    "independent of batch": vectors_do_not_depend_on_the_batch,
+    "resizing as declared": resizing_is_as_declared,
+    "truncation": truncation_is_counted,
+    "unusual images": unusual_images_are_encoded,
+    "unusual captions": unusual_captions_are_encoded,
+    "empty input": no_items_give_no_vectors,
+    "matching pairs": matching_pairs_score_highest,
+    "speed": speed_of_one_batch,
+}
+
+
+def check_encoder(
+    spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: bool = False, compiled: bool = False
+) -> Iterator[CheckResult]:
+    """Load one model and run all checks; results are yielded as they come.
+
+    A model that does not load gives one failed result only.
+
+    Raises:
+        RequestError: The adapter or device is unknown, or a library or consent is missing.
+    """
+    adapter_of(spec)
+    try:
+        encoder, offline = _load(spec, device, trust_remote_code, compiled)
+    except WorkError as error:
+        what = "no missing weights" if isinstance(error, MissingWeightsError) else "loads"
+        yield CheckResult(what, "fail", str(error))
+        return
+    yield offline
+    yield from check_loaded(encoder, {"identity": _identity})
+    if roles := roles_line(encoder.spec):
+        yield CheckResult("roles and prompts", "pass", roles)
+    yield from check_loaded(encoder, {"no missing weights": _no_missing_weights, **CHECKS})
+    try:
+        embeddings = suite_embeddings(encoder)
+    except Exception:  # noqa: BLE001 - the checks above have reported it
+        return
+    del encoder
+    gc.collect()
+    yield _agreement(spec, embeddings, device, trust_remote_code)
+
+
+def check_loaded(encoder: Encoder, which: Mapping[str, Callable[[Encoder], str]] = CHECKS) -> Iterator[CheckResult]:
+    """Run checks on a loaded model."""
+    for name, check in which.items():
+        try:
+            yield CheckResult(name, "pass", check(encoder))
+        except CheckSkipped as reason:
+            yield CheckResult(name, "skip", str(reason))
+        except CheckFailed as fault:
+            yield CheckResult(name, "fail", str(fault))
+        except Exception as error:  # noqa: BLE001 - an error of the model's code is a result too
+            yield CheckResult(name, "fail", f"{type(error).__name__}: {error}")
+
+
+def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: bool) -> tuple[Encoder, CheckResult]:
+    """The model, loaded without the hub if possible, and whether that was possible."""
+
+    def load() -> Encoder:
+        return load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code, compiled=compiled)
+
+    if adapter_named(spec.adapter).endpoint:
+        detail = f"not verified: {spec.checkpoint} runs at {spec.options['url']}"
+        return load(), CheckResult("loads offline", "skip", detail)
+    try:
+        with _hub_switched_off():
+            encoder = load()
+    except MissingWeightsError:
+        raise
+    except WorkError as error:
+        encoder = load()
+        return encoder, CheckResult("loads offline", "fail", f"only with the hub: {error}")
+    loaded = f"{spec.checkpoint} at {encoder.spec.revision}"
+    if spec.adapter == "module" or is_own_code(spec.adapter):
+        detail = f"not verified: a module may fetch files in any way; loaded {loaded} with the hub switched off"
+        return encoder, CheckResult("loads offline", "skip", detail)
+    return encoder, CheckResult("loads offline", "pass", loaded)
+
+
+def _identity(encoder: Encoder) -> str:
+    """Everything that changes a vector, as it is stored with the embeddings."""
+    spec = encoder.spec
+    if gap := identity_gap(spec):
+        raise CheckSkipped(f"not verified: {gap}")
+    if adapter_named(spec.adapter).endpoint:
+        raise CheckSkipped(
+            "not verified: the weights are with the service; each run compares its probe vectors with the first run"
+        )
+    options = "".join(f", {name} = {value}" for name, value in sorted(spec.options.items()))
+    return f"{spec.fingerprint}: {spec.precision}{options}"
+
+
+def _no_missing_weights(encoder: Encoder) -> str:
+    """Whether the model, which was loaded, has all its weights from the checkpoint."""
+    if unverified := adapter_named(encoder.spec.adapter).unverified:
+        raise CheckSkipped(f"not verified: {unverified}")
+    held = weights_of(encoder)
+    # made NaN when the model was loaded: see weights.py
+    unused = [name for name, (_, tensor) in held.items() if tensor.is_floating_point() and tensor.isnan().all()]
+    but = f", but for {len(unused)} that no vector needs: {', '.join(unused[:3])}" if unused else ""
+    return f"all {len(held)} weights of the model are from the checkpoint{but}"
+
+
+@contextlib.contextmanager
+def _hub_switched_off() -> Iterator[None]:
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def _agreement(spec: EncoderSpec, embeddings: SuiteEmbeddings, device: str, trust_remote_code: bool) -> CheckResult:
+    """Whether another precision on the CPU gives nearly the same vectors."""
+    if adapter_named(spec.adapter).endpoint:
+        return CheckResult("agrees with another precision", "skip", "the service chooses it")
+    other: Precision = "float32" if spec.precision != "float32" else "bfloat16"
+    name = f"agrees with {other} on the CPU"
+    try:
+        encoder = load_encoder(replace(resolve(spec), precision=other), trust_remote_code=trust_remote_code)
+        lowest = lowest_cosine(embeddings, suite_embeddings(encoder))
+    except (WorkError, RequestError, RuntimeError) as error:
+        return CheckResult(name, "fail", f"{type(error).__name__}: {error}")
+    detail = f"lowest cosine between {spec.precision} on {device} and {other} on cpu is {lowest:.5f}"
+    return CheckResult(name, "pass" if lowest > PRECISION_COSINE else "fail", detail)
+
+
+class SuiteEmbeddings(NamedTuple):
+    """Embeddings of the suite's images and captions."""
+
+    images: Embeddings
+    captions: Embeddings
+
+
+def suite_embeddings(encoder: Encoder) -> SuiteEmbeddings:
+    """Embeddings of the six scenes, and of their captions and four others."""
+    images, captions = six_scenes()
+    return SuiteEmbeddings(encode_images(encoder, images), encode_captions(encoder, [*captions, *CAPTIONS]))
+
+
+def lowest_cosine(a: SuiteEmbeddings, b: SuiteEmbeddings) -> float:
+    """The lowest cosine of any item with itself in another run; for multi-vectors, the mean over an item's vectors."""
+    return min(
+        float((x * y).sum(axis=1).mean())
+        for left, right in ((a.images, b.images), (a.captions, b.captions))
+        for x, y in zip(_items(left), _items(right), strict=True)
+    )
+
+
+def _items(block: Embeddings) -> Ragged:
+    """The vectors of each item, shape ``(count, dim)``."""
+    return Ragged.from_counts(block.values, block.counts)
+
+
+def _highest_cosine(block: Embeddings) -> float:
+    """The highest cosine of two different items, by their mean vectors."""
+    means = np.asarray([item.mean(axis=0) for item in _items(block)])
+    unit = means / np.linalg.norm(means, axis=1, keepdims=True)
+    return float((unit @ unit.T)[~np.eye(len(unit), dtype=bool)].max())
+
+
+def _open_clip_resize(config: dict[str, Any]) -> Literal["crop", "squash"] | None:
+    modes: dict[str, Literal["crop", "squash"]] = {"shortest": "crop", "squash": "squash"}
+    return modes.get(config.get("resize_mode", "shortest"))
+
+
+def _tolerance(encoder: Encoder) -> float:
+    """How far a vector may be from that of the same item in another batch; the precision of a service is unknown."""
+    return NEIGHBOUR_TOLERANCE["bfloat16" if service_of(encoder) else encoder.spec.precision]
+
+
+def six_scenes() -> tuple[list[Image.Image], list[str]]:
+    """Images of two shapes each, and a matching caption for each."""
+    images, captions = [], []
+    for left, first, right, second in _SCENES:
+        image = Image.new("RGB", (256, 256), (240, 240, 240))
+        draw = ImageDraw.Draw(image)
+        for colour, shape, x in ((left, first, 68), (right, second, 188)):
+            _draw(draw, shape, x, 128, 50, _COLOURS[colour])
+        images.append(image)
+        captions.append(f"a large {left} {first} left of a large {right} {second}")
+    return images, captions
+
+
+def noise_image(width: int, height: int, seed: int) -> Image.Image:
+    """An image of coarse coloured noise, which survives resizing."""
+    small = np.random.default_rng(seed).integers(0, 256, (max(1, height // 8), max(1, width // 8), 3), dtype=np.uint8)
+    return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def unusual_images() -> dict[str, Image.Image]:
+    """Images in every Pillow mode that a corpus may hold, and of extreme sizes, by name."""
+    image = noise_image(96, 80, seed=5)
+    modes = {mode: image.convert(mode) for mode in ("L", "LA", "RGBA", "P", "CMYK", "1", "YCbCr")}
+    modes["I;16"] = Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257)
+    sizes = {f"{w}x{h}": noise_image(w, h, seed=6) for w, h in ((1, 1), (3, 2), (700, 5), (5, 700), (1500, 1100))}
+    return modes | sizes
+
+
+def wide_pair() -> tuple[Image.Image, Image.Image]:
+    """Two wide images with equal centres and different sides: a centre crop makes them equal."""
+    first, second = noise_image(720, 240, seed=7), noise_image(720, 240, seed=8)
+    second.paste(first.crop((200, 0, 520, 240)), (200, 0))
+    return first, second
+
+
+def _draw(draw: ImageDraw.ImageDraw, shape: str, x: int, y: int, r: int, colour: tuple[int, int, int]) -> None:
+    if shape == "circle":
+        draw.ellipse((x - r, y - r, x + r, y + r), fill=colour)
+    elif shape == "square":
+        draw.rectangle((x - r, y - r, x + r, y + r), fill=colour)
+    else:
+        draw.polygon([(x, y - r), (x - r, y + r), (x + r, y + r)], fill=colour)

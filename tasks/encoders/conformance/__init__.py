@@ -1,1 +1,0 @@
-"""The conformance suite: whether a model was loaded correctly."""
