@@ -191,24 +191,3 @@ def test_a_pair_shows_both_captions_with_their_scores() -> None:
         ("picture 0 in words 1", "0.300", False), ("picture 0 in words 0", "0.200", True)
     ]  # fmt: skip
     assert case.answers[0].rank == "wrong"
-
-
-def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
-    #        missed by all  only a misses  only a finds  tied  found by both
-    a = table([9, 50, 4, 1, 1, 1], [9, 50, 4, 1, 2, 1])
-    cases = select_queries([task(a=a, b=table([7, 60, 1, 3, 1, 1]))])[0]
-    assert [(case.query_id, case.kind) for case in cases] == [
-        ("q0", "missed by all"), ("q1", "missed by all"), ("q2", "missed by only one"), ("q3", "found by only one"),
-        ("q4", "decided by a tie"),
-    ]  # fmt: skip
-    assert [answer.rank_best for answer in cases[1].lists] == [50, 60]
-
-
-def test_examples_of_the_failure_analysis_join_the_cases() -> None:
-    chosen, _ = select_queries([replace(task(a=table([1, 1])), examples={"hub": ["q1"]})])
-    assert [(case.query_id, case.kind) for case in chosen] == [("q1", "hub")]
-
-
-def test_encoders_evaluated_on_different_queries_are_left_out() -> None:
-    chosen, _ = select_queries([task(a=table([5, 5]), b=table([5]))])
-    assert {answer.encoder for case in chosen for answer in case.lists} == {"a"}
