@@ -29,6 +29,8 @@ from capim.tasks.runtime.open_corpora import OpenCorpora, register_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from capim.tasks.runtime.task import may_pass, task
 
+SHOWN = 5  # images that were skipped
+
 
 @task("embed", encodes=True, run_name="embed-{work.spec.name}")
 def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[EmbedRef, ...]:
@@ -124,12 +126,6 @@ def _reference(
     )
 
 
-# --- Tasks: check the corpora of a request, and register a corpus in the store.
-
-
-SHOWN = 5  # images that were skipped
-
-
 @task("check-corpora", timeout_hours=12)
 def check_corpora(
     corpora: Sequence[str | dict[str, Any]],
@@ -208,9 +204,6 @@ def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[Row]) -> 
     if newest["locations"] and corpus.location not in newest["locations"]:
         lines.insert(0, f"the name {corpus.name!r} now means {corpus.location}; it meant {newest['locations'][-1]}")
     return tuple(lines)
-
-
-# --- Task: resolve the revision of an encoder to a commit or to a digest of its files; asks the hub.
 
 
 @task("resolve", run_name="resolve-{spec.name}", timeout_hours=1)

@@ -25,7 +25,7 @@ Row: TypeAlias = Mapping[str, Any]
 K = TypeVar("K")
 T = TypeVar("T")
 
-LEADING, WITHOUT = "R@1", "R@1 without ambiguous misses"
+R1, WITHOUT = "R@1", "R@1 without ambiguous misses"
 SHARE = "share of misses"
 CAUSES = ("annotation", "agreement")  # of ambiguous misses
 _OWN_UNITS = (

@@ -18,7 +18,7 @@ from capim.reports.rows.speed import speeds
 from capim.reports.sections.speed import label_positions, pareto
 from capim.reports.write import report_of
 from tests.reports.large import coco
-from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
+from tests.reports.stand_in import StandIn, block, comparison, corpus, report, result, section, spec, texts
 
 
 def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: StandIn) -> None:
@@ -46,8 +46,7 @@ def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
     store = StandIn(specs={"a": spec("a")}, contents={"s": corpus("s", n_images=4)})
     for protocol, chance in (("sugarcrepe-pp/swap_att", 1 / 3), ("negbench/hybrid", 1 / 4)):
         result(store, "a", "s", protocol, "pair_accuracy", 0.5, chance=chance)
-    [table] = [b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id == "pairs-s"]
-    assert [cell.text for cell in table.rows[-1]] == ["chance", "25.0", "33.3"]
+    assert texts(block(report(store), "pairs-s"))[-1] == ["chance", "25.0", "33.3"]
 
 
 def test_a_feature_that_differs_between_encoders_shows_the_range_of_its_queries() -> None:
@@ -56,8 +55,7 @@ def test_a_feature_that_differs_between_encoders_shows_the_range_of_its_queries(
     for row in store.tables["slices"]:
         if (row["analysis"], row["feature"], row["encoder"]) == ("complexity", "spatial", names[0]):
             row["n_queries"] = 4100
-    tables = [b.data for s in report(store).sections for b in s.blocks if isinstance(b, Chart)]
-    shown = {row[0].text: row[1].text for t in tables if t.id.startswith("complexity") for row in t.rows}
+    shown = dict(row[:2] for row in texts(block(report(store), "complexity-coco-karpathy-t2i-all-R1").data))
     assert shown["spatial"] == "4,100–5,200"
     assert set(shown.values()) == {"4,100–5,200", "5,200"}
 
@@ -66,25 +64,22 @@ def test_a_part_that_differs_between_encoders_shows_the_queries_of_each() -> Non
     """Of parts such as hits and misses, the table printed the largest number of any encoder for all."""
     store = coco(n_images=8, n_models=2, n_languages=1)
     first, second = store.specs
-    part = [row for row in store.tables["slices"] if (row["analysis"], row["feature"]) == ("length", "words")]
-    for row in part:
+    rows = [row for row in store.tables["slices"] if (row["analysis"], row["feature"]) == ("length", "words")]
+    for row in rows:
         row["n_queries"] = {first: 3100, second: 210}[row["encoder"]]
-    [table] = [
-        b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id.startswith("length")
-    ]
+    table = block(report(store), "length-coco-karpathy-t2i-all-R1-parts")
     assert [column.heading for column in table.columns].count("queries") == 2
-    texts = [[cell.text for cell in row] for row in table.rows]
-    assert all({"3,100", "210"} <= set(row) for row in texts)
-    for row in part:
+    assert all({"3,100", "210"} <= set(row) for row in texts(table))
+    for row in rows:
         row["n_queries"] = 3100
-    [same] = [b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id.startswith("length")]
+    same = block(report(store), "length-coco-karpathy-t2i-all-R1-parts")
     assert [column.heading for column in same.columns].count("queries") == 1
 
 
 def test_a_suspect_stands_at_the_top_of_the_report() -> None:
-    report = report_of(read_report_data(coco(n_images=8, n_models=2, n_languages=1)))
-    assert [s.id for s in report.sections][:4] == ["answer", "breaks", "languages", "gate"]
-    notice = next(s for s in report.sections if s.id == "gate").blocks[0]
+    made = report(coco(n_images=8, n_models=2, n_languages=1))
+    assert [s.id for s in made.sections][:4] == ["answer", "breaks", "languages", "gate"]
+    notice = section(made, "gate").blocks[0]
     assert isinstance(notice, Notice)
     assert "siglip2-so400m on coco-karpathy, text to image (t2i/all), R@1: 55.3 here, 74.3 published" in notice.items[0]
 
@@ -95,11 +90,10 @@ def test_a_sample_is_said_not_to_be_compared_with_published_figures() -> None:
     for row in store.tables["slices"]:
         if row["analysis"] == "reference" and row["encoder"] == first:
             row |= {"level_name": "not compared", "reason": "sample of 500 of 5,000 images, not compared"}
-    [gate] = [s for s in report(store).sections if s.id == "gate"]
+    gate = section(report(store), "gate")
     assert "coco-karpathy is a sample of 500 of 5,000 images, not compared: published figures are of all" in gate.lead
     assert "No published figures" not in gate.lead
-    shown = [row[0].text for block in gate.blocks if isinstance(block, Table) for row in block.rows]
-    assert first not in shown
+    assert first not in [row[0] for row in texts(block(gate, "gate-figures"))]
 
 
 def test_warm_up_batches_do_not_count(demo_store: StandIn) -> None:
@@ -119,9 +113,8 @@ def test_an_encoder_with_only_warm_up_batches_has_no_speed(demo_store: StandIn) 
 
 def test_the_tokens_of_an_endpoint_are_shown_with_their_cost_and_of_others_nothing(demo_store: StandIn) -> None:
     def shown() -> list[list[str]]:
-        [page] = [s for s in report(demo_store).sections if s.id == "throughput"]
-        tables = [block for block in page.blocks if isinstance(block, Table) and block.id.endswith("shapes-tokens")]
-        return [[cell.text for cell in row] for table in tables for row in table.rows]
+        tables = [b for b in section(report(demo_store), "throughput").blocks if isinstance(b, Table)]
+        return [row for table in tables if table.id == "throughput-shapes-tokens" for row in texts(table)]
 
     assert shown() == []
     for row in demo_store.tables["batches"]:
@@ -173,8 +166,7 @@ def test_anchors_are_unique() -> None:
 def test_results_of_hit_lists_have_no_ties_to_show_and_break_nothing(demo_store: StandIn) -> None:
     for row in demo_store.tables["results"]:
         row.update(tie_share=None, value_ties_lost=None, value_ties_won=None)
-    table = next(s for s in report(demo_store).sections if s.id == "leaderboard").blocks[0]
-    assert isinstance(table, Table)
+    table = block(report(demo_store), "leaderboard-shapes")
     assert "ties" not in {column.heading for column in table.columns}
 
 
@@ -192,8 +184,7 @@ def test_a_null_result_shows_its_reason_and_sorts_last() -> None:
     result(store, "b", "c", "t2i/all", "R@1", 0.4)
     data = read_report_data(store)
     assert [r["encoder"] for r in data.ranked("c", "t2i/all", "R@1")] == ["b", "a"]
-    table = next(s for s in report_of(data).sections if s.id == "leaderboard").blocks[0]
-    assert isinstance(table, Table)
+    table = block(report_of(data), "leaderboard-c")
     assert [row[1].title for row in table.rows][1] == "fewer than 2 clusters"
     assert not math.isnan(np.float64(table.rows[0][1].sort))
 
@@ -218,5 +209,4 @@ def test_of_several_requests_one_is_shown_and_a_part_of_a_larger_one_is_called_s
     restricted = read_report_data(demo_store, encoders=two)
     assert (restricted.comparison(*figure) or {})["p_adjusted"] == 0.2
     assert "On shapes, p-values are adjusted over the pairs of all 3 encoders" in restricted.larger_families[0]
-    [lead] = [each.lead for each in report_of(restricted).sections if each.id == "differences"]
-    assert lead.endswith("of which this report shows 2.")
+    assert section(report_of(restricted), "differences").lead.endswith("of which this report shows 2.")
