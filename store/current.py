@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -76,7 +76,7 @@ def current_rows(table: str, rows: Iterable[Row], results: Sequence[Row], states
     Args:
         table: A name of ``schema.TABLES``.
         rows: Of this table.
-        results: The current results, where the table holds comparisons.
+        results: The current results, for comparisons.
         states: What names mean. Registers and watches are of all states.
     """
     if table in ("encoders", "corpora", "watched"):
@@ -84,12 +84,8 @@ def current_rows(table: str, rows: Iterable[Row], results: Sequence[Row], states
     if table == "rankings":
         return current_ranking(rows, states)
     if table == "comparisons":
-        outdated, shown = is_outdated(results), defaultdict(set)
-        for row in results:
-            shown[_figure(row)].add(row["encoder"])
-        figures = _grouped((row for row in rows if not outdated(row)), _figure)
-        families = (current_family(figures[figure], states, shown[figure]) for figure in sorted(figures))
-        return [row for _, family in families for row in family]
+        families = current_families(rows, results, states).values()
+        return [row for _, of_current_states in families for row in of_current_states]
     found = newest_rows(filter(states.has, rows), table)
     if table != "results":
         return found
@@ -97,22 +93,33 @@ def current_rows(table: str, rows: Iterable[Row], results: Sequence[Row], states
     return [row for row in found if not outdated(row)]
 
 
-def current_family(rows: Iterable[Row], states: States, shown: Set[str]) -> tuple[list[Row], list[Row]]:
-    """Of the comparisons by one figure, all of one request, and those of them that are of current states, by encoder.
+def current_families(
+    rows: Iterable[Row], results: Iterable[Row], states: States
+) -> dict[tuple[str, str, str], tuple[list[Row], list[Row]]]:
+    """Corpus, protocol and metric -> all comparisons of one request, and those of them of current states, by encoder.
 
-    Of the runs that compared encoders, the one with most pairs of current states counts; of these the one with fewest
-    encoders beside ``shown``, those with a current result; then the newest. So a request for some encoders takes no
-    pair out of the comparison of all.
+    Of the runs that compared encoders by a figure, the one with most pairs of current states counts; of these the one
+    with fewest encoders that have no result among ``results``, the current ones; then the newest. So a request for some
+    encoders takes no pair out of the comparison of all.
     """
-    families = _grouped(rows, lambda row: row["run"])
-    fitting = {run: list(filter(states.has, of_run)) for run, of_run in families.items()}
+    outdated, shown = is_outdated(results), defaultdict(set)
+    for row in results:
+        shown[_figure(row)].add(row["encoder"])
+    figures = _grouped((row for row in rows if not outdated(row)), _figure)
+    found = {}
+    for figure in sorted(figures):
+        families = _grouped(figures[figure], lambda row: row["run"])
+        fitting = {run: list(filter(states.has, of_run)) for run, of_run in families.items()}
+        others = {run: len(compared_encoders(of_run) - shown[figure]) for run, of_run in families.items()}
+        newest = {run: max(row["created"] for row in of_run) for run, of_run in families.items()}
+        best = max(families, key=lambda run: (len(fitting[run]), -others[run], newest[run], run))
+        found[figure] = families[best], sorted(fitting[best], key=lambda row: (row["encoder_a"], row["encoder_b"]))
+    return found
 
-    def rank(run: str) -> tuple[Any, ...]:
-        encoders = {row[side] for row in families[run] for side in ("encoder_a", "encoder_b")}
-        return len(fitting[run]), -len(encoders - shown), max(row["created"] for row in families[run]), run
 
-    best = max(families, key=rank)
-    return families[best], sorted(fitting[best], key=lambda row: (row["encoder_a"], row["encoder_b"]))
+def compared_encoders(comparisons: Iterable[Row]) -> set[str]:
+    """The names of the encoders in some comparisons."""
+    return {row[side] for row in comparisons for side in ("encoder_a", "encoder_b")}
 
 
 def current_ranking(rows: Iterable[Row], states: States) -> list[Row]:

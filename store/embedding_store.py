@@ -456,13 +456,17 @@ class EmbeddingStore:
         rows = self.rows(table, **equals).to_pylist()
         if table == "watched":
             return newest_rows(rows, table)
-        chosen = {
+        named = {
             name: wanted for name, wanted in equals.items() if name in ("encoder_fingerprint", "corpus_fingerprint")
         }
-        results = self.rows("results", **chosen).to_pylist()
-        states = States.of(results, texts(self.corpora()["fingerprint"]))
-        shown = current_rows("results", results, (), states) if table == "comparisons" else ()
-        return current_rows(table, rows, shown, states)
+        results, states = self.rows("results").to_pylist() if table == "comparisons" else [], self.states(**named)
+        return current_rows(table, rows, current_rows("results", results, [], states), states)
+
+    def states(self, **equals: str | Sequence[str]) -> States:
+        """What names mean by the stored results, or by those whose columns hold the given texts."""
+        columns = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "created", "run")
+        results = read(self.connection, "results", having(equals), columns)
+        return States.of(results.to_pylist(), texts(self.corpora()["fingerprint"]))
 
     def sql(self, statement: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.sql``."""

@@ -11,7 +11,6 @@ from capim.reports.rows.report_data import goodness
 from capim.reports.rows.snapshot import answer_lines, first_screen
 from capim.reports.write import write_report
 from capim.store import EmbeddingStore
-from capim.store.schema import texts
 from capim.tasks.analyses.ablations import device_rows
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.content import caption_features
@@ -127,18 +126,13 @@ def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None)
 
 
 def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
-    """The newest value of every planned figure but RSUM, by corpus and encoder, best first."""
-    found: list[dict[str, Any]] = []
-    for fingerprint in texts(store.corpora()["fingerprint"]):
-        planned = planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}
-        named = {name: sorted({getattr(figure, name) for figure in planned}) for name in ("protocol", "metric")}
-        rows = store.rows("results", corpus_fingerprint=fingerprint, **named).sort_by("created").to_pylist()
-        newest = {
-            (row["protocol"], row["metric"], row["encoder"]): row
-            for row in rows
-            if (row["protocol"], row["metric"]) in planned and row["value"] is not None
-        }
-        found += newest.values()
+    """The current value of every planned figure but RSUM, by corpus and encoder, best first."""
+    rows = [row for row in store.current("results") if row["value"] is not None]
+    planned = {
+        fingerprint: planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}
+        for fingerprint in {row["corpus_fingerprint"] for row in rows}
+    }
+    found = [row for row in rows if (row["protocol"], row["metric"]) in planned[row["corpus_fingerprint"]]]
     ordered = sorted(found, key=lambda row: (row["corpus"], row["protocol"], row["metric"], -goodness(row)))
     return [
         {

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
-from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -15,21 +13,22 @@ from numpy.typing import NDArray
 
 from capim.reports.format import count
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
-from capim.reports.rows.report_data import TABLES, ReportData, Row, grouped, redact, without_paths
+from capim.reports.rows.report_data import TABLES, ReportData, Row, redact, without_paths
 from capim.store import EmbeddingStore
+from capim.store.current import (
+    States,
+    compared_encoders,
+    current_families,
+    current_ranking,
+    is_outdated,
+    newest_rows,
+)
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.rows import matching
 from capim.store.schema import texts
 from capim.store.types import Corpus, MetricFacts
 
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
-
-ENCODER_COLUMNS = (
-    ("encoder", "encoder_fingerprint"),
-    ("encoder_a", "fingerprint_a"),
-    ("encoder_b", "fingerprint_b"),
-)
-_figure = itemgetter("corpus", "protocol", "metric")
 
 
 def read_report_data(
@@ -86,51 +85,36 @@ def read_report_data(
             "embed one again, or read the results with `capim results`"
         )
     shown = {row["protocol"] for row in results}
-    corpus_of = _newest(results, "corpus", "corpus_fingerprint")
-    on_current = [r for r in results if corpus_of[r["corpus"]] == r["corpus_fingerprint"]]
-    encoder_of = _newest(on_current, "encoder", "encoder_fingerprint")
+    states = States.of(results)
+    newest = newest_rows(filter(states.has, results), "results")
+    is_old = is_outdated(newest)
+    kept = tuple(row for row in newest if not is_old(row))
 
-    def current(row: Row) -> bool:
-        corpus = corpus_of.get(row["corpus"])
-        return (
-            corpus is not None
-            and row.get("corpus_fingerprint", corpus) == corpus
-            and (not protocols or row.get("protocol") in {*shown, None})
-            and all(encoder_of.get(row[name]) == row[column] for name, column in ENCODER_COLUMNS if name in row)
-        )
+    def current(table: str) -> list[Row]:
+        rows = tables[table]
+        return [r for r in rows if states.has(r) and (not protocols or r.get("protocol") in {*shown, None})]
 
-    def newest(table: str, *key: str) -> tuple[Row, ...]:
-        rows = {tuple(r[k] for k in key): r for r in sorted(tables[table], key=_age) if current(r)}
-        return tuple(rows[values] for values in sorted(rows))
-
-    tables["results"] = results
-    version_of = {_figure(r): r["metric_version"] for r in sorted(on_current, key=_age)}
-    kept = newest("results", "corpus", "protocol", "metric", "encoder")
-    outdated = [r for r in kept if r["metric_version"] != version_of[_figure(r)]]
-    kept = tuple(r for r in kept if r["metric_version"] == version_of[_figure(r)])
-    compared = [r for r in tables["comparisons"] if r["metric_version"] == version_of.get(_figure(r))]
-    by_figure = grouped(kept, _figure)
-    of_figure = {figure: {row["encoder"] for row in rows} for figure, rows in by_figure.items()}
-    comparisons, larger_families = one_family(compared, current, of_figure)
-    slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
-    batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))
+    families = current_families(tables["comparisons"], kept, states)
+    comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
+    slices = tuple(newest_rows(current("slices"), "slices"))
+    batches = sorted(current("batches"), key=lambda r: (r["created"], r["batch_id"]))
     # of all protocols: the headline of some of them is another one
-    rankings = () if protocols else shown_ranking(tables["rankings"], encoder_of, corpus_of)
+    rankings = () if protocols else tuple(current_ranking(tables["rankings"], states))
     named = {r["run"] for r in (*kept, *comparisons, *rankings, *slices, *batches)}
     runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
     metrics = {r["metric"] for r in kept}
-    contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
+    contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(states.corpora.items())}
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)] if gallery else [])
-    specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(encoder_of.items())}
+    specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(states.encoders.items())}
     thumbnails = _thumbnails(source, queries, contents)
     left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
-    left_out += [*_left_out(results, corpus_of, encoder_of), *_outdated(outdated), *_incomplete(runs, encoder_of)]
+    left_out += [*_left_out(results, states), *_outdated(filter(is_old, newest)), *_incomplete(runs, states.encoders)]
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),
         results=kept,
         comparisons=comparisons,
-        larger_families=larger_families,
+        larger_families=_larger_families(families, kept),
         rankings=rankings,
         slices=slices,
         batches=tuple(map(redact, batches)),
@@ -138,8 +122,7 @@ def read_report_data(
         sets=tuple(
             s
             for s in sorted(source.sealed_sets(), key=lambda s: (s.key.corpus, s.key.encoder, s.key.modality))
-            if corpus_of.get(s.key.corpus) == s.key.corpus_fingerprint
-            and encoder_of.get(s.key.encoder) == s.key.encoder_fingerprint
+            if states.has(s.key.columns)
         ),
         specs=specs,
         corpora=contents,
@@ -199,23 +182,13 @@ def _thumbnails(
     return dict(sorted(source.thumbnails(sorted(shas)).items())) if shas else {}
 
 
-def _age(row: Row) -> tuple[datetime, str]:
-    """Sort key by time; equal times by run, so that the choice never depends on the order of storage."""
-    return row["created"], row["run"]
-
-
-def _newest(rows: Iterable[Row], name: str, fingerprint: str) -> dict[str, str]:
-    """Name to the fingerprint of its newest row."""
-    return {r[name]: r[fingerprint] for r in sorted(rows, key=_age)}
-
-
-def _left_out(results: Iterable[Row], corpora: Mapping[str, str], encoders: Mapping[str, str]) -> list[str]:
+def _left_out(results: Iterable[Row], states: States) -> list[str]:
     """One sentence per older state of a corpus or an encoder that has results in the store."""
     sentences = set()
     for row in results:
-        if corpora[row["corpus"]] != (fingerprint := row["corpus_fingerprint"]):
+        if states.corpora[row["corpus"]] != (fingerprint := row["corpus_fingerprint"]):
             sentences.add(f"results on an earlier version of corpus {row['corpus']} (fingerprint {fingerprint})")
-        elif encoders.get(row["encoder"]) != (fingerprint := row["encoder_fingerprint"]):
+        elif states.encoders.get(row["encoder"]) != (fingerprint := row["encoder_fingerprint"]):
             sentences.add(f"results of an earlier version of {row['encoder']} (fingerprint {fingerprint})")
     return sorted(sentences)
 
@@ -242,60 +215,18 @@ def _incomplete(runs: Sequence[Row], encoders: Mapping[str, str]) -> list[str]:
     return sentences
 
 
-def one_family(
-    comparisons: Iterable[Row], current: Callable[[Row], bool], shown: Mapping[tuple[str, str, str], Set[str]]
-) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """For each figure the comparisons of one run, and a sentence about families of which only a part is shown.
-
-    Of the runs that compared encoders by a figure, the one with most pairs of the shown encoders counts; of these the
-    one with fewest others, then the newest. So a request for some encoders takes no pair out of the comparison of all.
-
-    Args:
-        comparisons: Rows of ``schema.COMPARISONS``.
-        current: Whether a row is about the states of corpora and encoders that the report shows.
-        shown: Figure to the encoders with a result by it.
-    """
-    kept: list[Row] = []
-    larger: dict[str, tuple[int, int]] = {}
-    for figure, of_figure in sorted(grouped(comparisons, _figure).items()):
-        if figure not in shown:
-            continue
-        families = grouped(of_figure, itemgetter("run"))
-        fitting = {run: list(filter(current, rows)) for run, rows in families.items()}
-        others = {run: len(_encoders(rows) - shown[figure]) for run, rows in families.items()}
-        newest = {run: max(row["created"] for row in rows) for run, rows in families.items()}
-        best = max(families, key=lambda run: (len(fitting[run]), -others[run], newest[run], run))
-        kept += sorted(fitting[best], key=lambda row: (row["encoder_a"], row["encoder_b"]))
-        if fitting[best] and others[best]:
-            larger[figure[0]] = (len(_encoders(families[best])), len(_encoders(fitting[best])))
-    return tuple(kept), tuple(
+def _larger_families(
+    families: Mapping[tuple[str, str, str], tuple[list[Row], list[Row]]], results: Iterable[Row]
+) -> tuple[str, ...]:
+    """A sentence for each corpus on which encoders were compared together with others that have no result here."""
+    known = {(row["corpus"], row["protocol"], row["metric"], row["encoder"]) for row in results}
+    sizes = {
+        figure[0]: (len(compared_encoders(every)), len(compared_encoders(shown)))
+        for figure, (every, shown) in families.items()
+        if shown and any((*figure, encoder) not in known for encoder in compared_encoders(every))
+    }
+    return tuple(
         f"On {corpus}, p-values are adjusted over the pairs of all {count(of_all, 'encoder')} that were compared, of "
         f"which this report shows {of_shown}."
-        for corpus, (of_all, of_shown) in larger.items()
+        for corpus, (of_all, of_shown) in sizes.items()
     )
-
-
-def _encoders(rows: Iterable[Row]) -> set[str]:
-    return {row[side] for row in rows for side in ("encoder_a", "encoder_b")}
-
-
-def shown_ranking(rows: Iterable[Row], encoders: Mapping[str, str], corpora: Mapping[str, str]) -> tuple[Row, ...]:
-    """The rows of the ranking of most encoders and corpora, then the newest, of those about what the report shows.
-
-    Args:
-        rows: Of ``schema.RANKINGS``.
-        encoders: Name of each encoder in the report to its fingerprint.
-        corpora: The same of the corpora.
-    """
-    fitting = [
-        group
-        for group in grouped(rows, itemgetter("ranking")).values()
-        if all(encoders.get(row["encoder"]) == row["encoder_fingerprint"] for row in group)
-        and all(corpora.get(c["corpus"]) == c["fingerprint"] for c in json.loads(group[0]["corpora"]))
-    ]
-    chosen = max(
-        fitting,
-        key=lambda g: (g[0]["n_encoders"] * g[0]["n_corpora"], len(g), g[0]["created"], g[0]["ranking"]),
-        default=[],
-    )
-    return tuple(sorted(chosen, key=lambda row: (row["estimand"], row["statistic"], row["encoder"])))

@@ -17,6 +17,7 @@ import pyarrow.fs
 from capim.reports.rows.reading import stored_metrics
 from capim.reports.rows.report_data import redact
 from capim.store import EmbeddingStore
+from capim.store.current import States, newest_rows
 from capim.store.errors import RequestError, unknown
 from capim.store.types import MetricFacts
 from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
@@ -129,7 +130,9 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         rows = sorted(store.rows(table).to_pylist(), key=lambda row: row["created"])
         return [row for row in rows if row["created"] <= end]
 
-    results = {(row["corpus"], row["protocol"], row["metric"], row["encoder"]): row for row in until("results")}
+    written = until("results")
+    current = newest_rows(filter(States.of(written).has, written), "results")
+    results = {(row["corpus"], row["protocol"], row["metric"], row["encoder"]): row for row in current}
     runs = sorted(store.rows("runs").to_pylist(), key=lambda row: row["started"])
     return Snapshot(
         name=run,

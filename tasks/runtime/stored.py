@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
+from capim.store.current import newest_rows
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.schema import texts
 from capim.store.sets.reading import VectorWindows
@@ -37,15 +38,19 @@ def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) ->
     return Outcomes.from_arrow(rows, protocol)
 
 
-def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[Mapping[str, Any]]:
     """A row of results for each encoder, corpus and protocol that has outcomes, of several evaluations the newest.
 
-    ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. Sorted by corpus and protocol.
+    ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. A name means its current state, see
+    ``store.current``, unless these are fingerprints. Sorted by corpus and protocol.
     """
-    rows = sorted(store.rows("results", **wanted).to_pylist(), key=lambda row: row["created"])
-    single = [row for row in rows if not Protocol.of(row["protocol"]).is_combined]
-    newest = {(row["corpus_fingerprint"], row["protocol"], row["encoder"]): row for row in single}
-    return [row for _, row in sorted(newest.items())]
+    states = store.states(**{name: values for name, values in wanted.items() if name.endswith("_fingerprint")})
+    rows = [
+        row
+        for row in store.rows("results", **wanted).to_pylist()
+        if states.has(row) and not Protocol.of(row["protocol"]).is_combined
+    ]
+    return newest_rows(rows, "results", by=("corpus_fingerprint", "protocol", "encoder"))
 
 
 WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of encoders that have outcomes only
