@@ -1,0 +1,113 @@
+"""Which of several rows is current: one state of each name, the newest row of a figure, comparisons of one request."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from capim.store import EmbeddingStore
+from capim.store.current import States, newest_rows
+from capim.store.rows import register
+from capim.store.schema import ANALYSES, REGISTERS
+
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def write(store: EmbeddingStore, table: str, day: int, **columns: Any) -> str:
+    """Stores a row of that day; gives its key."""
+    schema, key = ANALYSES[table].columns, f"{table}-{day}"
+    row: dict[str, Any] = {
+        field.name: "" if field.type == pa.string() else False if field.type == pa.bool_() else 1 for field in schema
+    }
+    row |= {schema.names[0]: key, "run": f"run-{day}", "created": BEGUN + timedelta(days=day), **columns}
+    store.write_rows(table, pa.Table.from_pylist([row], schema=schema))
+    return key
+
+
+def result(store: EmbeddingStore, day: int, encoder: str = "a1", corpus: str = "x1", **columns: Any) -> str:
+    """A result of the state of an encoder, whose name is a letter, on that of a corpus."""
+    subject = {"encoder": encoder[0], "encoder_fingerprint": encoder, "corpus": corpus[0], "corpus_fingerprint": corpus}
+    subject |= {"protocol": "t2i/all", "metric": "R@1", "metric_version": "1", "evaluation": f"e{day}", "value": 0.5}
+    return write(store, "results", day, **subject | columns)
+
+
+@pytest.fixture
+def two_states(store: EmbeddingStore) -> EmbeddingStore:
+    """A store with two states of corpus ``x``."""
+    for number in (1, 2):
+        row = {field.name: 1 for field in REGISTERS["corpora"].columns if field.type == pa.int64()}
+        texts = {"name": "x", "fingerprint": f"x{number}", "licence": "", "origin": "", "main_metric": ""}
+        lists = {"reference_language": "en", "languages": [], "locations": []}
+        register(store.connection, "corpora", [row | texts | lists | {"written": BEGUN + timedelta(days=number)}])
+    return store
+
+
+def current(store: EmbeddingStore, table: str = "results", **equals: str) -> list[str]:
+    """The keys of the current rows, which a view of SQL has, too."""
+    key = ANALYSES[table].columns.names[0]
+    rows = [row[key] for row in store.current(table, **equals)]
+    if not equals:
+        assert store.sql(f"SELECT {key} FROM current_{table}")[key].to_pylist() == rows
+    return rows
+
+
+def test_a_name_means_its_newest_state_and_a_figure_its_newest_row(two_states: EmbeddingStore) -> None:
+    result(two_states, 1)
+    result(two_states, 2, corpus="x2")
+    newest = result(two_states, 3, corpus="x2")
+    other = result(two_states, 4, corpus="x2", metric="MRR")
+    assert current(two_states) == [other, newest]
+    assert current(two_states, metric="R@1") == [newest]
+    again = result(two_states, 5, encoder="a2", corpus="x2")
+    assert current(two_states) == [again], "all figures of an earlier state of the encoder are left out"
+    assert current(two_states, encoder_fingerprint="a1") == [other, newest], "a fingerprint means that state"
+
+
+def test_results_on_a_dropped_corpus_and_of_another_version_of_the_metric_are_not_current(two_states) -> None:
+    kept = result(two_states, 1)
+    result(two_states, 2, corpus="x3")
+    assert current(two_states) == [kept], "no corpus x3 is stored"
+    newer = result(two_states, 3, encoder="b1", metric_version="2")
+    assert current(two_states) == [newer]
+
+
+def test_equal_times_are_decided_by_run() -> None:
+    rows = [{"created": BEGUN, "run": run, "encoder": "a", "corpus": "x", "protocol": "p"} for run in ("2", "3", "1")]
+    assert [row["run"] for row in newest_rows(rows, "watched")] == ["3"]
+
+
+def compared(store: EmbeddingStore, day: int, a: str, b: str, **columns: Any) -> str:
+    pair = {"encoder_a": a[0], "fingerprint_a": a, "encoder_b": b[0], "fingerprint_b": b}
+    figure = {"corpus": "x", "corpus_fingerprint": "x1", "protocol": "t2i/all", "metric": "R@1", "metric_version": "1"}
+    return write(store, "comparisons", day, **pair, **figure | columns)
+
+
+def test_comparisons_of_a_figure_are_those_of_the_request_with_most_current_pairs(two_states: EmbeddingStore) -> None:
+    for day, encoder in enumerate(("a1", "b1", "c1")):
+        result(two_states, day, encoder=encoder)
+    pairs = [compared(two_states, day, *pair, run="all") for day, pair in enumerate((("a1", "b1"), ("a1", "c1")), 3)]
+    compared(two_states, 5, "b1", "c1")
+    compared(two_states, 6, "a1", "b1", metric_version="0")
+    assert current(two_states, "comparisons") == pairs, "the pair of a later request takes none out of them"
+
+
+def test_the_ranking_of_most_encoders_and_corpora_of_current_states_is_current(two_states: EmbeddingStore) -> None:
+    for day, encoder in enumerate(("a1", "b1")):
+        result(two_states, day, encoder=encoder)
+    for day, n, state in ((1, 2, "x1"), (2, 1, "x1"), (3, 2, "x1"), (4, 5, "x0")):
+        corpora = json.dumps([{"corpus": "x", "fingerprint": state}])
+        write(two_states, "rankings", day, encoder="a", encoder_fingerprint="a1", corpora=corpora, n_encoders=n)
+    assert current(two_states, "rankings") == ["rankings-3"]
+
+
+def test_states_have_rows_of_every_table() -> None:
+    states = States(corpora={"x": "x1"}, encoders={"a": "a1"})
+    batch = {"encoder": "a", "encoder_fingerprint": "a1", "corpus": "x"}
+    assert states.has(batch)
+    assert not states.has(batch | {"corpus": "y"})
+    assert not states.has(batch | {"corpus_fingerprint": "x0"})
+    assert not states.has({"encoder_a": "a", "fingerprint_a": "a0", "corpus": "x"})
