@@ -63,7 +63,12 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     corpora: list[dict[str, str]] = []
     with suppress(WorkError):
         corpora = store.corpora().to_pylist()
-    yield from _corpora(store, corpora)
+    for row in corpora:
+        remedy = (
+            f"Restore its tables from a backup, or run `capim store drop --corpus {row['name']} --yes`, then the same "
+            "`capim run`: the corpus is read and encoded again"
+        )
+        yield _checked(store, f"corpus {row['name']}", partial(_corpus, store, row["name"], row["fingerprint"]), remedy)
     registered: dict[str, SealedSet] = {}
     with suppress(WorkError):  # the check of table 'sets', below, names the fault
         registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
@@ -119,17 +124,6 @@ def _compare_files(store: EmbeddingStore, name: str) -> None:
     digests = store.connection.digests
     with storage_faults(f"reading table {name!r}"):
         digests.refuse(name, digests.faults(name))
-
-
-def _corpora(store: EmbeddingStore, rows: list[dict[str, str]]) -> Iterator[StoreCheck]:
-    for row in rows:
-        yield _checked(
-            store,
-            f"corpus {row['name']}",
-            partial(_corpus, store, row["name"], row["fingerprint"]),
-            f"Restore its tables from a backup, or run `capim store drop --corpus {row['name']} --yes`, then the same "
-            "`capim run`: the corpus is read and encoded again",
-        )
 
 
 def _corpus(store: EmbeddingStore, name: str, fingerprint: str) -> StoreCheck:

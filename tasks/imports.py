@@ -9,8 +9,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.removal import drop_evaluations
 from capim.store.schema import texts
-from capim.store.sets.embedding_files import ImportRow
-from capim.store.sets.importing import UNVERSIONED, ImportedSet, import_sets, namesakes
+from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
 from capim.store.types import Corpus, Storage
 from capim.tasks.encoders import catalog
 from capim.tasks.protocols import Protocol

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from capim.store import Corpus, EmbeddingStore
-from capim.store.sets.embedding_files import ImportRow
-from capim.store.sets.importing import ImportedSet, import_sets
+from capim.store.sets.importing import ImportedSet, ImportRow, import_sets
 from capim.store.sets.seal import SealedSet
 from capim.store.types import Storage
 

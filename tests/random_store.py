@@ -1,14 +1,17 @@
-"""A store with random embeddings of rendered scenes: what tests of tasks and commands evaluate without a model."""
+"""Stores for tests: random embeddings of rendered scenes, evaluated without a model; and rows of analyses by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 
 from capim.store import Block, Embeddings, EmbeddingStore
+from capim.store.schema import ANALYSES, TIME
 from capim.store.types import Corpus, EncoderSpec, Modality
 
 SPECS = (
@@ -52,3 +55,14 @@ def random_store(path: Path, corpus: Corpus, specs: Sequence[EncoderSpec] = SPEC
             store.put(key, spec, block)
             store.seal(key, n_items=len(ids))
     return store
+
+
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+_FILLERS: dict[pa.DataType, Any] = {pa.string(): "x", pa.bool_(): False, TIME: BEGUN}
+
+
+def rows_of(table: str, *rows: dict[str, Any]) -> pa.Table:
+    """Rows of an analysis whose other required columns hold x, 1, False or ``BEGUN``; it may lack columns of theirs."""
+    schema = ANALYSES[table].columns
+    filler = {field.name: _FILLERS.get(field.type, 1) for field in schema if not field.nullable}
+    return pa.Table.from_pylist([filler | row for row in rows], schema=schema)

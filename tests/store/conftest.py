@@ -65,14 +65,7 @@ def make_spec() -> Callable[..., EncoderSpec]:
 
 
 def _key(corpus: Corpus, spec: EncoderSpec, modality: Modality = "image") -> SetKey:
-    return SetKey(
-        corpus=corpus.name,
-        corpus_fingerprint=corpus.fingerprint,
-        modality=modality,
-        encoder=spec.name,
-        encoder_fingerprint=spec.fingerprint,
-        vectors=spec.vectors,
-    )
+    return SetKey.of(spec, corpus.name, corpus.fingerprint, modality)
 
 
 @pytest.fixture

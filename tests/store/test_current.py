@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -13,25 +13,21 @@ from capim.store import EmbeddingStore
 from capim.store.current import States, newest_rows
 from capim.store.rows import register
 from capim.store.schema import ANALYSES, REGISTERS
-
-BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+from tests.random_store import BEGUN, rows_of
 
 
 def write(store: EmbeddingStore, table: str, day: int, **columns: Any) -> str:
     """Stores a row of that day; gives its key."""
-    schema, key = ANALYSES[table].columns, f"{table}-{day}"
-    row: dict[str, Any] = {
-        field.name: "" if field.type == pa.string() else False if field.type == pa.bool_() else 1 for field in schema
-    }
-    row |= {schema.names[0]: key, "run": f"run-{day}", "created": BEGUN + timedelta(days=day), **columns}
-    store.write_rows(table, pa.Table.from_pylist([row], schema=schema))
+    key = f"{table}-{day}"
+    row = {ANALYSES[table].columns.names[0]: key, "run": f"run-{day}", "created": BEGUN + timedelta(days=day)}
+    store.write_rows(table, rows_of(table, row | columns))
     return key
 
 
 def result(store: EmbeddingStore, day: int, encoder: str = "a1", corpus: str = "x1", **columns: Any) -> str:
     """A result of the state of an encoder, whose name is a letter, on that of a corpus."""
     subject = {"encoder": encoder[0], "encoder_fingerprint": encoder, "corpus": corpus[0], "corpus_fingerprint": corpus}
-    subject |= {"protocol": "t2i/all", "metric": "R@1", "metric_version": "1", "evaluation": f"e{day}", "value": 0.5}
+    subject |= {"protocol": "t2i/all", "metric": "R@1", "metric_version": "1", "evaluation": f"e{day}"}
     return write(store, "results", day, **subject | columns)
 
 
@@ -39,10 +35,10 @@ def result(store: EmbeddingStore, day: int, encoder: str = "a1", corpus: str = "
 def two_states(store: EmbeddingStore) -> EmbeddingStore:
     """A store with two states of corpus ``x``."""
     for number in (1, 2):
-        row = {field.name: 1 for field in REGISTERS["corpora"].columns if field.type == pa.int64()}
-        texts = {"name": "x", "fingerprint": f"x{number}", "licence": "", "origin": "", "main_metric": ""}
-        lists = {"reference_language": "en", "languages": [], "locations": []}
-        register(store.connection, "corpora", [row | texts | lists | {"written": BEGUN + timedelta(days=number)}])
+        row: dict[str, Any] = {field.name: 1 for field in REGISTERS["corpora"].columns if field.type == pa.int64()}
+        row |= {"name": "x", "fingerprint": f"x{number}", "licence": "", "origin": "", "main_metric": ""}
+        row |= {"reference_language": "en", "languages": [], "locations": [], "written": BEGUN + timedelta(days=number)}
+        register(store.connection, "corpora", [row])
     return store
 
 

@@ -9,11 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
@@ -23,7 +21,8 @@ from capim.store.integrity import repair, repair_all, repair_table, verify
 from capim.store.inventory import check_disk_space
 from capim.store.removal import compact_store, drop, drop_set
 from capim.store.rows import merge
-from capim.store.schema import OUTCOMES, RESULTS, RUNS, texts
+from capim.store.schema import texts
+from tests.random_store import rows_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -228,18 +227,8 @@ def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
 
 
 def write_runs(store, *runs):
-    rows: dict[str, object] = {
-        "started": datetime.now(UTC),
-        "name": "n",
-        "config": "{}",
-        "command": "c",
-        "versions": "{}",
-        "host": "h",
-    }
-    rows["pid"] = 1
     for run in runs:
-        row = {"run": run, "state": f"completed {run}", **rows}
-        store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
+        store.write_rows("runs", rows_of("runs", {"run": run, "state": f"completed {run}"}))
 
 
 @pytest.mark.parametrize(
@@ -289,10 +278,9 @@ def test_history_of_which_there_is_no_copy_is_lost_and_the_rest_stays(store, mon
 
 
 def test_with_a_changed_outcome_goes_its_whole_evaluation(store):
-    filler = {field.name: "x" if field.type == pa.string() else 1 for field in OUTCOMES if not field.nullable}
     for evaluation in ("e1", "e2"):
-        rows = [{**filler, "evaluation": evaluation, "query_id": f"{evaluation}-{i}"} for i in range(30)]
-        store.write_rows("outcomes", pa.Table.from_pylist(rows, schema=OUTCOMES))
+        rows = [{"evaluation": evaluation, "query_id": f"{evaluation}-{i}"} for i in range(30)]
+        store.write_rows("outcomes", rows_of("outcomes", *rows))
     for file in (Path(store.uri) / "outcomes.lance" / "data").iterdir():
         file.write_bytes(file.read_bytes().replace(b"e2-17", b"e2-71"))
     fresh = EmbeddingStore.open(store.uri)
@@ -643,14 +631,7 @@ def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(seal
     monkeypatch.setattr("capim.store.digests._PAUSES", (0.0,))
     store, _, _ = sealed
     write_runs(store, "r1")
-    fillers = {pa.string(): "x", pa.bool_(): True}
-    filler = {field.name: fillers.get(field.type, 1) for field in RESULTS if not field.nullable}
-    store.write_rows(
-        "results",
-        pa.Table.from_pylist(
-            [filler | {"created": datetime.now(UTC), "image_tag": "", "caption_tag": ""}], schema=RESULTS
-        ),
-    )
+    store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
     before, rows = read(store), {table: store.rows(table) for table in ("runs", "results")}
     (folder,) = Path(store.uri).glob(f"{name}*.lance")
     shutil.rmtree(folder)

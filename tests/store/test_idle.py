@@ -13,7 +13,8 @@ from capim.store import EmbeddingStore
 from capim.store.connection import drop_old_versions
 from capim.store.inventory import disk_bytes
 from capim.store.removal import compact_store
-from capim.store.schema import ANALYSES, RESULTS, RUNS, SLICES
+from capim.store.schema import ANALYSES, RESULTS, RUNS
+from tests.random_store import rows_of
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -69,11 +70,9 @@ def test_rows_of_other_encoders_do_not_count(store: EmbeddingStore) -> None:
 
 
 def test_the_time_that_an_analysis_took_is_no_change(store: EmbeddingStore) -> None:
-    row: dict[str, Any] = {field.name: "x" for field in SLICES if field.type == pa.string()}
-    row |= {"n_queries": 1, "n_clusters": 1}
     for day, detail in enumerate(('{"n":1,"seconds":0.5}', '{"n":1,"seconds":0.25}')):
-        row |= {"run": f"run{day}", "created": BEGUN + timedelta(days=day), "detail": detail}
-        store.write_rows("slices", pa.Table.from_pylist([row], schema=SLICES), replace="slice")
+        row = {"run": f"run{day}", "created": BEGUN + timedelta(days=day), "detail": detail}
+        store.write_rows("slices", rows_of("slices", row), replace="slice")
     assert store.rows("slices")["run"].to_pylist() == ["run0"]
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
-from capim.store.schema import COMPARISONS, OUTCOMES, RESULTS, SLICES
+from capim.store.schema import RESULTS
 from capim.store.sets.embedding_files import export_embeddings
 from capim.store.sets.importing import import_sets
 from tests.imported import import_embeddings, import_of, imported
+from tests.random_store import rows_of
 
 
 @pytest.fixture
@@ -172,22 +171,10 @@ def analysed(store, sealed, spec, *, other="x"):
     mine = {"encoder": spec.name, "encoder_fingerprint": spec.fingerprint, "image_tag": sealed.tag, "caption_tag": ""}
     mine |= {"corpus": sealed.key.corpus, "corpus_fingerprint": sealed.key.corpus_fingerprint, "evaluation": "e1"}
     pair = {"encoder_a": other, "fingerprint_a": other, "encoder_b": spec.name, "fingerprint_b": spec.fingerprint}
-    for name, schema, key in (
-        ("results", RESULTS, "result"),
-        ("outcomes", OUTCOMES, "query_id"),
-        ("slices", SLICES, "slice"),
-        ("comparisons", COMPARISONS, "comparison"),
-    ):
-        filler = {
-            f.name: "x" if f.type == pa.string() else datetime.now(UTC) if pa.types.is_timestamp(f.type) else
-            False if f.type == pa.bool_() else 1
-            for f in schema if not f.nullable
-        }  # fmt: skip
-        filler |= {c: "" for c in ("image_tag", "caption_tag") if c in schema.names}
-        about = {c: value for c, value in (mine | pair).items() if c in schema.names}
-        store.write_rows(
-            name, pa.Table.from_pylist([filler | about | {key: "gone"}, filler | {key: "kept"}], schema=schema)
-        )
+    keys = {"results": "result", "outcomes": "query_id", "slices": "slice", "comparisons": "comparison"}
+    for name, key in keys.items():
+        untagged = {"image_tag": "", "caption_tag": ""}
+        store.write_rows(name, rows_of(name, {**mine, **pair, key: "gone"}, {**untagged, key: "kept"}))
 
 
 def test_other_contents_are_refused_with_both_digests_and_replaced_on_demand(toy, save):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import lancedb
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.integrity import repair_table, verify
 from capim.store.inventory import diff, find_set, info
 from capim.store.removal import compact_store, drop, drop_superseded
-from capim.store.schema import BATCHES, FORMAT, RESULTS
+from capim.store.schema import FORMAT
+from tests.random_store import rows_of
 
 NOTHING = timedelta(0)
 
@@ -25,15 +25,7 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, 
     other = make_spec(name="late", vectors="multi")
     store.write_encoder(other)
     store.put(make_key(corpus, other), other, make_block(corpus, other, range(3)))
-    filler = {field.name: "x" if field.type == pa.string() else 1 for field in BATCHES if not field.nullable}
-    batch = filler | {
-        "set_name": key.table,
-        "host": "node7",
-        "device": "H200",
-        "warmup": False,
-        "created": datetime.now(UTC),
-    }
-    store.write_rows("batches", pa.Table.from_pylist([batch], schema=BATCHES))
+    store.write_rows("batches", rows_of("batches", {"set_name": key.table, "host": "node7", "device": "H200"}))
 
     contents = info(store)
 
@@ -59,10 +51,8 @@ def test_verify_tells_ok_from_incomplete(store, make_corpus, make_spec, make_key
     key = fill(store, corpus, make_spec())
     other = make_spec(revision="r2")
     store.put(make_key(corpus, other), other, make_block(corpus, other, range(3)))
-    filler = {field.name: "x" if field.type == pa.string() else 1 for field in RESULTS if not field.nullable}
-    filler["lower_is_better"] = False
-    result = filler | {"image_tag": store.sealed(key).tag, "caption_tag": "sealed-gone", "created": datetime.now(UTC)}
-    store.write_rows("results", pa.Table.from_pylist([result], schema=RESULTS))
+    sources = {"image_tag": store.sealed(key).tag, "caption_tag": "sealed-gone"}
+    store.write_rows("results", rows_of("results", sources))
     findings = {finding.what: finding for finding in verify(store)}
     assert findings[key.table].state == "sound"
     assert findings[make_key(corpus, other).table].detail.startswith("3 of 20 items, not sealed")

@@ -7,14 +7,13 @@ import sys
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from capim.store import RequestError
 from capim.store.inventory import SETS_INFO, TABLES_INFO
-from capim.store.schema import OUTCOMES
 from capim.store.sets.search import HITS
 from capim.store.sql import known_tables
+from tests.random_store import rows_of
 
 
 @pytest.fixture
@@ -51,9 +50,8 @@ def test_float16_vectors_are_read_as_floats_when_they_are_named(filled):
 
 
 def test_outcomes_come_with_the_text_that_was_searched_with(filled):
-    required = {field.name: "x" if field.type == pa.string() else 1 for field in OUTCOMES if not field.nullable}
     whose = {"corpus_fingerprint": filled.corpus("toy").fingerprint, "protocol": "t2i/all", "query_id": "en/human/3"}
-    filled.write_rows("outcomes", pa.Table.from_pylist([required | whose], schema=OUTCOMES))
+    filled.write_rows("outcomes", rows_of("outcomes", whose))
     answer = filled.sql("SELECT query_text, query_image, rank_best FROM query_outcomes")
     assert answer.to_pylist() == [{"query_text": "en text 1 1", "query_image": "i00001", "rank_best": 1}]
 

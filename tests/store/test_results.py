@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from capim.store import RequestError
-from capim.store.schema import OUTCOMES, RESULTS, RUNS
+from capim.store.schema import OUTCOMES, RESULTS
+from tests.random_store import rows_of
 
 
 def outcome(evaluation: str, query: int, rank: int = 1) -> dict[str, object]:
-    """A row whose other required columns hold "x" or 1."""
-    filler = {field.name: "x" if field.type == pa.string() else 1 for field in OUTCOMES if not field.nullable}
-    return filler | {
+    return {
         "evaluation": evaluation,
         "query_id": f"q{query}",
         "query_ord": query,
@@ -27,12 +25,11 @@ def outcome(evaluation: str, query: int, rank: int = 1) -> dict[str, object]:
 
 
 def outcomes(evaluation: str, n: int, rank: int = 1) -> pa.Table:
-    return pa.Table.from_pylist([outcome(evaluation, query, rank) for query in range(n)], schema=OUTCOMES)
+    return rows_of("outcomes", *(outcome(evaluation, query, rank) for query in range(n)))
 
 
 def run(name: str, state: str) -> pa.Table:
-    row = {"run": name, "name": "toy", "config": "{}", "command": "capim run", "versions": "{}", "host": "h", "pid": 1}
-    return pa.Table.from_pylist([row | {"started": datetime(2026, 1, 1, tzinfo=UTC), "state": state}], schema=RUNS)
+    return rows_of("runs", {"run": name, "state": state})
 
 
 def test_replacing_takes_the_whole_group_and_leaves_the_others(store):
@@ -88,15 +85,12 @@ def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_
 
 
 def test_results_are_read_in_an_order_that_does_not_depend_on_the_writing(store):
-    filler = {field.name: "x" if field.type == pa.string() else 1 for field in RESULTS if not field.nullable}
-    filler["lower_is_better"] = False
     rows = [
-        filler | {"result": f"{protocol}{metric}{encoder}", "protocol": protocol, "metric": metric, "encoder": encoder}
-        | {"created": datetime(2026, 1, 1, tzinfo=UTC)}
+        {"result": f"{protocol}{metric}{encoder}", "protocol": protocol, "metric": metric, "encoder": encoder}
         for protocol in ("i2t/any", "t2i/all") for metric in ("MRR", "R@1") for encoder in "ab"
     ]  # fmt: skip
     for row in np.random.default_rng(0).permutation(len(rows)):
-        store.write_rows("results", pa.Table.from_pylist([rows[row]], schema=RESULTS), replace="result")
+        store.write_rows("results", rows_of("results", rows[row]), replace="result")
     assert store.rows("results")["result"].to_pylist() == [row["result"] for row in rows]
 
 

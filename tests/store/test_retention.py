@@ -5,36 +5,30 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.removal import Pruning, plan_pruning, prune
 from capim.store.rows import register
-from capim.store.schema import OUTCOMES, REGISTERS, RESULTS, RUNS, WATCHED, texts
+from capim.store.schema import REGISTERS, texts
 from capim.store.types import IndexedImage
+from tests.random_store import BEGUN, rows_of
 
-BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
-
-def write(store: EmbeddingStore, table: str, schema: pa.Schema, day: int, **columns: Any) -> None:
+def write(store: EmbeddingStore, table: str, day: int, **columns: Any) -> None:
     """A row that the run of a day wrote."""
-    row: dict[str, Any] = {field.name: "" for field in schema if field.type == pa.string()}
-    row |= {field.name: 1 for field in schema if field.type in (pa.int32(), pa.int64(), pa.float64())}
-    row |= {field.name: False for field in schema if field.type == pa.bool_()}
-    row |= {"run": f"run{day:03d}", "created": BEGUN + timedelta(days=day), "started": BEGUN, **columns}
-    rows = pa.Table.from_pylist([{name: row[name] for name in schema.names if name in row}], schema=schema)
-    store.write_rows(table, rows)
+    row = {"run": f"run{day:03d}", "created": BEGUN + timedelta(days=day), "image_tag": "", "caption_tag": ""}
+    store.write_rows(table, rows_of(table, row | columns))
 
 
 def nights(store: EmbeddingStore, n: int) -> None:
     """Nights of which each evaluates another revision of the encoder."""
     for day in range(n):
-        write(store, "runs", RUNS, day)
+        write(store, "runs", day)
         subject = {"encoder": "enc", "encoder_fingerprint": f"e{day}", "corpus": "toy", "corpus_fingerprint": "c0"}
         names = {"protocol": "t2i/all", "metric": "R@1", "evaluation": f"v{day}", "result": f"r{day}"}
-        write(store, "results", RESULTS, day, **subject, **names)
+        write(store, "results", day, **subject, **names)
 
 
 def pruned(store: EmbeddingStore, keep: int) -> Pruning:
@@ -57,7 +51,7 @@ def test_the_newest_runs_stay_and_a_second_time_nothing_goes(store: EmbeddingSto
 def test_what_a_report_shows_stays_however_old_its_run_is(store: EmbeddingStore) -> None:
     nights(store, 1)
     for day in range(1, 9):
-        write(store, "runs", RUNS, day)  # nights that changed nothing
+        write(store, "runs", day)  # nights that changed nothing
     pruned(store, 2)
     assert store.rows("results")["result"].to_pylist() == ["r0"]
     assert store.rows("runs")["run"].to_pylist() == ["run000", "run007", "run008"]  # the run that a kept row names
@@ -66,7 +60,7 @@ def test_what_a_report_shows_stays_however_old_its_run_is(store: EmbeddingStore)
 def test_the_baseline_of_a_watch_stays(store: EmbeddingStore) -> None:
     nights(store, 8)
     subject = {"encoder": "enc", "corpus": "toy", "protocol": "t2i/all"}
-    write(store, "watched", WATCHED, 5, **subject, evaluation="v5", baseline="run001", baseline_evaluation="v1")
+    write(store, "watched", 5, **subject, evaluation="v5", baseline="run001", baseline_evaluation="v1")
     pruned(store, 1)
     assert sorted(texts(store.rows("results")["result"])) == ["r1", "r5", "r7"]
     assert {"run001", "run005", "run007"} == {*store.rows("runs")["run"].to_pylist()}
@@ -81,8 +75,8 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(
     for day, spec in enumerate(specs[:2]):
         subject = {"encoder": spec.name, "encoder_fingerprint": spec.fingerprint, "protocol": "t2i/all"}
         place = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
-        write(store, "runs", RUNS, day)
-        write(store, "results", RESULTS, day, **subject, **place, metric="R@1", evaluation=f"v{day}", result=f"r{day}")
+        write(store, "runs", day)
+        write(store, "results", day, **subject, **place, metric="R@1", evaluation=f"v{day}", result=f"r{day}")
     plan = pruned(store, 1)
     assert plan.tables == (keys[0].table,)
     assert [sealed.key for sealed in store.sealed_sets()] == keys[1:]
@@ -96,7 +90,7 @@ def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingSto
     store.write_corpus(corpus)
     images = [IndexedImage(sha, 8, 6, b"picture", None) for sha in shas]
     store.write_image_index([*images, IndexedImage("undecodable", 0, 0, None, "not an image")])
-    write(store, "runs", RUNS, 0)
+    write(store, "runs", 0)
     assert pruned(store, 1).rows == {"image_index": ("sha", ("vanished",), 1)}
     assert sorted(store.thumbnails(shas)) == sorted(shas[:-1])
     assert store.indexed_images([*shas, "undecodable"]).keys() == {*shas[:-1], "undecodable"}
@@ -106,9 +100,9 @@ def evaluated(store: EmbeddingStore, day: int, *, finished: bool = True, **chang
     """Outcomes of the revision of a day, and where the evaluation has ended its result."""
     subject = {"encoder": "enc", "encoder_fingerprint": f"e{day}", "corpus": "toy", "corpus_fingerprint": "c0"}
     subject |= {"protocol": "t2i/all", "evaluation": f"v{day}", **changes}
-    write(store, "outcomes", OUTCOMES, day, **subject, query_id="q", best_score=0.5)
+    write(store, "outcomes", day, **subject, query_id="q", best_score=0.5)
     if finished:
-        write(store, "results", RESULTS, day, **subject, metric="R@1", result=f"r{day}")
+        write(store, "results", day, **subject, metric="R@1", result=f"r{day}")
 
 
 def registered(store: EmbeddingStore, *days: int) -> None:
@@ -139,7 +133,7 @@ def test_outcomes_that_have_no_results_yet_stay_for_the_newest_revision(store: E
     evaluated(store, 0, finished=False)
     evaluated(store, 1)
     evaluated(store, 2, finished=False)
-    write(store, "runs", RUNS, 9)
+    write(store, "runs", 9)
     assert pruned(store, 1).rows["outcomes"] == ("evaluation", ("v0",), 1)
     assert outcomes(store) == ["v1", "v2"]
 
@@ -153,8 +147,8 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
     for day in range(3):
         evaluated(store, day)
     begun = BEGUN + timedelta(days=1, hours=1)
-    write(store, "runs", RUNS, 1, state="running", started=begun)
-    write(store, "runs", RUNS, 9)
+    write(store, "runs", 1, state="running", started=begun)
+    write(store, "runs", 9)
     with monkeypatch.context() as then:
         then.setattr("capim.store.removal.now", lambda: begun + timedelta(days=2))
         plan = pruned(store, 1)
@@ -172,15 +166,15 @@ def test_what_a_run_wrote_after_the_plan_stays(store: EmbeddingStore) -> None:
     registered(store, 0, 1)
     for day in range(2):
         evaluated(store, day)
-    write(store, "runs", RUNS, 1)
+    write(store, "runs", 1)
     plan = plan_pruning(store, keep=1)
     assert plan.rows["outcomes"] == ("evaluation", ("v0",), 1)
     row = {"name": "enc", "fingerprint": "e0", "spec": "{}", "written": BEGUN + timedelta(days=2)}
     register(store.connection, "encoders", [row])
     subject = {"encoder": "enc", "encoder_fingerprint": "e0", "corpus": "toy", "corpus_fingerprint": "c0"}
     again = {"protocol": "t2i/all", "evaluation": "v0", "metric": "R@1", "result": "r0-again"}
-    write(store, "runs", RUNS, 2, state="running", started=datetime.now(UTC))
-    write(store, "results", RESULTS, 2, **subject, **again)
+    write(store, "runs", 2, state="running", started=datetime.now(UTC))
+    write(store, "results", 2, **subject, **again)
     evaluated(store, 3, finished=False, encoder_fingerprint="e0")
     prune(store, plan)
     assert outcomes(store) == ["v0", "v1", "v3"]
