@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.tables.rows import in_order
+from capim.store.rows import in_order
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.analyses.ablations import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
 from capim.tasks.analyses.analysis import Slice, slice_rows
 from capim.tasks.analyses.compression import METHODS, frontier, measured, methods_of
@@ -48,6 +48,9 @@ from capim.tasks.runtime.task import task
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
+
+TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents
+METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
 
 
 @task("fuse", run_name="fuse-{members[0].sets.corpus}")
@@ -199,10 +202,6 @@ def approximate(
         threads=n_threads(),
     )
     return retrieval.write_slices(spec, found)
-
-
-TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents
-METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
 
 
 @dataclass(frozen=True, kw_only=True)

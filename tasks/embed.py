@@ -10,9 +10,8 @@ from typing import Any
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.keys import set_key
-from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
-from capim.store.values import Rounding
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
+from capim.store.vectors import Rounding
 from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
 from capim.tasks.corpora.naming import Row, corpus_to_read
 from capim.tasks.encoders import identity_gap, resolve
@@ -29,6 +28,8 @@ from capim.tasks.runtime.encoding import (
 from capim.tasks.runtime.open_corpora import OpenCorpora, register_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from capim.tasks.runtime.task import may_pass, task
+
+SHOWN = 5  # images that were skipped
 
 
 @task("embed", encodes=True, run_name="embed-{work.spec.name}")
@@ -80,7 +81,7 @@ def is_complete(
     """Whether every item of these sets that can be encoded is stored, sealed or not."""
     store = EmbeddingStore.open(store_uri)
     return not any(
-        len(store.missing(set_key(spec, corpus.name, corpus.fingerprint, modality), n_items))
+        len(store.missing(SetKey.of(spec, corpus.name, corpus.fingerprint, modality), n_items))
         for spec in specs
         for corpus in corpora
         for modality, n_items in zip(MODALITIES, (corpus.n_images, corpus.n_captions), strict=True)
@@ -90,7 +91,7 @@ def is_complete(
 
 def _lacking(store: EmbeddingStore, spec: EncoderSpec, corpus: CorpusRef) -> tuple[Modality, ...]:
     """The modalities of a corpus that cannot be encoded and were not imported for this encoder either."""
-    keys = {m: set_key(spec, corpus.name, corpus.fingerprint, m) for m in MODALITIES if m not in corpus.encodable}
+    keys = {m: SetKey.of(spec, corpus.name, corpus.fingerprint, m) for m in MODALITIES if m not in corpus.encodable}
     return tuple(modality for modality, key in keys.items() if store.sealed(key) is None)
 
 
@@ -123,12 +124,6 @@ def _reference(
             *(import_advice(spec.name, corpus.name, each) for each in lacking),
         ),
     )
-
-
-# --- Tasks: check the corpora of a request, and register a corpus in the store.
-
-
-SHOWN = 5  # images that were skipped
 
 
 @task("check-corpora", timeout_hours=12)
@@ -209,9 +204,6 @@ def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[Row]) -> 
     if newest["locations"] and corpus.location not in newest["locations"]:
         lines.insert(0, f"the name {corpus.name!r} now means {corpus.location}; it meant {newest['locations'][-1]}")
     return tuple(lines)
-
-
-# --- Task: resolve the revision of an encoder to a commit or to a digest of its files; asks the hub.
 
 
 @task("resolve", run_name="resolve-{spec.name}", timeout_hours=1)

@@ -8,8 +8,8 @@ from typing import Any
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.maintenance.removal import drop_superseded
-from capim.store.query.names import names_with_rows
+from capim.store.removal import drop_superseded
+from capim.store.rows import names_with_rows
 from capim.store.schema import texts
 from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.protocols import MAIN, Protocol
@@ -30,6 +30,7 @@ from capim.tasks.runtime.stored import outcome_encoders
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
+Named = str | dict[str, Any]
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
@@ -179,9 +180,6 @@ def complete_figures(
         writer.write_languages(joint["mean"], {})
     writer.drop_outdated(list(evaluations.values()))
     return EvaluationRef(sets=evaluation.sets, evaluations=dict(scored.evaluations), n_scored=0, n_added=n_added)
-
-
-Named = str | dict[str, Any]
 
 
 @task("find-sets")

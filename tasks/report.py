@@ -26,8 +26,6 @@ from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_trunca
 from capim.tasks.runtime.task import artifact_key, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
 
-# --- Task `diagnose`: analyses of the outcomes and vectors of a corpus, and checks of its results, as slices.
-
 
 @task("diagnose", run_name="diagnose-{evaluations[0].sets.corpus}")
 def diagnose_corpus(
@@ -90,9 +88,6 @@ def is_diagnosed(protocol: Protocol) -> bool:
         protocol.kind == "quadruples" and not protocol.name
     )
     return protocol.is_main or protocol.kind == "pairs" or whole
-
-
-# --- Task that writes the report of a store; the leaderboard and the report as artifacts.
 
 
 @task("publish", run_name="publish-{run}")

@@ -12,11 +12,19 @@ from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, T, axis_of, numbers, pivot, result_cell, texts
-from capim.reports.rows.languages import MEASURES, languages, noise, over_languages, translators
-from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.standing import chance_of, conclusions, in_order, language_cells
-from capim.reports.sections.leaderboard import R1
-from capim.tasks.protocols import DIRECTION_TITLES, Direction, Protocol, language_name
+from capim.reports.rows.report_data import R1, ReportData
+from capim.reports.rows.standing import (
+    MEASURES,
+    chance_of,
+    conclusions,
+    in_order,
+    language_cells,
+    languages,
+    noise,
+    over_languages,
+    translators,
+)
+from capim.tasks.protocols import DIRECTION_TITLES, EVERY, Direction, Protocol, language_name
 
 DIRECTIONS: tuple[Direction, ...] = ("t2i", "i2t")
 OPEN_LANGUAGES = 8  # more are folded
@@ -71,7 +79,7 @@ def section(data: ReportData) -> Section:
     """Corpora with results per language, in detail."""
     blocks: list[Block] = []
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
-        ranked = data.ranked(corpus, _protocol("t2i", "*", "*"), R1)
+        ranked = data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)
         encoders = [r["encoder"] for r in ranked] or data.encoder_names(corpus)
         blocks.append(_heat_map(data, corpus, encoders))
         for encoder in encoders:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -17,8 +17,7 @@ import pyarrow as pa
 from PIL import Image
 
 from capim.store import schema
-from capim.store.types import digest16
-from tests.reports.stand_in import START, StandIn, batches, comparison, corpus, result, run_row, seal, spec
+from tests.reports.stand_in import StandIn, batches, comparison, corpus, part, result, run_row, seal, spec
 
 MODELS = {
     "dfn5b-h-378": (1024, 0.556, 0.030),
@@ -86,9 +85,8 @@ def _retrieval(store: StandIn, name: str, base: float, rng: np.random.Generator)
             value = min(0.995, max(0.01, base + bonus + gain * (1 - base) * 1.4 + rng.normal(0, 0.012)))
             result(store, name, "coco-karpathy", protocol, metric, value, half=0.0065, n_queries=25_010,
                    n_clusters=5000, chance=int(metric[2:]) / 5000, tie_share=0.002)  # fmt: skip
-    result(
-        store, name, "coco-karpathy", "t2i/eccv", "mAP@R", 0.2 + base / 4, half=0.01, n_queries=1332, n_clusters=1261
-    )
+    value = 0.2 + base / 4
+    result(store, name, "coco-karpathy", "t2i/eccv", "mAP@R", value, half=0.01, n_queries=1332, n_clusters=1261)
     result(store, name, "coco-karpathy", "t2i/all", "MRR", base + 0.1, half=0.006, n_queries=25_010, n_clusters=5000)
     result(store, name, "coco-karpathy", "t2i/all", "median_rank", 2.0 + 3 * (0.5 - base), half=0.4)
 
@@ -98,16 +96,8 @@ def _compositional(store: StandIn, name: str, base: float, rng: np.random.Genera
         value = float(np.clip(level + rng.normal(0, 0.03), 0.02, 0.9))
         result(store, name, "winoground", "winoground", f"winoground_{metric}", value, half=0.045, n_queries=400,
                n_clusters=400, chance=chance)  # fmt: skip
-    for category in (
-        "add_att",
-        "add_obj",
-        "replace_att",
-        "replace_obj",
-        "replace_rel",
-        "swap_att",
-        "swap_obj",
-        "macro",
-    ):
+    kinds = [f"{how}_{what}" for how in ("add", "replace", "swap") for what in ("att", "obj")]
+    for category in (*kinds[:4], "replace_rel", *kinds[4:], "macro"):
         value = float(np.clip(0.6 + base / 2 + rng.normal(0, 0.04), 0.5, 0.99))
         result(store, name, "sugarcrepe", f"sugarcrepe/{category}", "pair_accuracy", value, half=0.02, n_queries=1000,
                n_clusters=700, chance=0.5)  # fmt: skip
@@ -124,49 +114,22 @@ def _languages(store: StandIn, name: str, base: float, languages: Sequence[str],
                     result(store, name, "coco-sm", f"{direction}/{language}/{translator}", metric, value, half=0.01)
 
 
-def _slice(
-    store: StandIn, encoder: str, analysis: str, feature: str, level: str, value: float | None, **more: Any
-) -> None:
-    contents = store.contents["coco-karpathy"]
-    row = {
-        "encoder": encoder,
-        "encoder_fingerprint": store.specs[encoder].fingerprint,
-        "corpus": "coco-karpathy",
-        "corpus_fingerprint": contents.fingerprint,
-        "protocol": "t2i/all",
-        "metric": "R@1",
-        "analysis": analysis,
-        "feature": feature,
-        "level_name": level,
-        "value": value,
-        "ci_low": None if value is None else value - 0.013,
-        "ci_high": None if value is None else value + 0.013,
-        "p_adjusted": None,
-        "n_queries": 5200,
-        "n_clusters": 3100,
-        "reason": None,
-        "detail": None,
-        "run": "run-1",
-        "created": START,
-    } | more
-    store.tables["slices"].append({"slice": digest16([encoder, analysis, feature, level]), **row})
-
-
 def _slices(store: StandIn, name: str, base: float, rng: np.random.Generator) -> None:
+    add = partial(part, store, name, "coco-karpathy", half=0.013, n_queries=5200, n_clusters=3100)
     for analysis, features in (("complexity", FEATURES), ("category", CATEGORIES)):
         for i, feature in enumerate(features):
             gap = 0.05 - 0.02 * i + float(rng.normal(0, 0.01))
-            _slice(store, name, analysis, feature, "with", base + gap)
-            _slice(store, name, analysis, feature, "without", base)
-            _slice(store, name, analysis, feature, "difference", gap, p_adjusted=0.001 if abs(gap) > 0.02 else 0.4)
+            add(analysis, feature, "with", base + gap)
+            add(analysis, feature, "without", base)
+            add(analysis, feature, "difference", gap, p_adjusted=0.001 if abs(gap) > 0.02 else 0.4)
     for bin_, gap in (("1-7", 0.05), ("8-10", 0.02), ("11-14", -0.01), ("15+", -0.06)):
-        _slice(store, name, "length", "words", bin_, base + gap)
+        add("length", "words", bin_, base + gap)
     for setting, size, loss in (("float32", 4, 0.0), ("float16", 2, 0.0), ("int8", 1, 0.004), ("binary", 0.125, 0.09)):
         detail = json.dumps({"bytes_per_item": size * MODELS[name][0]})
-        _slice(store, name, "precision", "", setting, base - loss, detail=detail)
+        add("precision", "", setting, base - loss, detail=detail)
     detail = json.dumps({"published": base + (0.002 if name != "siglip2-so400m" else 0.19), "source": "model card"})
     verdict = "suspect" if name == "siglip2-so400m" else "reproduced"
-    _slice(store, name, "reference", "model card", verdict, base, detail=detail)
+    add("reference", "model card", verdict, base, detail=detail)
 
 
 def _comparisons(store: StandIn) -> None:
@@ -240,11 +203,3 @@ def noisy_jpeg(rng: np.random.Generator) -> bytes:
     target = io.BytesIO()
     Image.fromarray(pixels).save(target, "JPEG", quality=80)
     return target.getvalue()
-
-
-def later(store: StandIn, *, days: int) -> None:
-    """Moves every row of a store to a later day, for comparisons of two runs."""
-    for rows in store.tables.values():
-        for row in rows:
-            if "created" in row:
-                row["created"] += timedelta(days=days)
