@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from capim.store.layout import grids_of, tokens_of
 from capim.store.types import EncoderSpec
+from capim.store.vectors import grids_of, tokens_of
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.checkpoint import folder_of
