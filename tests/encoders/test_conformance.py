@@ -25,8 +25,8 @@ from capim.tasks.encoders.pixels import PixelPipeline
 from capim.tasks.encoders.tensors import dense_embeddings
 from capim.tasks.encoders.weights import MissingWeightsError, read_tensors
 from tests.encoders.families.hub import commit
+from tests.encoders.families.sentence import small_bert, text_model
 from tests.encoders.families.table import CASES, Case
-from tests.encoders.families.vocabulary import bert_tokenizer
 
 
 def failed(encoder) -> dict[str, str]:
@@ -234,24 +234,6 @@ def test_a_shard_that_lacks_a_weight_and_a_pickle_do_not_load(family, tmp_path) 
         without(next(f for f in files if any("fc1.weight" in name for name in read_tensors(f))), "fc1.weight")
         with pytest.raises(MissingWeightsError, match=r"1 of 78 weights .*fc1.weight\)"):
             load_encoder(changed)
-
-
-def text_model(folder: Path, *modules: Any) -> EncoderSpec:
-    from sentence_transformers import SentenceTransformer
-
-    SentenceTransformer(modules=list(modules), device="cpu").save(str(folder))
-    return EncoderSpec(name="t", adapter="sentence_transformers", checkpoint=str(folder), dim=32)
-
-
-def small_bert(folder: Path) -> Any:
-    from sentence_transformers.models import Transformer
-    from transformers import BertConfig, BertModel
-
-    tokenizer = bert_tokenizer(folder)
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    BertModel(BertConfig(vocab_size=len(tokenizer), **small)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return Transformer(str(folder))
 
 
 def test_a_pooler_that_no_vector_needs_may_be_missing_and_is_named(tmp_path) -> None:
