@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from transformers import AutoModel, AutoProcessor
 
+from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.readers.pages import read_pages
@@ -103,12 +104,12 @@ def _read(reader: Callable[..., Corpus], **size: int) -> tuple[Corpus, list[Imag
     corpus = reader(**size)
     if corpus.source is None:
         raise ValueError(f"corpus {corpus.name!r} has no images to read")
-    pictures = [decode_image(corpus.source.read(key)) for key in corpus.images["key"].to_pylist()]
-    return corpus, pictures, corpus.captions["text"].to_pylist()
+    pictures = [decode_image(corpus.source.read(key)) for key in texts(corpus.images["key"])]
+    return corpus, pictures, texts(corpus.captions["text"])
 
 
-def _retrieval(score: Scorer, corpus: Corpus, images: list[Image.Image], texts: list[str]) -> dict[str, float]:
-    scores = score(images, texts)
+def _retrieval(score: Scorer, corpus: Corpus, images: list[Image.Image], captions: list[str]) -> dict[str, float]:
+    scores = score(images, captions)
     image_of = np.arange(len(scores)) // 5
     own = scores[np.arange(len(scores)), image_of][:, None]
     rank = 1 + ((scores >= own).sum(axis=1) - 1)
@@ -123,8 +124,8 @@ def _retrieval(score: Scorer, corpus: Corpus, images: list[Image.Image], texts: 
     }
 
 
-def _languages(score: Scorer, corpus: Corpus, images: list[Image.Image], texts: list[str]) -> dict[str, float]:
-    scores = score(images, texts)
+def _languages(score: Scorer, corpus: Corpus, images: list[Image.Image], captions: list[str]) -> dict[str, float]:
+    scores = score(images, captions)
     n = scores.shape[1]
     own = scores[np.arange(len(scores)), np.arange(len(scores)) % n][:, None]
     first = (scores >= own).sum(axis=1) == 1
@@ -132,8 +133,8 @@ def _languages(score: Scorer, corpus: Corpus, images: list[Image.Image], texts: 
     return {f"t2i/{code} R@1": float(first[language == code].mean()) for code in dict.fromkeys(language.tolist())}
 
 
-def _quadruples(score: Scorer, corpus: Corpus, images: list[Image.Image], texts: list[str]) -> dict[str, float]:
-    scores = score(images, texts)
+def _quadruples(score: Scorer, corpus: Corpus, images: list[Image.Image], captions: list[str]) -> dict[str, float]:
+    scores = score(images, captions)
     even = np.arange(0, len(scores), 2)
     c0i0, c0i1, c1i0, c1i1 = (scores[even + a, even + b] for a in (0, 1) for b in (0, 1))
     text = (c0i0 > c1i0) & (c1i1 > c0i1)
@@ -147,8 +148,8 @@ def _quadruples(score: Scorer, corpus: Corpus, images: list[Image.Image], texts:
     return figures
 
 
-def _judged(score: Scorer, corpus: Corpus, images: list[Image.Image], texts: list[str]) -> dict[str, float]:
-    scores = score(images, texts)
+def _judged(score: Scorer, corpus: Corpus, images: list[Image.Image], captions: list[str]) -> dict[str, float]:
+    scores = score(images, captions)
     pages, queries = ({row: n for n, row in enumerate(t["id"].to_pylist())} for t in (corpus.images, corpus.captions))
     grades = np.zeros(scores.shape)
     for row in corpus.relevance.to_pylist():

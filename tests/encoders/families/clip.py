@@ -15,7 +15,7 @@ from tests.encoders.families.vocabulary import (
 )
 
 SIDE, PATCH, DIM = 56, 14, 32
-TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+TOWER: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
 VISION = TOWER | {"image_size": SIDE, "patch_size": PATCH}
 SQUARE = {"height": SIDE, "width": SIDE}
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from capim.store.types import EncoderSpec
-from tests.encoders.families.clip import build_clip, lively
+from tests.encoders.families.clip import TOWER, build_clip, lively
 from tests.encoders.families.colvision import qwen_config, qwen_pixels
 from tests.encoders.families.vocabulary import bert_tokenizer, qwen_tokenizer
 
@@ -80,8 +80,7 @@ def small_bert(folder: Path) -> Any:
     from transformers import BertConfig, BertModel
 
     tokenizer = bert_tokenizer(folder)
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    BertModel(BertConfig(vocab_size=len(tokenizer), **small)).save_pretrained(folder)
+    BertModel(BertConfig(vocab_size=len(tokenizer), **TOWER)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Transformer(str(folder))
 
