@@ -1,6 +1,6 @@
 """The flows, and the command line that runs them.
 
-Importing this package imports nothing else of capim and no library; ``flows.frames`` is imported when it is used.
+Importing this package imports nothing else of capim and no library.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from uuid import uuid4
 
 _ALWAYS = {
@@ -48,9 +46,3 @@ def set_environment(*, verbose: bool = False) -> None:
         folder = Path(tempfile.gettempdir()) / f"capim-prefect-{uuid4().hex}"
         os.environ["PREFECT_HOME"] = str(folder)
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-
-
-def __getattr__(name: str) -> ModuleType:
-    if name != "frames":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("capim.flows.frames")

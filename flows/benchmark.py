@@ -1,4 +1,4 @@
-"""Flow `benchmark`: embed -> evaluate -> compare -> publish, in one flow run.
+"""Flow `benchmark`: embed -> evaluate -> compare -> publish, in one flow run; and flow `watch`: checks for regressions.
 
 Each step can also run alone, as a flow. Steps exchange references, never arrays: what a step makes is in the store when
 it ends.
@@ -7,15 +7,24 @@ it ends.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from capim.flows.config import RunConfig
-from capim.flows.embed import embed_step, paired
-from capim.flows.execution import Failed, attempt_each, call, call_each, refuse_all, run_flow
-from capim.flows.request import check_request, device_faults, evaluations_of
-from capim.flows.runs import IncompleteError, record_end, recorded_run
-from capim.store.errors import RequestError
+from capim.flows.embed import check_request, device_faults, embed_step, evaluations_of, paired
+from capim.flows.execution import (
+    Failed,
+    IncompleteError,
+    announce,
+    attempt_each,
+    call,
+    call_each,
+    record_end,
+    recorded_run,
+    refuse_all,
+    run_flow,
+)
+from capim.store.errors import RequestError, WorkError
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.combine import score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
@@ -31,6 +40,7 @@ from capim.tasks.evaluate import (
     score_part,
 )
 from capim.tasks.metrics.custom import CustomMetric, load_metric
+from capim.tasks.reference.changes import WatchFinding, WatchRule
 from capim.tasks.report import diagnose_corpus, publish_report, show_report
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import (
@@ -44,6 +54,8 @@ from capim.tasks.runtime.references import (
     by_corpus,
     encoder_name,
 )
+from capim.tasks.runtime.task import artifact_key, show_table
+from capim.tasks.watch import WatchedFigures, check_baseline, watch_libraries, watch_metrics, watch_vectors
 
 # --- Flow `evaluate`: exact ranks and metrics with intervals, for every sealed pair of embedding sets.
 
@@ -210,7 +222,7 @@ def publish(config: RunConfig) -> str:
     corpora = tuple(dict.fromkeys(each.sets.corpus for each in found)) if config.corpora else ()
     encoders = tuple(encoder_name(encoder) for encoder in config.encoders)
     with recorded_run(config, "report") as run:
-        return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=config.protocols)
+        return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=tuple(config.protocols))
 
 
 def publish_step(
@@ -266,3 +278,94 @@ def benchmark(config: RunConfig, report: bool = True) -> BenchmarkRef:
         if missing:
             raise IncompleteError(done, missing)
     return done
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchRef:
+    """The findings of a watch, and in ``summary`` what was compared with which run; one line each."""
+
+    run: str
+    findings: tuple[WatchFinding, ...]
+    summary: tuple[str, ...]
+
+
+class RegressionError(WorkError):
+    """A watch found a regression; carries all findings, failures first, and the summary of the watch."""
+
+    def __init__(self, findings: tuple[WatchFinding, ...], summary: tuple[str, ...] = ()) -> None:
+        order = ("fail", "warn", "note")
+        self.findings = tuple(sorted(findings, key=lambda finding: order.index(finding.verdict)))
+        self.summary = summary
+        problem = "; ".join(f"[{f.verdict}] {f.subject}: {f.message}" for f in self.findings)
+        super().__init__("\n  - ".join([f"regression: {problem}", *summary]))
+
+    @property
+    def short(self) -> str:
+        """The first failure, how many findings there are beside it, and the summary."""
+        first, *others = self.findings
+        more = f"; {len(others)} more findings" if others else ""
+        line = f"regression: [{first.verdict}] {first.subject}: {first.message}{more}"
+        return "\n  - ".join([line, *self.summary])
+
+    def __reduce__(self) -> tuple[type[RegressionError], tuple[object, ...]]:
+        return (type(self), (self.findings, self.summary))
+
+
+@run_flow("watch", hours=24)
+def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa: B008 - frozen; the form shows it
+    """Compare with the pinned run.
+
+    Args:
+        config: Encoders and corpora to watch, and ``baseline``, a run to pin; ``seed`` draws the sample.
+        rule: Which differences fail, which warn, and how many false alarms a year may have.
+
+    Raises:
+        RequestError: Among other faults, the run to pin has no figures of these encoders.
+        RegressionError: At least one finding fails.
+    """
+    opened = OpenCorpora()
+    encoders = tuple(encoder_name(entry) for entry in config.encoders)
+    faults: list[str] = call(check_baseline, config.baseline, store_uri=config.store_uri, encoders=encoders)
+    request = check_request(config, opened, known=faults)
+    with recorded_run(config, "watch") as run:
+        encoded, missing = embed_step(config, run, request, opened)
+        embedded = paired(encoded)
+        corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
+        findings = [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
+        for spec in request.encoders:
+            of_spec = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
+            vectors: list[WatchFinding] = call(
+                watch_vectors,
+                spec,
+                of_spec,
+                opened,
+                store_uri=config.store_uri,
+                device=config.device.partition(",")[0],
+                trust_remote_code=config.trusts(spec.name),
+                rule=rule,
+                seed=config.seed,
+                run=run,
+            )
+            findings += vectors
+        evaluated, unscored = evaluate_step(config, run, tuple(reference.sets for reference in embedded))
+        findings += [WatchFinding("fail", each.subject, each.reason) for each in (*missing, *unscored)]
+        figures: WatchedFigures = call(
+            watch_metrics,
+            evaluated,
+            store_uri=config.store_uri,
+            run=run,
+            baseline=config.baseline,
+            rule=rule,
+            resampling=config.resampling,
+        )
+        libraries: list[WatchFinding] = call(watch_libraries, figures.baselines, store_uri=config.store_uri)
+        findings += [*figures.findings, *libraries]
+        description = "; ".join([f"Regression watch {run}", *figures.summary, f"rule: {asdict(rule)}"])
+        show_table(artifact_key("watch", config.store_uri), [finding._asdict() for finding in findings], description)
+        failed = [finding for finding in findings if finding.verdict == "fail"]
+        if failed:
+            subjects = "; ".join(dict.fromkeys(finding.subject for finding in failed))
+            first = str(failed[0].message)
+            announce("capim.regression", config.workspace, n_regressions=len(failed), first=first, subjects=subjects)
+            raise RegressionError(tuple(findings), figures.summary)
+    return WatchRef(run=run, findings=tuple(findings), summary=figures.summary)

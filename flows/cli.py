@@ -11,18 +11,81 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Literal
 
-from capim.flows import set_environment
-from capim.flows.commands import add_commands
-from capim.flows.terminal.parser import WRONG_REQUEST, Parser
+from capim.flows import inspection, set_environment, steps, stored
+from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Every command with its options."""
+def completion(
+    shell: Literal["bash", "zsh", "fish"],
+) -> None:
+    """Print the completion of commands, options, encoders, corpora, protocols and metrics for a shell.
+
+    For bash, add to ~/.bashrc: eval "$(capim completion bash)". For zsh, to ~/.zshrc, after compinit:
+    eval "$(capim completion zsh)". For fish: capim completion fish > ~/.config/fish/completions/capim.fish
+
+    Example: capim completion bash
+
+    Args:
+        shell: the shell that completes
+    """
+    from argcomplete.shell_integration import shellcode
+
+    sys.stdout.write(shellcode(["capim"], shell=shell))
+
+
+COMMANDS: dict[str, Command] = {
+    "demo": steps.demo,
+    "run": steps.run_command,
+    "embed": steps.embed,
+    "evaluate": steps.evaluate,
+    "compare": steps.compare_command,
+    "watch": steps.watch,
+    "report": steps.report_command,
+    "results": stored.results,
+    "serve": stored.serve,
+    "import": steps.import_,
+    "query": stored.query,
+    "search": stored.search,
+    "explain": stored.explain,
+    "export": stored.export,
+    "rerank": steps.rerank,
+    "fuse": steps.fuse,
+    "ann": steps.ann,
+    "list": inspection.list_known,
+    "check": inspection.check,
+    "completion": completion,
+}
+GROUPS: dict[str, dict[str, Command]] = {
+    "corpora": {"check": inspection.check_corpora, "ids": inspection.ids_of_corpus},
+    "store": {
+        "info": inspection.info,
+        "verify": inspection.verify,
+        "compact": inspection.compact,
+        "prune": inspection.prune,
+        "diff": inspection.diff,
+        "repair": inspection.repair,
+        "drop": inspection.drop,
+    },
+}
+ABOUT = {
+    "corpora": """Check a corpus before a run (check), or list the ids of its items (ids).
+
+Example: capim corpora check ./photos""",
+    "store": """Inspect and maintain the store: info, verify, compact, prune, diff, repair, drop.
+
+Example: capim store info""",
+}
+
+
+def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Every command with its options; with the words of a command line, the options of no other command."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show a traceback on errors")
     common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
@@ -36,14 +99,21 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.set_defaults(debug=False, verbose=False, quiet=False)
-    add_commands(parser.add_subparsers(dest="command", metavar="COMMAND"), common)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        add_command(commands, common, name, command, called=words is None or name in words)
+    for name, parts in GROUPS.items():
+        group = add_group(commands, name, ABOUT[name], parts)
+        for part, command in parts.items():
+            add_command(group, common, part, command, called=words is None or name in words)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    parser = build_parser()
-    if "_ARGCOMPLETE" in os.environ:  # the shell wants completions of a half-typed command
+    completes = "_ARGCOMPLETE" in os.environ  # the shell wants completions of a half-typed command
+    parser = build_parser(None if completes else sys.argv[1:] if argv is None else argv)
+    if completes:
         import argcomplete
 
         argcomplete.autocomplete(parser)
@@ -57,9 +127,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return WRONG_REQUEST
     set_environment(verbose=args.verbose)
-    run: Callable[[argparse.Namespace], int | None] = args.run
+
     try:
-        return run(args) or DONE
+        return int(args.call(args))
     except KeyboardInterrupt:
         _print_error("interrupted; what was encoded is stored, run the same command to continue")
         return INTERRUPTED
@@ -89,6 +159,45 @@ def _explain(error: Exception) -> tuple[int, str]:
 def _print_error(message: str) -> None:
     lines = without_credentials(message).split("\n")
     sys.stderr.write("capim: " + "".join(f"{plain(shortened(line, 2000))}\n" for line in lines))
+
+
+def complete_names(kind: str, typed: str, workspace: str | None) -> list[str]:
+    """What a list of names (``a,b``) may become: its last is the beginning of a known or stored name."""
+    done, comma, last = typed.rpartition(",")
+    names = {*_known(kind), *_stored(kind, workspace)}
+    return sorted(done + comma + name for name in names if name.startswith(last) and name not in done.split(","))
+
+
+def _known(kind: str) -> list[str]:
+    if kind == "encoders":
+        from capim.tasks.encoders.catalog import catalog
+
+        return list(catalog())
+    if kind == "corpora":
+        from capim.tasks.corpora import CORPORA
+
+        return list(CORPORA)
+    if kind == "protocols":
+        from capim.tasks.ranking.protocols import PROTOCOLS
+
+        return list(PROTOCOLS)
+    from capim.tasks.metrics import METRICS
+
+    return list(METRICS)
+
+
+def _stored(kind: str, workspace: str | None) -> list[str]:
+    """The names of a workspace's store; none where there is no store."""
+    from capim.flows.stored import open_store
+
+    with suppress(RequestError, WorkError):
+        store = open_store(workspace)
+        if kind == "encoders":
+            return [str(name) for name in store.encoders()["name"].to_pylist()]
+        if kind == "corpora":
+            return [str(name) for name in store.corpora()["name"].to_pylist()]
+        return list(store.counts("results", kind.removesuffix("s")))
+    return []
 
 
 if __name__ == "__main__":

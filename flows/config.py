@@ -15,14 +15,18 @@ a table::
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic.dataclasses import dataclass as validated
 from pydantic.fields import FieldInfo
 
 from capim.store.errors import RequestError, unknown
@@ -30,6 +34,9 @@ from capim.store.types import Precision, Storage
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.runtime.references import encoder_name
 from capim.tasks.statistics.draws import Adjustment, IntervalMethod, Resampling
+
+if TYPE_CHECKING:
+    from capim.tasks.metrics.custom import CustomMetric
 
 # corpora and encoders of the demo's runs: each late-interaction model on what it was trained for
 DEMO: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -40,6 +47,13 @@ WORKSPACE_VARIABLE = "CAPIM_WORKSPACE"
 DEFAULT_WORKSPACE = "workspace"
 
 Named = str | dict[str, Any]
+if TYPE_CHECKING:  # what callers may give: names may also be one text with commas, a size a number or a text
+    Entries: TypeAlias = Sequence[Any]
+    Texts: TypeAlias = Sequence[str]
+    Size: TypeAlias = Any
+    AnyMetric: TypeAlias = str | CustomMetric | Callable[..., object]
+else:
+    Entries, Texts, Size, AnyMetric = tuple[Named, ...], tuple[str, ...], ByteSize | None, str
 
 
 def _refuse_truth(value: object) -> object:
@@ -78,93 +92,173 @@ def default_workspace() -> str:
     return os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class RunConfig:
-    """What a run does. In a run of a deployment, a field that is not given is that of the deployment."""
+def described(documented: type | Callable[..., object]) -> dict[str, str]:
+    """Argument -> its help: the section ``Args`` of the docstring of a function, or of a class and those below it."""
+    found: dict[str, str] = {}
+    for each in reversed(documented.__mro__) if isinstance(documented, type) else (documented,):
+        section = inspect.cleandoc(each.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+        for line in re.split(r"^    (?=\w)", section, flags=re.MULTILINE)[1:]:
+            name, _, text = line.partition(": ")
+            found[name] = " ".join(text.split())
+    return found
 
-    name: Annotated[str, Field(description="name of the run, shown in reports")] = "run"
-    workspace: str = Field(
-        default_factory=default_workspace,
-        description="folder or URI that holds store/ and reports/ (default: $CAPIM_WORKSPACE of the process that runs)",
-    )
-    corpora: Annotated[
-        tuple[Named, ...],
-        Field(
-            description="corpora: names (capim list corpora), folders, files or names in the store (capim store info)"
-        ),
-    ] = ()
-    encoders: Annotated[tuple[Named, ...], Field(description="encoders: names (capim list encoders)")] = ()
-    protocols: Annotated[
-        tuple[str, ...],
-        Field(description="evaluation protocols (capim list protocols; default: all that fit the corpus)"),
-    ] = ()
-    sample: Annotated[
-        Annotated[int, Field(ge=1), NoTruth] | None,
-        Field(description="use only N images of each corpus, drawn with the seed"),
-    ] = None
-    batch_size: Annotated[
-        Annotated[int, Field(ge=1), NoTruth] | Literal["auto"] | None,
-        Field(description="items per forward pass, or auto to measure the fastest (default: the encoder's own)"),
-    ] = None
-    device: Annotated[
-        str, Field(description="auto, cpu, cuda, cuda:1 or mps; several separated by commas encode in parallel")
-    ] = "auto"
-    shards: Annotated[
-        int, Field(ge=1, description="encode every set in N shards, in parallel on Prefect's task runner"), NoTruth
-    ] = 1
-    precision: Annotated[
-        Precision | None,
-        Field(description="floating-point precision of the forward pass (default: the encoder's own)"),
-    ] = None
-    storage: Annotated[
-        Storage | None,
-        Field(
-            description="type of the stored vectors; float16 halves their size and rounds (default: float32, "
-            "float16 for multi-vectors, for imports that of the file)"
-        ),
-    ] = None
-    compile: Annotated[
-        bool, Field(strict=True, description="compile the model with torch.compile first; pays in long encodes")
-    ] = False
-    parts: Annotated[
-        int, Field(ge=1, description="score every gallery in N parts, in parallel on Prefect's task runner"), NoTruth
-    ] = 1
-    memory: Annotated[
-        ByteSize | None,
-        Field(description="memory for the vectors and scores of each part, such as 500MB (default: 2GiB)"),
-    ] = None
-    distractors: Annotated[
-        tuple[str, ...], Field(description="stored corpora of which images are added to every gallery, as a curve")
-    ] = ()
-    replicates: Annotated[int, Field(ge=100, description="bootstrap replicates per interval"), NoTruth] = 10_000
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1, description="random seed"), NoTruth] = 0
-    level: Annotated[float, Field(ge=0.5, lt=1, description="confidence level of the intervals"), NoTruth] = 0.95
-    interval: Annotated[
-        IntervalMethod,
-        Field(description="interval of shares of hits; of other figures percentile, or bca if bca is chosen"),
-    ] = "wilson"
-    adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "max-t"
-    permutations: Annotated[
-        int,
-        Field(ge=1000, description="random sign flips of the tests, where not all of them can be enumerated"),
-        NoTruth,
-    ] = 10_000
-    margin: Annotated[
-        float, Field(gt=0, lt=100, description="points within which two encoders count as equivalent"), NoTruth
-    ] = 1.0
-    keep_replicates: Annotated[
-        bool, Field(strict=True, description="store every bootstrap replicate of every metric (table replicates)")
-    ] = False
-    analyses: Annotated[
-        tuple[str, ...], Field(description="diagnostic analyses (default: all except resampled-gallery)")
-    ] = ()
-    baseline: Annotated[
-        str | None,
-        Field(description="run that a watch pins as its baseline (default: the pinned one, else the first watch)"),
-    ] = None
-    trust_remote_code: Annotated[
-        bool, Field(strict=True, description="allow Python code from a model repository to run, at a fixed revision")
-    ] = False
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Options of what is encoded, evaluated or read.
+
+    Args:
+        corpora: corpora: names (capim list corpora), folders, files or names in the store (capim store info)
+        encoders: encoders: names (capim list encoders)
+    """
+
+    corpora: Annotated[Entries, "A,B"] = ()
+    encoders: Annotated[Entries, "X,Y"] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocols:
+    """Options of everything that reads or makes figures.
+
+    Args:
+        protocols: evaluation protocols (capim list protocols; default: all that fit the corpus)
+    """
+
+    protocols: Annotated[Texts, "P,Q"] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """Options of everything that computes on a device.
+
+    Args:
+        device: auto, cpu, cuda, cuda:1 or mps; several separated by commas encode in parallel
+    """
+
+    device: Annotated[str, "D", "--device", "--devices"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seed:
+    """Options of everything that draws at random.
+
+    Args:
+        seed: random seed
+    """
+
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1), NoTruth] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding(Device):
+    """Options of everything that encodes.
+
+    Args:
+        sample: use only N images of each corpus, drawn with the seed
+        batch_size: items per forward pass, or auto to measure the fastest (default: the encoder's own)
+        shards: encode every set in N shards, in parallel on Prefect's task runner
+        precision: floating-point precision of the forward pass (default: the encoder's own)
+        storage: type of the stored vectors; float16 halves their size and rounds (default: float32, float16 for
+            multi-vectors, for imports that of the file)
+        compile: compile the model with torch.compile first; pays in long encodes
+        trust_remote_code: allow Python code from a model repository to run, at a fixed revision
+    """
+
+    sample: Annotated[int, Field(ge=1), NoTruth] | None = None
+    batch_size: Annotated[int, Field(ge=1), NoTruth] | Literal["auto"] | None = None
+    shards: Annotated[int, Field(ge=1), NoTruth] = 1
+    precision: Precision | None = None
+    storage: Storage | None = None
+    compile: Annotated[bool, Field(strict=True)] = False
+    trust_remote_code: Annotated[bool, Field(strict=True)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics(Seed):
+    """Options of everything that computes figures.
+
+    Args:
+        replicates: bootstrap replicates per interval
+        level: confidence level of the intervals
+        interval: interval of shares of hits; of other figures percentile, or bca if bca is chosen
+    """
+
+    replicates: Annotated[int, Field(ge=100), NoTruth, "--replicates", "--bootstrap-iterations"] = 10_000
+    level: Annotated[float, Field(ge=0.5, lt=1), NoTruth, "P"] = 0.95
+    interval: IntervalMethod = "wilson"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring(Statistics, Protocols, Device):
+    """Options of everything that scores stored embeddings.
+
+    Args:
+        parts: score every gallery in N parts, in parallel on Prefect's task runner
+        memory: memory for the vectors and scores of each part, such as 500MB (default: 2GiB)
+        distractors: stored corpora of which images are added to every gallery, as a curve
+        keep_replicates: store every bootstrap replicate of every metric (table replicates)
+    """
+
+    parts: Annotated[int, Field(ge=1), NoTruth] = 1
+    memory: Annotated[Size, "SIZE"] = None
+    distractors: Annotated[Texts, "A,B"] = ()
+    keep_replicates: Annotated[bool, Field(strict=True)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permutations:
+    """Options of tests.
+
+    Args:
+        permutations: random sign flips of the tests, where not all of them can be enumerated
+    """
+
+    permutations: Annotated[int, Field(ge=1000), NoTruth] = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing(Permutations, Statistics, Protocols):
+    """Options of comparisons.
+
+    Args:
+        adjustment: adjustment of p-values for multiple comparisons
+        margin: points within which two encoders count as equivalent
+        analyses: diagnostic analyses (default: all except resampled-gallery)
+    """
+
+    adjustment: Adjustment = "max-t"
+    margin: Annotated[float, Field(gt=0, lt=100), NoTruth, "POINTS"] = 1.0
+    analyses: Annotated[Texts, "A,B"] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watching(Permutations, Scoring, Encoding):
+    """Options of a watch, which adjusts over its own findings.
+
+    Args:
+        baseline: run that a watch pins as its baseline (default: the pinned one, else the first watch)
+    """
+
+    baseline: Annotated[str | None, "RUN"] = None
+
+
+def _describe(schema: dict[str, Any]) -> None:
+    """Write the help of every option into the schema of Prefect's form."""
+    for name, text in described(RunConfig).items():
+        schema["properties"][name]["description"] = text
+
+
+@validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", json_schema_extra=_describe))
+class RunConfig(Comparing, Watching, Where):
+    """What a run does. In a run of a deployment, a field that is not given is that of the deployment.
+
+    Args:
+        name: name of the run, shown in reports
+        workspace: folder or URI that holds store/ and reports/ (default: $CAPIM_WORKSPACE of the process that runs)
+    """
+
+    name: str = "run"
+    workspace: str = field(default_factory=default_workspace)
 
     @property
     def title(self) -> str:
@@ -207,6 +301,120 @@ def _title(corpus: Named) -> str:
 
 
 FIELDS: dict[str, FieldInfo] = RunConfig.__pydantic_fields__  # type: ignore[attr-defined]
+
+
+# --- The options of each step, from Python and on the command line: fields of a run, and a few of the step's own.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """The first argument of most steps.
+
+    Args:
+        suite: suite file (TOML); options replace its fields
+    """
+
+    suite: str | Path | None = field(default=None, kw_only=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Comparing, Scoring, Encoding, Where, Suite):
+    """Options of `run`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedOptions(Seed, Encoding, Where, Suite):
+    """Options of `embed`.
+
+    Args:
+        only: encode only the images or only the captions
+    """
+
+    only: Literal["images", "captions"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(Scoring, Where, Suite):
+    """Options of `evaluate`.
+
+    Args:
+        metric: evaluate a metric of your own instead, compare and slice by it, and print its results
+            (docs/own_metric.md)
+    """
+
+    metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(Comparing, Where):
+    """Options of `compare`; from Python, its first arguments are two encoders.
+
+    Args:
+        metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
+    """
+
+    a: str | None = field(default=None, kw_only=False)
+    b: str | None = field(default=None, kw_only=False)
+    metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(Protocols, Where, Suite):
+    """Options of `report`."""
+
+
+_EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every step uses; a sample has its own name
+_LISTS = ("corpora", "encoders", "protocols", "analyses", "distractors")
+
+
+def step_config(
+    step: str, used: Collection[str], options: Mapping[str, Any], suite: str | Path | None = None
+) -> RunConfig:
+    """The run of a step: its options (None: not given) and a suite file, whose unused fields are named.
+
+    Names are a list, or one text with commas.
+
+    Args:
+        step: Name of the step.
+        used: The options that it takes.
+        options: Those that are given.
+        suite: A file with the fields of a run.
+
+    Raises:
+        RequestError: Lists everything that is wrong with the options and with the suite file.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    faults = [unknown("option", name, sorted(used)) for name in given if name not in {*used, "workspace"}]
+    empty = [name for name in _LISTS if listed(given.get(name)) == ()]
+    if faults := [*faults, *(f"{name}: no name is given; without {name} all are taken" for name in empty)]:
+        raise RequestError(faults)
+    if suite is not None:
+        unused = [
+            name for name in read_suite(suite) if name in FIELDS and name not in {*used, "workspace", *_EVERYWHERE}
+        ]
+        if unused:
+            sys.stderr.write(f"{suite}: {', '.join(unused)}: without effect on `capim {step}`\n")
+    given = {name: listed(value) if name in _LISTS else value for name, value in given.items() if name in FIELDS}
+    return run_config(given, suite)
+
+
+def split(text: str) -> tuple[str, ...]:
+    """``"a,b"`` as a tuple, blanks left out; a comma in parentheses, as in ``own:at(k=3, n=5)``, separates nothing."""
+    return tuple(part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip())
+
+
+def listed(given: Any) -> tuple[Any, ...] | None:
+    """Names as the command line takes them: a text is split at its commas, paths become texts, a table is one name.
+
+    Examples:
+        >>> listed("a, b"), listed(["a", Path("b")]), listed(None)
+        (('a', 'b'), ('a', 'b'), None)
+    """
+    if isinstance(given, str):
+        return split(given)
+    if isinstance(given, Path | Mapping):
+        return listed([given])
+    return given if given is None else tuple(str(name) if isinstance(name, Path) else name for name in given)
 
 
 def missing_names(config: RunConfig) -> list[str]:

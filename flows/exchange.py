@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from capim.flows.config import Named, RunConfig
-from capim.flows.execution import call, run_flow
-from capim.flows.request import evaluations_of
-from capim.flows.runs import recorded_run
+from capim.flows.embed import evaluations_of
+from capim.flows.execution import call, recorded_run, run_flow
 from capim.store.errors import RequestError
 from capim.store.exchange.exporting import ImportRow
 from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank

@@ -1,255 +1,83 @@
-"""The steps of a run with their progress and messages on standard error: what `capim` and `import capim` both call."""
+"""The steps of a run: each is one function with its options in its signature, a command and a method of a workspace.
+
+What only the command line shows is a small function beside it. Progress and messages go to standard error.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from capim.flows.config import DEMO, FIELDS, RunConfig, missing_names, read_suite, run_config
-from capim.flows.terminal.output import print_embedded
-from capim.flows.terminal.parser import STEP_FIELDS, names
-from capim.flows.terminal.progress import bars
-from capim.store.errors import RequestError, plain, unknown
+from capim.flows.config import (
+    DEMO,
+    CompareOptions,
+    EmbedOptions,
+    EvaluateOptions,
+    ReportOptions,
+    RunConfig,
+    RunOptions,
+    Statistics,
+    Suite,
+    Watching,
+    Where,
+    missing_names,
+    run_config,
+)
+from capim.flows.stored import in_order
+from capim.flows.terminal import (
+    RESULT_COLUMNS,
+    Form,
+    Row,
+    Rows,
+    bars,
+    folded,
+    link,
+    print_answer,
+    print_embedded,
+    print_own_report,
+    print_report,
+    refuse_unused,
+    say,
+)
+from capim.store.errors import RequestError, WorkError, plain, unknown
 from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
+    from capim.store.exchange.exporting import ImportRow
     from capim.tasks.metrics.custom import CustomMetric
-    from capim.tasks.runtime.references import EmbedRef, EvaluationRef
+    from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, SetsRef
 
-_EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every step uses; a sample has its own name
-_NAMES = ("corpora", "encoders", "protocols", "analyses", "distractors")
-
-
-class Statistics(TypedDict, total=False):
-    """Options of everything that computes figures."""
-
-    replicates: int
-    level: float
-    interval: Literal["wilson", "percentile", "bca"]
-    seed: int
+T = TypeVar("T")
 
 
-class Comparison(Statistics, total=False):
-    """Options of comparisons."""
+def command_of(step: Callable[..., object]) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Make a function what the command line shows of a step, with the help of the step."""
 
-    adjustment: Literal["max-t", "holm", "benjamini-hochberg"]
-    permutations: int
-    margin: float
-    analyses: str | Sequence[str]
+    def named(command: Callable[..., T]) -> Callable[..., T]:
+        command.__doc__ = step.__doc__
+        return command
 
-
-class Encoding(TypedDict, total=False):
-    """Options of everything that encodes."""
-
-    sample: int
-    batch_size: int | Literal["auto"]
-    device: str
-    shards: int
-    precision: Literal["float32", "bfloat16", "float16"]
-    storage: Literal["float32", "float16"]
-    compile: bool
-    trust_remote_code: bool
+    return named
 
 
-class Embedding(Encoding, total=False):
-    """Options of `embed`."""
+def demo(*, workspace: str | None, quiet: bool) -> None:
+    """Run everything on built-in corpora and tiny models, offline, in under two minutes.
 
-    seed: int
+    Rendered scenes (retrieval, Winoground, six languages), rendered document pages with questions and judgements, and
+    four tiny models trained on such; a model whose library is not installed is left out. Prints what the report
+    recommends, and its path.
 
-
-class Evaluation(Statistics, total=False):
-    """Options of `evaluate`."""
-
-    device: str
-    keep_replicates: bool
-    memory: int | str
-    parts: int
-    distractors: str | Sequence[str]
-
-
-class Run(Encoding, Comparison, total=False):
-    """Options of `run`."""
-
-    keep_replicates: bool
-    memory: int | str
-    parts: int
-    distractors: str | Sequence[str]
-
-
-def step_config(step: str, options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:
-    """The run of a step: its options (None: not given) and a suite file, whose unused fields are named.
-
-    Names are a list, or one text with commas.
-
-    Raises:
-        RequestError: Lists everything that is wrong with the options and with the suite file.
+    Example: capim demo --workspace /tmp/capim-demo
     """
-    used = {"corpora", "encoders", "workspace", *STEP_FIELDS[step]}
-    given = {name: value for name, value in options.items() if value is not None}
-    faults = [unknown("option", name, sorted(used)) for name in given if name not in used]
-    empty = [name for name in _NAMES if listed(given.get(name)) == ()]
-    if faults := [*faults, *(f"{name}: no name is given; without {name} all are taken" for name in empty)]:
-        raise RequestError(faults)
-    if suite is not None:
-        unused = [name for name in read_suite(suite) if name in FIELDS and name not in {*used, *_EVERYWHERE}]
-        if unused:
-            sys.stderr.write(f"{suite}: {', '.join(unused)}: without effect on `capim {step}`\n")
-    return run_config({name: listed(value) if name in _NAMES else value for name, value in given.items()}, suite)
-
-
-def listed(given: Any) -> tuple[Any, ...] | None:
-    """Names as the command line takes them: a text is split at its commas, paths become texts, a table is one name.
-
-    Examples:
-        >>> listed("a, b"), listed(["a", Path("b")]), listed(None)
-        (('a', 'b'), ('a', 'b'), None)
-    """
-    if isinstance(given, str):
-        return names(given)
-    if isinstance(given, Path | Mapping):
-        return listed([given])
-    return given if given is None else tuple(str(name) if isinstance(name, Path) else name for name in given)
-
-
-def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None], report: bool = True) -> BenchmarkRef:
-    """Run the whole pipeline; ``show`` gets the path of the report, also if some encoders failed.
-
-    Without ``report`` none is written, and the path is empty.
-
-    Raises:
-        RequestError: The run names no corpora or no encoders, or they are wrong.
-        IncompleteError: Some encoders failed, the others are in the report.
-    """
-    from capim.flows.benchmark import benchmark
-
-    if faults := missing_names(config):
-        raise RequestError(faults)
-
-    def finish(done: BenchmarkRef) -> None:
-        print_embedded(done.embedded)
-        if done.report:
-            show(done.report)
-
-    done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish, report=report)
-    return done
-
-
-def run_embed(
-    config: RunConfig, *, quiet: bool, shard: int | None = None, only: Literal["images", "captions"] | None = None
-) -> tuple[EmbedRef, ...]:
-    """Encode what is missing in the store; one reference per encoder and corpus.
-
-    Raises:
-        IncompleteError: Some encoders failed; the others are encoded.
-    """
-    from capim.flows.embed import embed
-
-    def show(done: tuple[EmbedRef, ...]) -> None:
-        if not done:
-            sys.stderr.write(
-                f"shard {shard} of {config.shards} is encoded; the sets are sealed when all shards are stored\n"
-            )
-        print_embedded(done)
-
-    done: tuple[EmbedRef, ...] = _run(embed, config, quiet=quiet, show=show, shard=shard, only=only)
-    return done
-
-
-def run_evaluate(config: RunConfig, *, quiet: bool) -> tuple[EvaluationRef, ...]:
-    """Compute the figures that the store does not have; one reference per encoder and corpus.
-
-    Raises:
-        IncompleteError: Some encoders could not be scored; the others are.
-    """
-    from capim.flows.benchmark import evaluate
-
-    def show(done: tuple[EvaluationRef, ...]) -> None:
-        n_scored = sum(reference.n_scored for reference in done)
-        n_protocols = sum(len(reference.evaluations) for reference in done)
-        n_added = sum(reference.n_added for reference in done)
-        added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
-        sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}\n")
-
-    done: tuple[EvaluationRef, ...] = _run(evaluate, config, quiet=quiet, show=show)
-    return done
-
-
-def run_metric(
-    config: RunConfig,
-    metric: str | CustomMetric | Callable[..., object],
-    *,
-    quiet: bool,
-    results: bool,
-    first: str | None = None,
-) -> list[dict[str, Any]]:
-    """Store a user's metric; returns its results, each with its test against the best, or without them comparisons.
-
-    Raises:
-        RequestError: There is no figure because every encoder was left out, or the metric fails.
-    """
-    from capim.flows.benchmark import evaluate_custom
-    from capim.flows.commands.workspace import in_order
-    from capim.flows.execution import start
-    from capim.reports.rows.standing import against_best, pair_rows
-    from capim.store import EmbeddingStore
-    from capim.tasks.metrics.custom import load_metric
-
-    loaded = metric if isinstance(metric, str) else load_metric(metric)
-    with bars(quiet=quiet):
-        done = start(evaluate_custom, config, loaded, results=results)
-    left_out = [line for reference in done for line in reference.left_out]
-    figures = [row for reference in done for row in reference.results]
-    pairs = [row for reference in done for row in reference.comparisons]
-    if left_out and not figures + pairs:
-        raise RequestError(left_out)
-    sys.stderr.writelines(f"left out: {plain(line)}\n" for line in left_out)
-    stored = f"{len(figures)} results and " if results else ""
-    sys.stderr.write(f"{stored}{len(pairs)} comparisons by {plain(str(loaded))} stored\n")
-    store = EmbeddingStore.open(config.store_uri)
-    comparisons = store.rows("comparisons", comparison=pairs).to_pylist() if pairs else []
-    if not results:
-        return pair_rows(comparisons, first)
-    found = in_order(store.rows("results", result=figures)).to_pylist() if figures else []
-    return against_best(found, comparisons)
-
-
-def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
-    """Compare every pair of encoders, slice their outcomes and rank them; says what was compared."""
-    from capim.flows.benchmark import compare
-    from capim.flows.execution import start
-    from capim.reports.rows.standing import summary
-    from capim.store import EmbeddingStore
-    from capim.tasks.compare import compared_rows
-
-    with bars(quiet=quiet, flow="compare"):
-        done = start(compare, config)
-    for each in done.renewed:
-        where = f"{each.sets.encoder} on {each.sets.corpus}"
-        sys.stderr.write(f"{plain(where)}: results by another version of a metric were computed anew\n")
-    of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
-    stored = sum(reference.n_comparisons for reference in done.comparisons)
-    for line in summary(compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)):
-        sys.stderr.write(f"{plain(line)}\n")
-    sys.stderr.write(f"{stored} comparisons stored{of_some if config.encoders else ''}\n")
-    return done
-
-
-def _run(flow: Any, config: RunConfig, *, quiet: bool, show: Callable[[Any], None], **options: object) -> Any:
-    """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
-    from capim.flows.execution import start
-    from capim.flows.runs import IncompleteError
-
-    try:
-        with bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora)):
-            done = start(flow, config, **options)
-    except IncompleteError as incomplete:
-        show(incomplete.done)
-        raise
-    show(done)
-    return done
+    configs, left_out = demo_configs(workspace)
+    sys.stderr.writelines(f"left out: {reason}\n" for reason in left_out)
+    for config in configs:
+        run(config, quiet=quiet, show=print_report, report=config is configs[-1])
 
 
 def demo_configs(workspace: str | None) -> tuple[list[RunConfig], list[str]]:
@@ -268,3 +96,658 @@ def demo_configs(workspace: str | None) -> tuple[list[RunConfig], list[str]]:
         for corpora, encoders in DEMO
     ]
     return runs, list(left_out.values())
+
+
+def run(
+    config: Annotated[RunConfig, RunOptions],
+    *,
+    quiet: bool,
+    show: Callable[[str], None] = print_answer,
+    report: bool = True,
+) -> BenchmarkRef:
+    """Encode, evaluate, compare and report: the whole pipeline.
+
+    Stored embeddings are not encoded again. A corpus is a name (capim list corpora), a folder or file of your own
+    images and captions (capim corpora check), or a table in a suite file. Prints what the report recommends, and its
+    path.
+
+    Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
+
+    Returns:
+        From Python, the path of the report.
+
+    Raises:
+        RequestError: The run names no corpora or no encoders, or they are wrong.
+        IncompleteError: Some encoders failed; the others are in the report, which is shown first.
+    """
+    from capim.flows.benchmark import benchmark
+
+    if faults := missing_names(config):
+        raise RequestError(faults)
+
+    def finish(done: BenchmarkRef) -> None:
+        print_embedded(done.embedded)
+        if done.report:
+            show(done.report)
+
+    done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish, report=report)
+    return done
+
+
+@command_of(run)
+def run_command(
+    config: Annotated[RunConfig, RunOptions], *, suite: str | None, workspace: str | None, quiet: bool
+) -> None:
+    """What the command line shows of :func:`run`; it has its help."""
+    done = run(config, quiet=quiet, show=print_report)
+    words = [*([suite] if suite else []), *(["--workspace", workspace] if workspace else [])]
+    print_own_report(done.report, {reference.sets.corpus for reference in done.embedded}, words)
+
+
+def embed(
+    config: Annotated[RunConfig, EmbedOptions],
+    *,
+    quiet: bool,
+    only: Literal["images", "captions"] | None = None,
+    shard: Annotated[int | None, "K"] = None,
+    submit: bool = False,
+) -> tuple[EmbedRef, ...]:
+    """Encode corpora with encoders; only what is missing in the store.
+
+    An interrupted encode keeps what it has stored; the same command continues it. With --submit, the workers of a
+    Prefect server encode one shard each, side by side (deployments/README.md). Of a corpus whose images have no
+    files, or whose captions have no texts, the other modality is encoded.
+
+    Example: capim embed --corpora shapes --encoders tiny-clip --batch-size 64
+
+    Args:
+        shard: encode only shard K of --shards N, counted from 1
+        submit: start the N runs of --shards N on a server's workers
+
+    Returns:
+        From Python, a frame with one row per encoder and corpus.
+
+    Raises:
+        IncompleteError: Some encoders failed; the others are encoded.
+    """
+    from capim.flows.embed import embed as flow
+    from capim.flows.embed import submit_shards
+
+    if submit:
+        refuse_unused("with --submit, which starts every shard", **{"--shard": shard})
+        sys.stdout.writelines(f"{line}\n" for line in submit_shards(config, only))
+        return ()
+
+    def show(done: tuple[EmbedRef, ...]) -> None:
+        if not done:
+            say(f"shard {shard} of {config.shards} is encoded; the sets are sealed when all shards are stored")
+        print_embedded(done)
+
+    done: tuple[EmbedRef, ...] = _run(flow, config, quiet=quiet, show=show, shard=shard, only=only)
+    return done
+
+
+def evaluate(
+    config: Annotated[RunConfig, EvaluateOptions],
+    *,
+    quiet: bool,
+    form: Form = Form(),  # noqa: B008 - frozen
+    metric: str | CustomMetric | Callable[..., object] | None = None,
+    judgements: Annotated[str | None, "FILE.csv"] = None,
+) -> Rows | tuple[EvaluationRef, ...]:
+    """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
+
+    Figures that the store has are kept; a metric that is new in the table is computed from stored outcomes.
+
+    A metric of your own (--metric) is a function in a Python file. It takes `outcomes`, or a score `block`, and returns
+    one number per query. Its results, comparisons and slices are stored, and its results printed. So are those of R@1
+    with your judgements (--judgements), such as `capim serve` keeps in judgements.csv in the workspace.
+
+    Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
+
+    Args:
+        judgements: evaluate R@1 instead with further right items (docs/serve.md)
+
+    Returns:
+        From Python, the figures as ``results`` gives them. ``metric`` may also be a function or a ``capim.Metric``; its
+        rows have the test of each against the best other encoder.
+
+    Raises:
+        IncompleteError: Some encoders could not be scored; the others are.
+    """
+    from capim.flows.benchmark import evaluate as flow
+
+    if metric is not None and judgements:
+        raise RequestError("--metric and --judgements are two metrics; give one at a time")
+    if judgements:
+        from capim.tasks.metrics.custom import with_judgements
+
+        metric = with_judgements(judgements)
+    if metric is not None:
+        from capim.reports.rows.standing import AGAINST_BEST
+
+        return Rows(
+            rows=_evaluate_metric(config, metric, quiet=quiet, results=True),
+            columns=(*RESULT_COLUMNS, *AGAINST_BEST),
+            code=0,
+        )
+    form.refuse("without --metric")
+
+    def show(done: tuple[EvaluationRef, ...]) -> None:
+        n_scored = sum(reference.n_scored for reference in done)
+        n_protocols = sum(len(reference.evaluations) for reference in done)
+        n_added = sum(reference.n_added for reference in done)
+        added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
+        say(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}")
+
+    done: tuple[EvaluationRef, ...] = _run(flow, config, quiet=quiet, show=show)
+    return done
+
+
+def _evaluate_metric(
+    config: RunConfig,
+    metric: str | CustomMetric | Callable[..., object],
+    *,
+    quiet: bool,
+    results: bool,
+    first: str | None = None,
+) -> list[dict[str, Any]]:
+    """Store a user's metric; returns its results, each with its test against the best, or without them comparisons.
+
+    Raises:
+        RequestError: There is no figure because every encoder was left out, or the metric fails.
+    """
+    from capim.flows.benchmark import evaluate_custom
+    from capim.reports.rows.standing import against_best, pair_rows
+    from capim.store import EmbeddingStore
+    from capim.tasks.metrics.custom import load_metric
+
+    loaded = metric if isinstance(metric, str) else load_metric(metric)
+    done: list[MetricRef] = _run(evaluate_custom, config, loaded, quiet=quiet, results=results)
+    left_out = [line for reference in done for line in reference.left_out]
+    figures = [row for reference in done for row in reference.results]
+    pairs = [row for reference in done for row in reference.comparisons]
+    if left_out and not figures + pairs:
+        raise RequestError(left_out)
+    say(*(f"left out: {line}" for line in left_out))
+    say(f"{f'{len(figures)} results and ' if results else ''}{len(pairs)} comparisons by {loaded} stored")
+    store = EmbeddingStore.open(config.store_uri)
+    comparisons = store.rows("comparisons", comparison=pairs).to_pylist() if pairs else []
+    if not results:
+        return pair_rows(comparisons, first)
+    found = in_order(store.rows("results", result=figures)).to_pylist() if figures else []
+    return against_best(found, comparisons)
+
+
+def compare(
+    config: Annotated[RunConfig, CompareOptions],
+    *,
+    quiet: bool,
+    a: str | None = None,
+    b: str | None = None,
+    metric: str | CustomMetric | Callable[..., object] | None = None,
+) -> Rows | Compared:
+    """Compare every pair of encoders on the same queries: significance tests and effect sizes.
+
+    Over three corpora or more, the encoders are ranked by their macro mean and Borda count, with the ranks that the
+    data leave open. The ranking is printed and stored (table rankings).
+
+    With --metric, by a metric of your own; without it, its stored comparisons stay as they are.
+
+    Example: capim compare --corpora shapes
+
+    Returns:
+        From Python, a frame with one row per pair and figure, headline figures first. ``difference`` is ``encoder_a``
+        (of ``compare(a, b)`` the first) minus ``encoder_b``, with its interval; ``p_adjusted`` is adjusted over the
+        pairs that are compared here; ``state`` is what the tests say of ``encoder_a``: better, worse, equivalent or
+        undecided.
+    """
+    from capim.flows.benchmark import compare as flow
+    from capim.reports.rows.standing import PAIR_COLUMNS, summary
+    from capim.store import EmbeddingStore
+    from capim.tasks.compare import compared_rows
+
+    if pair := tuple(name for name in (a, b) if name is not None):
+        if config.encoders or len(pair) == 1:
+            raise RequestError(
+                f"compare takes two encoders, or encoders=[…]; got {', '.join(pair)} and {config.encoders or None}"
+            )
+        config = replace(config, encoders=pair)
+    if metric is not None:
+        rows = _evaluate_metric(config, metric, quiet=quiet, results=False, first=a)
+        return Rows(rows=rows, columns=PAIR_COLUMNS)
+    done: Compared = _run(flow, config, quiet=quiet)
+    for each in done.renewed:
+        say(f"{each.sets.encoder} on {each.sets.corpus}: results by another version of a metric were computed anew")
+    of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
+    stored = sum(reference.n_comparisons for reference in done.comparisons)
+    say(*summary(compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)))
+    sys.stderr.write(f"{stored} comparisons stored{of_some if config.encoders else ''}\n")
+    return done
+
+
+@command_of(compare)
+def compare_command(
+    config: Annotated[RunConfig, Suite, CompareOptions], *, metric: str | None, form: Form, quiet: bool
+) -> None:
+    """What the command line shows of :func:`compare`; it has its help."""
+    if metric is not None:
+        form.refuse("with --metric")
+    done = compare(config, metric=metric, quiet=quiet)
+    if not isinstance(done, Rows):
+        _print_ranking(config, done, form)
+
+
+LIKE_THESE = "corpora like these"
+
+
+def _print_ranking(config: RunConfig, compared: Compared, form: Form) -> None:
+    """Print the ranking: one line per encoder as a table, the stored rows as JSON or CSV.
+
+    What the headlines are and which encoders are left out follows on standard error; also why there is no ranking.
+    """
+    from capim.store import EmbeddingStore
+
+    reference, rows = compared.ranking, []
+    if reference.ranking:
+        rows = EmbeddingStore.open(config.store_uri).rows("rankings", ranking=reference.ranking).to_pylist()
+    if rows or not form.table:
+        shown = _lines(rows) if form.table else rows
+        Rows(rows=shown, keep=("ranks", "encoder"), none=lambda: reference.reason).print(form)
+    if form.table:
+        for line in _words(rows) if rows else [reference.reason] * bool(reference.reason):
+            sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
+
+
+def _words(rows: Sequence[Row]) -> list[str]:
+    """What the columns are, and what is not in the table."""
+    from capim.reports.rows.standing import same_photographs
+
+    first, level = rows[0], f"{100 * rows[0]['level']:g} %"
+    described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first["corpora"]))
+    like_these = {row["reason"] for row in rows if row["estimand"] == LIKE_THESE and row["rank_low"] is None}
+    return [
+        f"macro_mean: mean over {described}; low, high: its {level} interval",
+        "borda: share of the other encoders that it is above, mean over the corpora",
+        f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",
+        *same_photographs(json.loads(first["corpora"])),
+        *(f"{LIKE_THESE}: {reason}" for reason in sorted(like_these)),
+        *(f"{row['encoder']}: {row['reason']}" for row in rows if row["value"] is None),
+    ]
+
+
+def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """One row per ranked encoder, the best macro mean first."""
+    found = {(row["encoder_fingerprint"], row["estimand"], row["statistic"]): row for row in rows}
+    means = [row for row in rows if (row["estimand"], row["statistic"]) == ("these corpora", "macro mean")]
+    lines = []
+    for row in sorted((row for row in means if row["value"] is not None), key=lambda r: (-r["value"], r["encoder"])):
+        borda = found[row["encoder_fingerprint"], "these corpora", "borda"]
+        like_these = found[row["encoder_fingerprint"], LIKE_THESE, "macro mean"]
+        tested = {"ranks_like_these": _ranks(like_these)} if like_these["rank_low"] else {}
+        lines.append(
+            {
+                "ranks": _ranks(row),
+                **tested,
+                "encoder": row["encoder"],
+                "macro_mean": row["value"],
+                "low": row["ci_low"],
+                "high": row["ci_high"],
+                "borda": borda["value"],
+                **json.loads(row["headlines"]),
+            }
+        )
+    return lines
+
+
+def _ranks(row: Row) -> str:
+    low, high = row["rank_low"], row["rank_high"]
+    return f"{low}" if low == high else f"{low}–{high}"
+
+
+def watch(config: Annotated[RunConfig, Suite, Where, Watching], *, form: Form, quiet: bool) -> None:
+    """Check for regressions since the pinned run; exit code 1 if there is one.
+
+    Encodes a sample of every stored set again, and tests the figures of changed encoders against the pinned run, query
+    by query: at most one year in twenty has a false alarm. The first watch pins itself; --baseline RUN pins another
+    run, such as one whose changes are intended. Prints the findings, with changes of weights, libraries and data.
+
+    Example: capim watch --corpora shapes --encoders tiny-clip
+    """
+    from capim.flows.benchmark import RegressionError
+    from capim.flows.benchmark import watch as flow
+
+    regression = None
+    try:
+        done: Any = _run(flow, config, quiet=quiet)
+    except RegressionError as error:
+        done = regression = error
+    found = [finding._asdict() for finding in done.findings]
+    Rows(rows=found, columns=("verdict", "subject", "message"), none=lambda: "no findings").print(form)
+    if regression is not None:
+        raise WorkError(regression.short) from regression
+    say(*done.summary)
+
+
+def report(config: Annotated[RunConfig, ReportOptions], *, compare: tuple[str, str] | None = None) -> str:
+    """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
+
+    Prints what the report recommends, and its path.
+
+    With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
+    and what changed between the runs.
+
+    Example: capim report --compare workspace/reports/OLD workspace/reports/NEW
+
+    Args:
+        compare: compare two reports instead
+
+    Returns:
+        From Python, the path of the report.
+    """
+    if compare:
+        from capim.reports.compare import write_comparison
+
+        return write_comparison(*compare, f"{config.reports_uri}/compared")
+    from capim.flows.benchmark import publish
+    from capim.flows.execution import start
+
+    return start(publish, config)
+
+
+@command_of(report)
+def report_command(
+    config: Annotated[RunConfig, ReportOptions],
+    *,
+    compare: Annotated[tuple[str, str] | None, "OLD NEW"] = None,
+    given: dict[str, Any],
+) -> None:
+    """What the command line shows of :func:`report`; it has its help."""
+    if compare:
+        unused = {f"--{name}": given.get(name) for name in ("corpora", "encoders", "protocols")}
+        refuse_unused("with --compare", **unused)
+        sys.stdout.write(f"{link(report(config, compare=compare), sys.stdout)}\n")
+    else:
+        print_report(report(config))
+
+
+def _run(
+    flow: Any,
+    config: RunConfig,
+    *args: object,
+    quiet: bool,
+    show: Callable[[Any], None] | None = None,
+    **options: object,
+) -> Any:
+    """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
+    from capim.flows.execution import IncompleteError, start
+
+    try:
+        with bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora)):
+            done = start(flow, config, *args, **options)
+    except IncompleteError as incomplete:
+        if show:
+            show(incomplete.done)
+        raise
+    if show:
+        show(done)
+    return done
+
+
+# --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
+
+_OF_OUTCOMES = ("protocol", "revision", "note", "replace", "replicates")
+IMPORTS = {
+    "embeddings": (("images", "captions"), ("corpus", "encoder"), ("revision", "note", "replace", "storage")),
+    "a manifest": (("manifest",), (), ("replace", "storage")),
+    "a folder": (("folder",), (), ("replace", "storage")),
+    "outcomes": (("outcomes",), ("corpus",), ("encoder", *_OF_OUTCOMES)),  # hit lists name their models
+    "scores": (("scores",), ("corpus", "encoder"), _OF_OUTCOMES),
+    "a run": (("run",), ("corpus", "encoder"), _OF_OUTCOMES),
+}
+"""What can be imported -> the options that name it (one of them is needed), those that it needs, and others."""
+
+
+def import_(
+    config: Annotated[RunConfig, "workspace", "storage", "replicates"],
+    *,
+    given: dict[str, Any],
+    corpus: str | None = None,
+    encoder: str | None = None,
+    images: Annotated[str | None, "F"] = None,
+    captions: Annotated[str | None, "F"] = None,
+    revision: Annotated[str | None, "R"] = None,
+    note: Annotated[str | None, "TEXT"] = None,
+    manifest: Annotated[str | None, "F"] = None,
+    folder: Annotated[str | None, "DIR"] = None,
+    replace: bool = False,
+    outcomes: Annotated[str | None, "F"] = None,
+    scores: Annotated[str | None, "F"] = None,
+    run: Annotated[str | None, "F"] = None,
+    protocol: Annotated[tuple[str, ...], "P,Q"] = (),
+) -> None:
+    """Import embeddings, or outcomes of models without embeddings, that another program computed.
+
+    Embeddings have ids (.npz, .parquet, .safetensors, .csv) or follow the order of the corpus (.npy). Images and
+    captions can be imported by two commands, and one model for many corpora, under one name and --revision. A manifest
+    has rows like
+
+        [[set]]
+        encoder = "theirs"
+        corpus = "shapes"
+        images = "images.npy"
+        captions = "captions.npy"
+
+    Outcomes are ranks, or right and wrong answers, per query (docs/outcomes.md); scores are those of every caption with
+    every image; a run has lists of the best items. The same file again changes nothing.
+
+    Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
+
+    Args:
+        corpus: a stored corpus, a name (capim list corpora), a folder or a TOML file
+        encoder: name of the model that made the embeddings or the outcomes
+        images: image embeddings: .npy, .npz, .parquet, .safetensors or .csv
+        captions: caption embeddings, in the same formats
+        revision: version of the model (default: that of the stored model, else unversioned)
+        note: a remark about the model; kept and shown with it
+        manifest: import many sets: a TOML file with a table [[set]] for each
+        folder: import DIR/ENCODER/CORPUS/images.* and captions.*
+        replace: replace what is stored with other contents
+        outcomes: outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or
+            a folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)
+        scores: scores of every caption (rows) with every image (columns): .npy or .npz
+        run: lists of the best items, in TREC's run format
+        protocol: protocols of the outcomes, scores or run (default: all it tells)
+    """
+    from capim.flows.exchange import import_ as flow
+    from capim.flows.exchange import import_outcomes
+    from capim.flows.execution import start
+    from capim.store.exchange.exporting import ImportRow, read_manifest, rows_of_folder
+    from capim.tasks.results.imported.sources import Kind, Source
+
+    what = _kind_of_import({*given})
+    kinds: dict[str, tuple[Kind, str | None]] = {
+        "outcomes": ("outcomes", outcomes),
+        "scores": ("scores", scores),
+        "a run": ("run", run),
+    }
+    if what in kinds:
+        kind, path = kinds[what]
+        source = Source(kind, str(path), encoder or "", protocol)
+        lines = start(import_outcomes, config, str(corpus), source, revision=revision, note=note, replace=replace)
+    else:
+        rows: list[ImportRow]
+        if what == "a manifest":
+            rows = read_manifest(Path(given["manifest"]))
+        elif what == "a folder":
+            rows = rows_of_folder(Path(given["folder"]))
+        else:
+            rows = [
+                ImportRow(
+                    encoder=str(encoder),
+                    corpus=str(corpus),
+                    images=images,
+                    captions=captions,
+                    revision=revision,
+                    note=note,
+                )
+            ]
+        lines = start(flow, config, rows, replace=replace)
+    say(*lines)
+
+
+def _kind_of_import(given: set[str]) -> str:
+    """The one source that the options name; raises for none, for several, and for options that it does not take."""
+    kinds = [kind for kind, (sources, _, _) in IMPORTS.items() if given & {*sources}]
+    if len(kinds) != 1:
+        raise RequestError(
+            "give one thing to import: --images and --captions, --manifest, --folder, --outcomes, --scores or --run"
+            + (f"; got {' and '.join(kinds)}" if kinds else "")
+        )
+    sources, needed, others = IMPORTS[kinds[0]]
+    every = {name for names in IMPORTS.values() for part in names for name in part}
+    faults = [
+        f"--{name} has no effect on an import of {kinds[0]}; leave it out"
+        for name in sorted((given & every) - {*sources, *needed, *others})
+    ]
+    faults += [f"an import of {kinds[0]} needs --{name} NAME" for name in {*needed} - given]
+    if faults:
+        raise RequestError(sorted(faults))
+    return kinds[0]
+
+
+# --- `rerank`, `fuse`, `ann`: stored encoders combined, and approximate search measured; nothing is encoded.
+
+STORED = ("value", "ci_low", "ci_high", "n_queries", "n_clusters", "reason")
+DETAILS = (
+    "change", "change_low", "change_high", "bytes_per_item", "seconds_per_query", "threads", "depth",
+    "equal_at_10", "equal_at_20", "equal_at_50", "equal_at_100", "n_all_queries",
+)  # fmt: skip
+
+
+def rerank(
+    config: Annotated[RunConfig, "corpora", Statistics],
+    *,
+    first: str,
+    second: str,
+    depths: Annotated[tuple[str, ...], "N,M"] = (
+        "1", "5", "10", "20", "50", "100",
+    ),
+    quiet: bool,
+) -> None:  # fmt: skip
+    """Retrieve with one encoder and re-rank its first N results with another, at several depths N.
+
+    The largest depth is stored as the encoder FIRST-then-SECOND, which `capim compare` and `capim report` treat like
+    any other. The report shows accuracy and cost at every depth.
+
+    Example: capim rerank --first tiny-clip-plain --second tiny-colpali --corpora shapes
+
+    Args:
+        first: encoder that retrieves
+        second: encoder that re-ranks the first N results
+        depths: re-ranking depths (default: 1,5,10,20,50,100)
+    """
+    try:
+        numbers = tuple(int(depth) for depth in depths)
+    except ValueError as error:
+        raise RequestError(f"--depths must be whole numbers, got {', '.join(depths)}") from error
+    if any(not 1 <= depth <= 100 for depth in numbers):
+        raise RequestError(
+            f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(map(str, numbers))}"
+        )
+    from capim.flows.exchange import rerank_flow
+
+    done = _run(rerank_flow, config, first, second, numbers, quiet=quiet)
+    sys.stdout.writelines(f"{name}\n" for name in done)
+
+
+def fuse(
+    config: Annotated[RunConfig, Where, Statistics],
+    *,
+    weights: Annotated[tuple[str, ...], "U,V"] = (),
+    quiet: bool,
+) -> None:
+    """Fuse several encoders: reciprocal rank fusion of stored result lists, or with --weights a sum of scores.
+
+    A weighted sum adds cosine similarities; a MaxSim score is divided by the number of caption tokens first.
+
+    Example: capim fuse --encoders tiny-clip,tiny-colpali --corpora shapes --weights 0.7,0.3
+
+    Args:
+        weights: one weight per encoder, for a weighted sum of scores
+    """
+    encoders = tuple(config.encoders)
+    if len(encoders) < 2:
+        raise RequestError(f"--encoders must name at least two encoders to fuse, got {', '.join(encoders) or 'none'}")
+    try:
+        numbers = tuple(float(weight) for weight in weights)
+    except ValueError as error:
+        raise RequestError(f"--weights must be numbers, got {', '.join(weights)}") from error
+    if numbers and len(numbers) != len(encoders):
+        raise RequestError(f"--weights must be one number per encoder: expected {len(encoders)}, got {len(numbers)}")
+    if numbers and not (all(0 <= weight < float("inf") for weight in numbers) and any(numbers)):
+        raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
+    from capim.flows.exchange import fuse_flow
+
+    done = _run(fuse_flow, config, encoders, numbers, quiet=quiet)
+    sys.stdout.writelines(f"{name}\n" for name in done)
+
+
+def ann(
+    config: Annotated[RunConfig, Where, Statistics],
+    *,
+    methods: Annotated[tuple[str, ...], "M,N"] = (),
+    form: Form,
+    quiet: bool,
+) -> Rows:
+    """Measure what compressed vectors and approximate search cost against exact search: one row per method and setting.
+
+    Methods: pooling and colpali_engine's pooling of multi-vectors, int8, binary, MUVERA's fixed dimensional encodings
+    (muvera), LanceDB's indexes (IVF_PQ, IVF_HNSW_SQ, IVF_RQ) and fast-plaid, where that is installed. Encoders with one
+    vector per item have int8, binary and the indexes.
+
+    In the rows, change is the method's metric minus that of exact search, paired by query, with its interval; depth is
+    how many of the method's first items exact scores have to reorder so that every query has the ten best of exact
+    search, and equal_at_10, 20, 50 and 100 are the shares of queries that have them with so many. The rows are stored
+    (table slices, analysis ann) for the next report.
+
+    Example: capim ann --encoders tiny-colpali --corpora shapes --methods pooling,muvera
+
+    Args:
+        methods: only these (default: all that apply)
+    """
+    from capim.flows.exchange import approximate_flow
+    from capim.store import EmbeddingStore
+    from capim.tasks.analyses.compression import METHODS
+
+    faults = [unknown("method", name, METHODS) for name in methods if name not in METHODS]
+    columns = ("encoder", "corpus", "protocol", "method", "setting", "metric", *STORED, *DETAILS)
+    faults += [unknown("column", name, columns) for name in form.columns if name not in columns]
+    if faults:
+        raise RequestError(faults)
+    methods = methods or tuple(METHODS)
+    measured: list[SetsRef] = _run(approximate_flow, config, methods, quiet=quiet)
+    shown = ("exact", *methods)
+    of = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
+    found = [
+        ((at, shown.index(row["feature"])), row, json.loads(row["detail"]))
+        for row in EmbeddingStore.open(config.store_uri).rows("slices", analysis="ann").to_pylist()
+        if (at := of.get((row["encoder_fingerprint"], row["corpus_fingerprint"]))) is not None
+        and row["feature"] in shown
+    ]
+    rows = [
+        {
+            **{name: row[name] for name in ("encoder", "corpus", "protocol")},
+            "method": row["feature"],
+            "setting": row["level_name"],
+            **{name: row[name] for name in ("metric", *STORED)},
+            **dict.fromkeys(DETAILS),
+            **detail,
+        }
+        for _, row, detail in sorted(found, key=lambda each: (each[0], -each[2].get("bytes_per_item", 0)))
+    ]
+    ann_columns = (
+        "encoder", "corpus", "method", "setting", "metric", "value", "change", "change_low", "change_high",
+        "bytes_per_item", "seconds_per_query", "depth", "equal_at_10", "equal_at_100", "n_queries", "reason",
+    )  # fmt: skip
+    return Rows(rows=rows, columns=ann_columns, keep=("method", "setting", "value", "change"))

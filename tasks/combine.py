@@ -49,6 +49,9 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
+TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents
+METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
+
 
 @task("fuse", run_name="fuse-{members[0].sets.corpus}")
 def fuse(
@@ -199,10 +202,6 @@ def approximate(
         threads=n_threads(),
     )
     return retrieval.write_slices(spec, found)
-
-
-TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents
-METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
 
 
 @dataclass(frozen=True, kw_only=True)

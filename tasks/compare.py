@@ -9,16 +9,14 @@ import pyarrow as pa
 
 from capim.reports.rows.standing import counted_once
 from capim.store import EmbeddingStore
-from capim.store.maintenance.removal import drop_stale
 from capim.store.schema import texts
-from capim.store.types import digest16
 from capim.tasks.metrics.table import headline_of, planned_figures
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import Values, combined_figures, language_values, part_of, rsum_values
-from capim.tasks.results.comparison import SIDES, compared_metrics, comparison_rows, encoder_key, figure_rows
+from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key, figure_rows
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,
@@ -31,6 +29,7 @@ from capim.tasks.results.suite import (
 )
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
+from capim.tasks.runtime.results import write_family
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
@@ -112,35 +111,6 @@ def compare_combined(
         headline=planned_figures(protocols),
     )
     return family_of(sets.corpus, sets.corpus_fingerprint, [rows], write_family(store, rows))
-
-
-def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:
-    """Write the comparisons of one request on one corpus; returns the runs whose rows they are.
-
-    They replace comparisons of the same encoders, and of some of them. Those of a request with more encoders stay, and
-    so do comparisons that an earlier run found as well; not so those by another version of the metric or the tests.
-    """
-    if not rows.num_rows:
-        return []
-    encoders = sorted({fingerprint for side in SIDES for fingerprint in texts(rows[side])})
-    keys = [digest16([key, *encoders]) for key in texts(rows["comparison"])]
-    place = rows.schema.get_field_index("comparison")
-    rows = rows.set_column(place, rows.schema.field(place), pa.array(keys, pa.string()))
-    store.write_rows("comparisons", rows, replace="comparison")
-    figures = {name: sorted({*texts(rows[name])}) for name in ("corpus_fingerprint", "protocol", "metric")}
-    stored = store.rows("comparisons", **figures)
-    versions = ("metric_version", "statistics_version")
-    written = {(row["protocol"], row["metric"]): [row[name] for name in versions] for row in rows.to_pylist()}
-    found = {row["comparison"]: row for row in stored.to_pylist()}
-    if outdated := [
-        key
-        for key, row in found.items()
-        if written.get((row["protocol"], row["metric"])) not in (None, [row[name] for name in versions])
-    ]:
-        drop_stale(store, "comparisons", "comparison", kept=(), comparison=outdated)
-    if {fingerprint for side in SIDES for fingerprint in texts(stored[side])} <= {*encoders}:
-        drop_stale(store, "comparisons", "comparison", kept=keys, **figures)
-    return sorted({found[key]["run"] for key in keys})
 
 
 def family_of(corpus: str, corpus_fingerprint: str, rows: Sequence[pa.Table], runs: Iterable[str]) -> CompareRef:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from typing import Any
 
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, unknown
+from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.keys import set_key
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.store.values import Rounding
@@ -18,14 +21,16 @@ from capim.tasks.runtime.encoding import (
     Encoded,
     EncodedSet,
     EncodeWork,
-    encode_in_processes,
     encode_work,
+    logged,
     modalities_of,
     tokens_spent,
 )
 from capim.tasks.runtime.open_corpora import OpenCorpora, register_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from capim.tasks.runtime.task import may_pass, task
+
+SHOWN = 5  # images that were skipped
 
 
 @task("embed", encodes=True, run_name="embed-{work.spec.name}")
@@ -51,8 +56,23 @@ def embed_shard(work: EncodeWork) -> Encoded:
 
 @task("embed-on-devices", encodes=True, run_name="embed-{works[0].spec.name}-on-devices")
 def embed_on_devices(works: Sequence[EncodeWork]) -> list[Encoded]:
-    """Encode the shards of one model in parallel on this machine, each on its own device; seals nothing."""
-    return encode_in_processes(works)
+    """Encode the shards of one model in parallel on this machine, each in a process and on a device of its own.
+
+    Seals nothing.
+
+    Raises:
+        WorkError: A process died.
+    """
+    with ProcessPoolExecutor(len(works), mp_context=get_context("spawn")) as pool:
+        started = [pool.submit(encode_work, work) for work in works]
+        try:
+            return [logged(work, process.result()) for work, process in zip(works, started, strict=True)]
+        except BrokenProcessPool as error:
+            raise WorkError(
+                f"a process that encoded with {works[0].spec.name!r} on one of "
+                f"{', '.join(work.settings.device for work in works)} died; what was encoded is stored, run the same "
+                "command to continue"
+            ) from error
 
 
 @task("is-complete")
@@ -107,12 +127,6 @@ def _reference(
     )
 
 
-# --- Tasks: check the corpora of a request, and register a corpus in the store.
-
-
-SHOWN = 5  # images that were skipped
-
-
 @task("check-corpora", timeout_hours=12)
 def check_corpora(
     corpora: Sequence[str | dict[str, Any]],
@@ -137,8 +151,8 @@ def check_corpora(
     known, states = ({str(row[column]) for row in register} for column in ("name", "fingerprint"))
     for what in corpora:
         try:
-            reading = corpus_to_read(what, register, sample=sample, seed=seed)
-            corpus = opened.read(reading.what, sample=reading.sample, seed=reading.seed)
+            request = corpus_to_read(what, register, sample=sample, seed=seed)
+            corpus = opened.read(request)
             faults += filter(None, [encoding_fault(corpus, modalities, given=what)])
             select_protocols(corpus, protocols)
             known |= {corpus.name}
@@ -163,13 +177,13 @@ def register_corpus(
     """
     store = EmbeddingStore.open(store_uri, create=True)
     register = store.corpora().to_pylist()
-    reading = corpus_to_read(what, register, sample=sample, seed=seed)
-    usual = opened.read(reading.what, sample=reading.sample, seed=reading.seed).name
-    corpus = opened.index(store, reading.what, sample=reading.sample, seed=reading.seed)
+    request = corpus_to_read(what, register, sample=sample, seed=seed)
+    usual = opened.read(request).name
+    corpus = opened.index(store, request)
     changes = _changes(store, corpus, register)
     store.write_corpus(corpus)
     return CorpusRef(
-        **reading._asdict(),
+        **request._asdict(),
         name=corpus.name,
         fingerprint=corpus.fingerprint,
         n_images=len(corpus.images),
@@ -191,9 +205,6 @@ def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[Row]) -> 
     if newest["locations"] and corpus.location not in newest["locations"]:
         lines.insert(0, f"the name {corpus.name!r} now means {corpus.location}; it meant {newest['locations'][-1]}")
     return tuple(lines)
-
-
-# --- Task: resolve the revision of an encoder to a commit or to a digest of its files; asks the hub.
 
 
 @task("resolve", run_name="resolve-{spec.name}", timeout_hours=1)

@@ -30,6 +30,7 @@ from capim.tasks.runtime.stored import outcome_encoders
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
+Named = str | dict[str, Any]
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
@@ -179,9 +180,6 @@ def complete_figures(
         writer.write_languages(joint["mean"], {})
     writer.drop_outdated(list(evaluations.values()))
     return EvaluationRef(sets=evaluation.sets, evaluations=dict(scored.evaluations), n_scored=0, n_added=n_added)
-
-
-Named = str | dict[str, Any]
 
 
 @task("find-sets")

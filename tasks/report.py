@@ -11,13 +11,13 @@ from capim.reports.rows.report_data import goodness
 from capim.reports.rows.snapshot import answer_lines, first_screen
 from capim.reports.write import write_report
 from capim.store import EmbeddingStore
-from capim.store.schema import JUDGED, texts
+from capim.store.schema import texts
 from capim.tasks.analyses.ablations import device_rows
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.content import caption_features
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.metrics.table import RSUM, planned_figures
-from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import gate_rows, judge_results, published
 from capim.tasks.runtime.progress import track
@@ -25,8 +25,6 @@ from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
-
-# --- Task `diagnose`: analyses of the outcomes and vectors of a corpus, and checks of its results, as slices.
 
 
 @task("diagnose", run_name="diagnose-{evaluations[0].sets.corpus}")
@@ -86,10 +84,8 @@ def diagnose_corpus(
 
 def is_diagnosed(protocol: Protocol) -> bool:
     """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
-    return protocol.id in (*MAIN, "winoground", f"t2i/{JUDGED}") or protocol.direction == "pairs"
-
-
-# --- Task that writes the report of a store; the leaderboard and the report as artifacts.
+    whole = protocol.kind in ("judged", "quadruples") and not protocol.name and not protocol.language
+    return protocol.is_main or protocol.kind == "pairs" or whole
 
 
 @task("publish", run_name="publish-{run}")

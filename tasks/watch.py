@@ -46,10 +46,9 @@ from capim.tasks.reference.changes import (
 )
 from capim.tasks.runtime.encoding import device_for, hardware_of, held, probe_cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.references import EmbedRef, EvaluationRef, SetsRef
+from capim.tasks.runtime.references import EmbedRef, EvaluationRef, SetsRef, library_versions
 from capim.tasks.runtime.stored import chosen, read_outcomes, vectors_of
 from capim.tasks.runtime.task import task
-from capim.tasks.runtime.versions import library_versions
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
 

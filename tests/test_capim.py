@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import re
 import subprocess
@@ -15,12 +16,12 @@ import pandas as pd
 import pytest
 
 import capim
-from capim.flows.steps import Comparison, Embedding, Evaluation, Run
-from capim.flows.terminal.parser import STEP_FIELDS
+from capim.flows.cli import build_parser
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics.custom import load_metric
 from capim.tasks.runtime.progress import Progress, listening
+from tests.flows.leaf_parsers import leaf_parsers
 from tests.random_store import OTHER, SPECS, random_store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -131,9 +132,11 @@ def test_vectors_outcomes_and_sql(workspace: capim.Workspace) -> None:
 
 
 def test_the_options_of_every_step_are_those_of_the_command_line() -> None:
-    options = {"run": Run, "embed": Embedding, "evaluate": Evaluation, "compare": Comparison}
-    for step, typed in options.items():
-        assert {*typed.__annotations__} == {*STEP_FIELDS[step]} - {"protocols"}, step
+    for step in ("run", "embed", "evaluate", "compare", "report"):
+        method = getattr(capim.Workspace, step)
+        on_the_command_line = {action.dest for action in leaf_parsers()[step]._actions}
+        assert {*inspect.signature(method).parameters} - {"self", "a", "b"} <= on_the_command_line
+        assert method.__doc__.partition("\n")[0].rstrip(".") in " ".join(build_parser().format_help().split())
 
 
 def test_the_functions_of_the_module_are_methods_of_the_default_workspace(

@@ -29,16 +29,22 @@ PYTHON = """# Python
     options:
       filters: ["!^_"]
       group_by_category: false
-      preload_modules: [capim.store, capim.tasks]
+      preload_modules: [capim.flows, capim.store, capim.tasks]
       show_if_no_docstring: true
 
-## Options
+## Steps
+
+What the methods of a workspace with these names do, and their options.
 
 ::: capim.flows.steps
     options:
-      members: [Statistics, Comparison, Encoding, Embedding, Evaluation, Run]
+      members: [run, embed, evaluate, compare, report]
 
-::: capim.flows.frames.Frame
+::: capim.flows.config
+    options:
+      members: [Where, Protocols, Encoding, Device, Scoring, Statistics, Seed, Comparing, Permutations]
+
+::: capim.flows.workspace.Frame
 
 ::: capim.store.EmbeddingStore
 """

@@ -1,11 +1,16 @@
-"""MTEB's results: ``results/<model>/<revision>/<task>.json`` with ``model_meta.json`` beside them.
+"""Results in the forms of MTEB, of CLIP_benchmark, and of a model card.
 
-The folder that holds ``results/`` is what ``mteb.ResultCache`` takes. A protocol of a corpus has the name of a task of
-MTEB where both ask the same: its texts have the numbers that ``mteb_tasks.toml`` has of MTEB's, and the encoder has one
-vector for each item, or searches images (from images to captions, MTEB sums over the vectors of the image). All others
-are named ``capim-<corpus>-<protocol>``: ``t2i/all`` on COCO Karpathy is not ``MSCOCOT2IRetrieval``, which leaves out
-captions that repeat. A published corpus of document pages is named after its task; each language is a subset. Where
-scores tie, ours are means over their orders; MTEB takes the first item or the highest id.
+MTEB's are ``results/<model>/<revision>/<task>.json`` with ``model_meta.json`` beside them; the folder that holds
+``results/`` is what ``mteb.ResultCache`` takes. A protocol of a corpus has the name of a task of MTEB where both ask
+the same: its texts have the numbers that ``mteb_tasks.toml`` has of MTEB's, and the encoder has one vector for each
+item, or searches images (from images to captions, MTEB sums over the vectors of the image). All others are named
+``capim-<corpus>-<protocol>``: ``t2i/all`` on COCO Karpathy is not ``MSCOCOT2IRetrieval``, which leaves out captions
+that repeat. A published corpus of document pages is named after its task; each language is a subset. Where scores
+tie, ours are means over their orders; MTEB takes the first item or the highest id.
+
+CLIP_benchmark's CSV is what its ``clip_benchmark build`` makes from evaluations: its image retrieval is ``t2i/all``,
+its text retrieval ``i2t/any``, and ``image_caption_selection`` covers Winoground and hard negatives. The checkpoint
+of an encoder is its ``model`` and the revision its ``pretrained``.
 """
 
 from __future__ import annotations
@@ -18,15 +23,16 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 from huggingface_hub import EvalResult, ModelCardData
+from langcodes import Language
 
 from capim.reports.exports.tabular import csv_bytes, json_bytes
-from capim.reports.rows.languages import cross_lingual, judged_language, mteb_language
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, headline_tasks
 from capim.reports.sections.leaderboard import PAIRS, pair_protocols
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
+from capim.tasks.protocols import EVERY, Protocol
 
 FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
 NAMES: dict[str, str] = {
@@ -39,7 +45,8 @@ NAMES: dict[str, str] = {
     **{f"recall@{k}": f"recall_at_{k}" for k in (1, 5, 10)},
     **{f"success@{k}": f"hit_rate_at_{k}" for k in (1, 5, 10)},
 }
-MAIN = ("R@1", "winoground_group", "pair_accuracy")
+"""Our metrics as MTEB calls them."""
+MAIN = ("R@1", "winoground_group", "pair_accuracy", "nDCG@10")
 
 
 class MtebSubset(NamedTuple):
@@ -60,13 +67,13 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
         folder = f"results/{spec.checkpoint.replace('/', '__').replace(' ', '_')}/{spec.revision}"
         tasks: dict[tuple[str, str, str], list[dict[str, object]]] = {}
         for corpus in data.corpus_names():
-            for protocol in data.protocols(corpus):
-                rows = [
-                    r
-                    for r in data.of(corpus, protocol)
+            for protocol in map(Protocol.of, data.protocols(corpus)):
+                rows = {
+                    r["metric"]: r
+                    for r in data.of(corpus, protocol.id)
                     if r["encoder"] == encoder and r["value"] is not None and not r["lower_is_better"]
-                ]
-                if rows and "*" not in protocol:  # MTEB itself averages over languages
+                }
+                if rows and protocol.kind != "mean":  # MTEB itself averages over languages
                     task, entry = _entry(data, corpus, protocol, rows, spec)
                     tasks.setdefault(task, []).append(entry)
         for (label, revision, split), entries in tasks.items():
@@ -85,81 +92,22 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
     return files
 
 
-def their_task(corpus: Corpus, protocol: str, spec: EncoderSpec, metrics: Collection[str]) -> MtebSubset | None:
-    """The task of MTEB that a protocol of a corpus is, by the numbers of its texts; None if there is none.
-
-    ``metrics`` are those that are stored: without the main score of a task its name cannot be used.
-    """
-    if corpus.name in JUDGED_TASKS:
-        judged = _judged_task(corpus, protocol)
-        return judged if judged is not None and judged.main in {NAMES.get(metric) for metric in metrics} else None
-    known = their_tasks().get(corpus.name, {})
-    parts = cross_lingual(protocol)
-    general = f"{parts.direction}/*/{parts.translator}" if parts else protocol
-    subset = parts.language if parts else "default"
-    for name, task in known.get("tasks", {}).items():
-        scores: Mapping[str, str] = task.get("scores", NAMES)
-        if (
-            task["protocol"] == general
-            and (spec.vectors == "single" or protocol.startswith("t2i/"))
-            and task["main"] in {scores.get(metric) for metric in metrics}
-            and known["captions"].get(subset) == _numbers(corpus, parts and parts.language)
-        ):
-            return MtebSubset(name, task["revision"], task["main"], scores, subset)
-    return None
-
-
-def _judged_task(corpus: Corpus, protocol: str) -> MtebSubset | None:
-    """The subset of its own task that a published corpus is under a protocol; None for several languages together.
-
-    Also None for the second versions of ViDoRe 3: MTEB's documents are pages with their text there, ours are pages.
-    """
-    task = JUDGED_TASKS[corpus.name]
-    language = language_of_queries(corpus, protocol)
-    by_language = {LANGUAGES[name]: name for name in task.subsets if name in LANGUAGES}
-    subset = (next(iter(task.subsets)) or "default") if len(task.subsets) == 1 else by_language.get(language)
-    if subset is None or judged_language(protocol) is None or corpus.name.endswith(".v2"):
-        return None
-    return MtebSubset(task.task, task.revision, NAMES[task.main_metric], NAMES, subset, task.split)
-
-
-def language_of_queries(corpus: Corpus, protocol: str) -> str:
-    """The language of the queries of a judged corpus under a protocol; empty for several."""
-    own = set(corpus.captions["language"].to_pylist())
-    language = judged_language(protocol)
-    return str(own.pop()) if language == "" and len(own) == 1 else language or ""
-
-
-@cache
-def their_tasks() -> dict[str, Any]:
-    """Corpus -> the numbers of the texts of MTEB's subsets, and its tasks (``mteb_tasks.toml``)."""
-    return tomllib.loads(Path(__file__).with_name("mteb_tasks.toml").read_text(encoding="utf-8"))
-
-
-def _numbers(corpus: Corpus, language: str | None) -> list[int]:
-    """How many texts a corpus has, or has in one language, and how many characters they have."""
-    captions = corpus.captions
-    if language is not None:
-        captions = captions.filter(pc.field("language") == language)
-    return [len(captions), pc.sum(pc.utf8_length(captions["text"])).as_py() or 0]
-
-
 def _entry(
-    data: ReportData, corpus: str, protocol: str, rows: list[Row], spec: EncoderSpec
+    data: ReportData, corpus: str, protocol: Protocol, rows: Mapping[str, Row], spec: EncoderSpec
 ) -> tuple[tuple[str, str, str], dict[str, object]]:
-    """The name of a task with the revision and split of its data, and the scores of one of its subsets."""
-    by_metric: dict[str, Row] = {r["metric"]: r for r in rows}
-    parts = cross_lingual(protocol)
+    """The name of a task with the revision and split of its data, and the scores of one of its subsets.
+
+    ``rows``: the results by metric.
+    """
     contents = data.corpora[corpus]
-    language = parts.language if parts else language_of_queries(contents, protocol) or contents.languages_reference
-    theirs = their_task(contents, protocol, spec, by_metric)
+    language = protocol.language or language_of_queries(contents, protocol) or contents.languages_reference
+    theirs = their_task(contents, protocol, spec, rows)
     if theirs is None:
-        own = f"capim-{corpus}-{parts.direction if parts else protocol}".replace("/", "-")
-        mains = (contents.main_metric, *MAIN, "nDCG@10")
-        main_metric = str(next((m for m in mains if m in by_metric), rows[0]["metric"]))
-        subset = f"{parts.language}-{parts.translator}" if parts else "default"
+        own = f"capim-{corpus}-{protocol.direction if protocol.is_of_language else protocol.id}".replace("/", "-")
+        main_metric = str(next((m for m in (contents.main_metric, *MAIN) if m in rows), next(iter(rows))))
+        subset = f"{protocol.language}-{protocol.translator}" if protocol.is_of_language else "default"
         theirs = MtebSubset(own, contents.fingerprint, NAMES.get(main_metric, main_metric), NAMES, subset)
-    named = {theirs.scores.get(metric, metric): row for metric, row in by_metric.items()}
+    named = {theirs.scores.get(metric, metric): row for metric, row in rows.items()}
     main = named[theirs.main]
     entry: dict[str, object] = {
         "main_score": main["value"],
@@ -170,10 +118,80 @@ def _entry(
         "languages": [mteb_language(language)],
         "corpus": corpus,
         "corpus_fingerprint": contents.fingerprint,
-        "protocol": protocol,
+        "protocol": protocol.id,
         **{score: row["value"] for score, row in named.items()},
     }
     return (theirs.name, theirs.revision, theirs.split), entry
+
+
+def their_task(corpus: Corpus, protocol: Protocol, spec: EncoderSpec, metrics: Collection[str]) -> MtebSubset | None:
+    """The task of MTEB that a protocol of a corpus is, by the numbers of its texts; None if there is none.
+
+    ``metrics`` are those that are stored: without the main score of a task its name cannot be used.
+    """
+    if corpus.name in JUDGED_TASKS:
+        judged = _judged_task(corpus, protocol)
+        return judged if judged is not None and judged.main in {NAMES.get(metric) for metric in metrics} else None
+    if (known := their_tasks().get(corpus.name)) is None:
+        return None
+    general, subset, captions = protocol.id, "default", corpus.captions
+    if protocol.is_of_language:
+        general, subset = f"{protocol.direction}/{EVERY}/{protocol.translator}", protocol.language
+        captions = captions.filter(pc.field("language") == subset)
+    numbers = [len(captions), pc.sum(pc.utf8_length(captions["text"])).as_py() or 0]  # texts, and their characters
+    for name, task in known["tasks"].items():
+        scores: Mapping[str, str] = task.get("scores", NAMES)
+        if (
+            task["protocol"] == general
+            and (spec.vectors == "single" or protocol.direction == "t2i")
+            and task["main"] in {scores.get(metric) for metric in metrics}
+            and known["captions"].get(subset) == numbers
+        ):
+            return MtebSubset(name, task["revision"], task["main"], scores, subset)
+    return None
+
+
+def _judged_task(corpus: Corpus, protocol: Protocol) -> MtebSubset | None:
+    """The subset of its own task that a published corpus is under a protocol; None for several languages together.
+
+    Also None for the second versions of ViDoRe 3: MTEB's documents are pages with their text there, ours are pages.
+    """
+    task = JUDGED_TASKS[corpus.name]
+    by_language = {LANGUAGES[name]: name for name in task.subsets if name in LANGUAGES}
+    subset = by_language.get(language_of_queries(corpus, protocol))
+    if len(task.subsets) == 1:
+        subset = next(iter(task.subsets)) or "default"
+    if subset is None or protocol.kind != "judged" or corpus.name.endswith(".v2"):
+        return None
+    return MtebSubset(task.task, task.revision, NAMES[task.main_metric], NAMES, subset, task.split)
+
+
+def language_of_queries(corpus: Corpus, protocol: Protocol) -> str:
+    """The language of the queries of a judged corpus under a protocol; empty for several."""
+    if protocol.kind != "judged":
+        return ""
+    own = set(corpus.captions["language"].to_pylist())
+    return protocol.language or (str(own.pop()) if len(own) == 1 else "")
+
+
+@cache
+def their_tasks() -> dict[str, Any]:
+    """Corpus -> the numbers of the texts of MTEB's subsets, and its tasks (``mteb_tasks.toml``)."""
+    return tomllib.loads(Path(__file__).with_name("mteb_tasks.toml").read_text(encoding="utf-8"))
+
+
+def mteb_language(code: str) -> str:
+    """The ISO 639-3 code with script that MTEB uses, or the code as given if it is not a known language.
+
+    Examples:
+        >>> mteb_language("de"), mteb_language("pt-BR"), mteb_language("ko"), mteb_language("xx")
+        ('deu-Latn', 'por-Latn', 'kor-Hang', 'xx')
+    """
+    language = Language.get(code)
+    if not language.is_valid():
+        return code
+    script = language.maximize().script
+    return f"{language.to_alpha3()}-{'Hang' if script == 'Kore' else script}"  # MTEB writes Korean as Hangul
 
 
 DATASETS = {"coco-karpathy": "mscoco_captions", "flickr30k-karpathy": "flickr30k"}
@@ -182,8 +200,10 @@ RETRIEVAL = {
     for side, protocol in (("image", "t2i/all"), ("text", "i2t/any"))
     for k in (1, 5, 10)
 }
-WINOGROUND = {field: ("winoground", f"winoground_{score}") for field, score in
-              (("text_acc", "text"), ("image_acc", "image"), ("acc", "group"))}  # fmt: skip
+WINOGROUND = {
+    field: ("winoground", f"winoground_{score}")
+    for field, score in (("text_acc", "text"), ("image_acc", "image"), ("acc", "group"))
+}
 FIELDS = ("dataset", "model", "pretrained", "model_fullname", "task", "language", *RETRIEVAL, *WINOGROUND)
 
 
@@ -196,7 +216,7 @@ def clip_benchmark_files(data: ReportData, name: str) -> dict[str, bytes]:
         tasks += [
             (p.replace("sugarcrepe/", "sugar_crepe/"), "image_caption_selection", {"text_acc": (p, PAIRS)})
             for p in pair_protocols(data, corpus)
-            if not p.endswith("/macro")
+            if Protocol.of(p).name != "macro"
         ]
         for encoder in data.encoder_names(corpus):
             spec = data.specs[encoder]
@@ -214,10 +234,11 @@ TYPES = {"t2i": "text-to-image-retrieval", "i2t": "image-to-text-retrieval"}  # 
 
 
 def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """The YAML that stands between the two lines ``---`` of a card, and that ``huggingface_hub.metadata_update`` takes.
+    """The ``model-index`` of a model card: the headline figures of one encoder, as huggingface_hub writes them.
 
-    Values are fractions, 0 to 1. ``args`` of a metric are the interval and the revision of the model; the revision of
-    the data is the fingerprint of the corpus.
+    It is the YAML that stands between the two lines ``---`` of a card, and that ``huggingface_hub.metadata_update``
+    takes. Values are fractions, 0 to 1. ``args`` of a metric are the interval and the revision of the model; the
+    revision of the data is the fingerprint of the corpus.
 
     Raises:
         RequestError: There are results of several encoders.
@@ -226,18 +247,17 @@ def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
         raise RequestError(f"a model card is about one model; name it with --encoder: one of {', '.join(data.specs)}")
     [(encoder, spec)] = data.specs.items()
     tasks = [task for corpus in data.corpus_names() for task in headline_tasks(data, corpus)]
-    results = [result for task in tasks if (result := _result(data, task, encoder, spec)) is not None]
+    rows = [(task, data.row(*task[:3], encoder)) for task in tasks]
+    results = [_result(data, task, row, spec) for task, row in rows if row is not None and row["value"] is not None]
     if not results:
         return {}
     return {name: ModelCardData(model_name=encoder, eval_results=results).to_yaml().encode() + b"\n"}
 
 
-def _result(data: ReportData, task: Task, encoder: str, spec: EncoderSpec) -> EvalResult | None:
-    row, corpus = data.row(*task[:3], encoder), data.corpora[task.corpus]
-    if row is None or row["value"] is None:
-        return None
+def _result(data: ReportData, task: Task, row: Row, spec: EncoderSpec) -> EvalResult:
+    corpus = data.corpora[task.corpus]
     return EvalResult(
-        task_type=TYPES.get(task.protocol.partition("/")[0], "caption-pairing"),
+        task_type=TYPES.get(Protocol.of(task.protocol).direction, "caption-pairing"),
         task_name=task.title,
         dataset_type=corpus.origin.removeprefix(HUB) if corpus.origin.startswith(HUB) else corpus.name,
         dataset_name=corpus.name,

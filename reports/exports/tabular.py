@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from statistics import fmean, stdev
 from typing import TypeAlias
 
 import numpy as np
@@ -14,19 +15,17 @@ import pyarrow.parquet
 
 from capim.reports import format as show
 from capim.reports.elements.page import Cell, Table
-from capim.reports.rows.languages import (
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.speed import qps_v28
+from capim.reports.rows.standing import (
     MEASURES,
     NDCG,
     RBO,
     languages,
-    mean,
-    mean_text,
     noise,
     over_languages,
     translators,
 )
-from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.speed import qps_v28
 from capim.reports.sections import leaderboard
 from capim.store.exchange.row_files import json_value, write_csv
 from capim.store.schema import RESULTS
@@ -287,12 +286,12 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
         cells = (line[column] for line in lines if line[key] == value)
         return [x if isinstance(x, float) else None for x in cells]
 
-    per_language = {c: {column: mean(numbers(column, "language", c)) for column in columns} for c in codes}
+    per_language = {c: {column: _mean(numbers(column, "language", c)) for column in columns} for c in codes}
     rows = [{"language": c, **{column: _fraction(v) for column, v in per_language[c].items()}} for c in codes]
     groups = {"all": {column: [per_language[c][column] for c in codes] for column in columns}}
     for way in [*(w for w in TRANSLATORS if w in ways), *sorted(ways - set(TRANSLATORS))]:
         groups[way] = {column: numbers(column, "meta", way) for column in columns}
-    return rows + [{"language": label, **{c: mean_text(of[c]) for c in columns}} for label, of in groups.items()]
+    return rows + [{"language": label, **{c: _mean_text(of[c]) for c in columns}} for label, of in groups.items()]
 
 
 def _summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]:
@@ -312,6 +311,19 @@ def _summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]
         for label, suffix, metric_suffix in over_languages(data, corpus)
     ]
     return [row for row in rows if any(text for column, text in row.items() if column != "over")]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean of the values that are not None; None if all are."""
+    present = [v for v in values if v is not None]
+    return fmean(present) if present else None
+
+
+def _mean_text(values: Sequence[float | None]) -> str:
+    """The mean ± standard deviation with n - 1 of the values that are not None, as COCO-SM prints them."""
+    present = [v for v in values if v is not None]
+    text = f"{fmean(present):.3f}" if present else ""
+    return f"{text} ± {stdev(present):.3f}" if len(present) > 1 else text
 
 
 def _fraction(value: float | None) -> str:

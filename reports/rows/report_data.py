@@ -25,7 +25,7 @@ Row: TypeAlias = Mapping[str, Any]
 K = TypeVar("K")
 T = TypeVar("T")
 
-LEADING, WITHOUT = "R@1", "R@1 without ambiguous misses"
+R1, WITHOUT = "R@1", "R@1 without ambiguous misses"
 SHARE = "share of misses"
 CAUSES = ("annotation", "agreement")  # of ambiguous misses
 _OWN_UNITS = (
@@ -242,16 +242,6 @@ def reversed_comparison(row: Row) -> dict[str, Any]:
     odds = row.get("odds_ratio")
     found = {**row, **{name: row.get(of) for name, of in swapped.items()}, **signs, "odds_ratio": odds and 1 / odds}
     return {name: found[name] for name in row}
-
-
-def is_own(metric: str) -> bool:
-    """Whether a metric is a user's, whose name is ``FILE:NAME``.
-
-    Examples:
-        >>> is_own("leading:ahead"), is_own("R@1")
-        (True, False)
-    """
-    return ":" in metric
 
 
 def detail_of(row: Row) -> dict[str, Any]:

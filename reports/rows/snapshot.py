@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.fs
 
+from capim.reports.rows.reading import stored_metrics
 from capim.reports.rows.report_data import redact
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
@@ -36,7 +37,7 @@ class Snapshot:
         corpora: Corpus name to its facts and fingerprint.
         versions: Library to version, over all runs of the report.
         devices: Names of the devices that the embeddings were computed on.
-        metrics: Of a report: what readers have to know of each metric in ``results``.
+        metrics: What readers have to know of each metric in ``results``.
     """
 
     name: str
@@ -140,6 +141,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in results.values()},
         versions=_versions(row for row in runs if row["started"] <= end),
         devices=tuple(sorted({row["device"] for row in until("batches")})),
+        metrics=stored_metrics(store, {row["metric"] for row in results.values()}),
     )
 
 

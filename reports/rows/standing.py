@@ -1,4 +1,4 @@
-"""How encoders stand: the headline tasks of a corpus, the decision on every pair, and what is at chance."""
+"""How encoders stand: the headline tasks of a corpus, the decision on every pair, languages, and what is at chance."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from itertools import combinations, permutations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.reports.format import listing
-from capim.reports.rows.languages import cross_lingual, languages
 from capim.reports.rows.report_data import ReportData, Row, goodness, reversed_comparison
 from capim.tasks.metrics.table import RSUM, headline_of
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import Decision, decide
 
 SUM = RSUM  # both directions together
+NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
+RBO = "consistency_RBO"
+MEASURES = (  # of a language, in the order of COCO-SM's tables, with rank-biased overlap
+    *((direction, f"R@{k}") for direction in ("t2i", "i2t") for k in (1, 5, 10)),
+    *((direction, metric) for metric in (NDCG, RBO) for direction in ("t2i", "i2t")),
+)
 Chance: TypeAlias = Literal["", "at chance", "below chance"]
 Overall: TypeAlias = Literal["better", "worse", "equivalent", "undecided", "mixed", "untested"]
 
@@ -104,14 +109,42 @@ def chance_of(row: Row | None) -> Chance:
     return labels.get(row["against_chance"] or "", "") if row else ""
 
 
+def languages(data: ReportData, corpus: str) -> list[str]:
+    """Language codes with results on a corpus, sorted."""
+    return sorted({p.language for p in map(Protocol.of, data.protocols(corpus)) if p.is_of_language})
+
+
+def translators(data: ReportData, corpus: str, language: str | None = None) -> list[str]:
+    """Translators with results on a corpus, sorted; optionally of one language only."""
+    protocols = map(Protocol.of, data.protocols(corpus))
+    return sorted({p.translator for p in protocols if p.is_of_language and language in (None, p.language)})
+
+
+def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str]]:
+    """The results over all languages: a label, and the suffixes of the protocol id and of the metric name."""
+    reference = data.corpora[corpus].languages_reference
+    labels = []
+    for without, suffix in (("", ""), (f" without {language_name(reference)}", f"without-{reference}")):
+        at = f"@{suffix}" if suffix else ""
+        labels.append((f"all{without}", f"*/*{at}", ""))
+        if len(ways := translators(data, corpus)) > 1:
+            labels += [(f"{way}{without}", f"*/{way}{at}", "") for way in ways]
+        labels.append((f"by speakers{without}", f"*/*@speakers{'-' if suffix else ''}{suffix}", ""))
+    shares = (("language", "η² of languages"), ("translator", "η² of translators"), ("residual", "η², residual"))
+    return labels + [(label, f"*/*@without-{reference}", f"_eta2_{key}") for key, label in shares]
+
+
+def noise(row: Row) -> float | None:
+    """The value of eta squared where figures differ by noise alone; None for any other result."""
+    return row["chance"] if "_eta2_" in row["metric"] else None
+
+
 def language_cells(data: ReportData, corpus: str, encoder: str, language: str, direction: str = "") -> list[Row]:
     """R@1 of an encoder in a language by every translator, in both directions unless one is given."""
     rows = (
-        data.row(corpus, protocol, "R@1", encoder)
-        for protocol in data.protocols(corpus)
-        if (parts := cross_lingual(protocol)) is not None
-        and parts.language == language
-        and direction in ("", parts.direction)
+        data.row(corpus, protocol.id, "R@1", encoder)
+        for protocol in map(Protocol.of, data.protocols(corpus))
+        if protocol.is_of_language and protocol.language == language and direction in ("", protocol.direction)
     )
     return [row for row in rows if row is not None and row["value"] is not None]
 
@@ -157,14 +190,13 @@ def conclusions(data: ReportData) -> list[Conclusion]:
     return sorted(found, key=_kind)
 
 
-def leading(found: list[Conclusion]) -> list[Conclusion]:
+def recommending(found: list[Conclusion]) -> list[Conclusion]:
     """The conclusions that the recommendation is made of: those of the first kind that there is."""
     return [c for c in found if _kind(c) == _kind(found[0])]
 
 
 def _kind(conclusion: Conclusion) -> int:
-    compositional = conclusion.tasks[0].metric in ("winoground_group", "pair_accuracy")
-    return 2 if compositional else 1 if conclusion.tasks[0].protocol.endswith("/*/*") else 0
+    return {"pairs": 2, "quadruples": 2, "mean": 1}.get(Protocol.of(conclusion.tasks[0].protocol).kind, 0)
 
 
 def _conclude(data: ReportData, corpus: str) -> Conclusion | None:
@@ -215,7 +247,7 @@ def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:
 def unread(data: ReportData) -> list[str]:
     """The languages that no encoder reads: half of its results in them, or more, are not better than chance."""
     found: dict[str, bool] = {}
-    for corpus in data.corpus_names(lambda protocol: cross_lingual(protocol) is not None):
+    for corpus in data.corpus_names(lambda protocol: Protocol.of(protocol).is_of_language):
         for language in languages(data, corpus):
             names = [name for name in data.encoder_names(corpus) if language_cells(data, corpus, name, language)]
             nobody = not any(reads(data, corpus, name, language) for name in names)

@@ -17,7 +17,7 @@ from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
-from capim.reports.rows.report_data import LEADING, ReportData, Row, detail_of, grouped
+from capim.reports.rows.report_data import R1, ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines, retrieval_corpora
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
 from capim.reports.sections.speed import frontier_line, pareto
@@ -60,7 +60,7 @@ def section(data: ReportData) -> Section:
                 blocks += [_compression(data, corpus, [r for r in rows if r["encoder"] == name]) for name in order]
                 continue
             table = _table(data, corpus, rows)
-            if analysis in COMBINED and metric != LEADING:
+            if analysis in COMBINED and metric != R1:
                 blocks.append(replace(table, folded=table.caption))
             else:
                 blocks.append((_curve(data, table, rows) if analysis in CURVES else None) or table)

@@ -26,7 +26,6 @@ from capim.reports.elements.tables import (
     texts,
 )
 from capim.reports.rows.gallery import SelectedQuery
-from capim.reports.rows.languages import languages
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.speed import image_rate
 from capim.reports.rows.standing import (
@@ -39,7 +38,8 @@ from capim.reports.rows.standing import (
     headline_tasks,
     in_order,
     language_cells,
-    leading,
+    languages,
+    recommending,
     unread,
     values,
 )
@@ -67,7 +67,7 @@ def answer(data: ReportData) -> tuple[str, ...]:
 
 
 def _sentence(data: ReportData, found: list[Conclusion]) -> str:
-    main, undecided = leading(found), ""
+    main, undecided = recommending(found), ""
     chosen = {c.names[0] for c in main} if all(c.outcome == "one" for c in main) else set[str]()
     if len(main) == 1:
         text, undecided = _of_one(data, main[0])

@@ -13,7 +13,7 @@ from capim.reports import format as show
 from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
-from capim.reports.rows.report_data import CAUSES, LEADING, SHARE, WITHOUT, ReportData, detail_of
+from capim.reports.rows.report_data import CAUSES, R1, SHARE, WITHOUT, ReportData, detail_of
 from capim.reports.sections.leaderboard import retrieval_corpora
 from capim.reports.sections.slices import encoder_order, slice_cell
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol
@@ -52,7 +52,7 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
     keys = [
         (protocol, name)
         for protocol in sorted({r["protocol"] for r in rows}, reverse=True)
-        for name in encoder_order(data, corpus, protocol, LEADING, [r for r in rows if r["protocol"] == protocol])
+        for name in encoder_order(data, corpus, protocol, R1, [r for r in rows if r["protocol"] == protocol])
     ]
     if not keys:
         return None
@@ -79,7 +79,7 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         keys,
         texts("Encoder", lambda key: key[1]),
         texts("task", lambda key: Protocol.of(key[0]).titled),
-        numbers("all queries", partial(mean, metric=LEADING, feature="all queries"), group="R@1"),
+        numbers("all queries", partial(mean, metric=R1, feature="all queries"), group="R@1"),
         *(
             numbers(heading, partial(mean, metric=WITHOUT, feature=cause), group="R@1 without")
             for cause, heading in headings.items()

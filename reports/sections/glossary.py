@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from capim.reports import format as show
 from capim.reports.elements.page import Block, Cases, Chart, Evidence, Gallery, Notice, Section, Table, Text
 from capim.reports.elements.tables import margin_words
-from capim.reports.rows.report_data import LEADING, ReportData
+from capim.reports.rows.report_data import R1, ReportData
 
 TERMS = (  # as displayed, the pattern of its occurrences, its explanation
     ("Point", r"\bpoints?\b", "a percentage point"),
@@ -63,7 +63,7 @@ def explained(
     """The terms of the answer, and the sections with the terms that are new in each."""
     interval = next((r for r in data.results if r["ci_low"] is not None), {"level": 0.95})
     tested = [r for r in data.comparisons if r["p_equivalent"] is not None]
-    own = next((r for r in tested if r["metric"] == LEADING), next(iter(tested), None))
+    own = next((r for r in tested if r["metric"] == R1), next(iter(tested), None))
     margin = margin_words(data.metric(own["metric"]), own["margin"]) if own is not None else "the margin"
     known = set[str]()
 

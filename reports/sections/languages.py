@@ -12,10 +12,18 @@ from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, T, axis_of, numbers, pivot, result_cell, texts
-from capim.reports.rows.languages import MEASURES, languages, noise, over_languages, translators
-from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.standing import chance_of, conclusions, in_order, language_cells
-from capim.reports.sections.leaderboard import R1
+from capim.reports.rows.report_data import R1, ReportData
+from capim.reports.rows.standing import (
+    MEASURES,
+    chance_of,
+    conclusions,
+    in_order,
+    language_cells,
+    languages,
+    noise,
+    over_languages,
+    translators,
+)
 from capim.tasks.protocols import DIRECTION_TITLES, Direction, Protocol, language_name
 
 DIRECTIONS: tuple[Direction, ...] = ("t2i", "i2t")

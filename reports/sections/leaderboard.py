@@ -25,7 +25,7 @@ from capim.reports.elements.tables import (
     tie_range,
     value,
 )
-from capim.reports.rows.report_data import ReportData, Row, without_paths
+from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import SUM, headline_tasks, same_photographs
 from capim.reports.sections.speed import accuracy_over_speed, rate_cell
@@ -33,8 +33,7 @@ from capim.store.exchange.importing import ADAPTER as IMPORTED
 from capim.tasks.metrics.table import FURTHER, SHOWN, headline_of
 from capim.tasks.protocols import DIRECTION_TITLES, MAIN, READING_ORDER, Protocol
 
-R1, WINOGROUND, PAIRS = SHOWN["retrieval"][0], SHOWN["quadruples"], SHOWN["pairs"][0]
-UNJUDGED = SHOWN["judged"][-1]
+WINOGROUND, [PAIRS], UNJUDGED = SHOWN["quadruples"], SHOWN["pairs"], SHOWN["judged"][-1]
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
 THESE, LIKE_THESE = "these corpora", "corpora like these"
 MACRO, BORDA = "macro mean", "borda"

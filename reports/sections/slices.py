@@ -32,7 +32,7 @@ from capim.reports.elements.tables import (
     range_text,
     texts,
 )
-from capim.reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, detail_of, grouped
+from capim.reports.rows.report_data import R1, WITHOUT, ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines, pair_protocols
 from capim.tasks.analyses.table import headings
 from capim.tasks.protocols import Protocol
@@ -56,7 +56,7 @@ def section(data: ReportData) -> Section:
         contrasts = grouped(contrasted, itemgetter("analysis", "protocol", "metric"))
         for analysis, protocol, metric in sorted(contrasts):
             if metric != WITHOUT:
-                kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == LEADING else []
+                kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == R1 else []
                 group = SliceGroup(corpus, analysis, protocol, metric, contrasts[analysis, protocol, metric])
                 blocks += _contrast(data, group, kept)
         blocks += _parts_of(data, corpus, [r for r in rows if r["level_name"] not in CONTRAST])
@@ -261,7 +261,7 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
 
 def _disagreement(data: ReportData, group: SliceGroup) -> list[Table]:
     """Share of queries where the row is correct and the column wrong; then where one alone is, and where all miss."""
-    names = encoder_order(data, group.corpus, group.protocol, LEADING, group.rows)
+    names = encoder_order(data, group.corpus, group.protocol, R1, group.rows)
     by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in group.rows}
     alone = [f for f in ("alone right", "alone wrong", "missed by all") if any(key[1] == f for key in by_key)]
     if len(names) < 2:
@@ -290,7 +290,7 @@ def _disagreement(data: ReportData, group: SliceGroup) -> list[Table]:
 
 def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
     """Skewness and shares per encoder, and the worst hubs by name."""
-    names = encoder_order(data, group.corpus, group.protocol, LEADING, group.rows)
+    names = encoder_order(data, group.corpus, group.protocol, R1, group.rows)
     by_key = {(r["encoder"], r["feature"]): r for r in group.rows}
     features = [f for f in ("skewness", "share of hubs", "share never found") if any(key[1] == f for key in by_key)]
     of_skewness = {name: by_key[name, features[0]] for name in names if (name, features[0]) in by_key}
@@ -326,7 +326,7 @@ def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
 def _families(data: ReportData, group: SliceGroup) -> list[Table]:
     """The pairs of images that each encoder confuses most often."""
     by_encoder = {r["encoder"]: r for r in group.rows}
-    names = encoder_order(data, group.corpus, group.protocol, LEADING, group.rows)
+    names = encoder_order(data, group.corpus, group.protocol, R1, group.rows)
     pairs = [(name, pair) for name in names for pair in detail_of(by_encoder[name]).get("pairs", [])[:5]]
     title = f"Confused images of {group.where}"
     table = pivot(

@@ -20,6 +20,7 @@ from capim.store.schema import SLICES
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.store.values import Ragged
 from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
@@ -95,7 +96,7 @@ class Slice:
     version: str = "1"
 
 
-METRIC = "R@1"
+METRIC = RECALLS[0].name  # R@1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

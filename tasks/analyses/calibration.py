@@ -179,6 +179,8 @@ def score_margin(outcomes: Outcomes, top_scores: NDArray[np.float32]) -> NDArray
     n_queries, width = top_scores.shape
     query, nth = outcomes.query_of_relevant, positions_within(outcomes.n_relevant)
     # the n-th relevant item (from 0) has rank n + 1 exactly while only relevant items precede it
-    leading = np.bincount(query, weights=outcomes.relevant_rank_best == nth + 1, minlength=n_queries).astype(np.int64)
-    best_irrelevant = top_scores[np.arange(n_queries), np.minimum(leading, width - 1)]
-    return np.where(leading < width, outcomes.best_score.astype(np.float64) - best_irrelevant, np.nan)
+    n_leading_relevant = np.bincount(query, weights=outcomes.relevant_rank_best == nth + 1, minlength=n_queries).astype(
+        np.int64
+    )
+    best_irrelevant = top_scores[np.arange(n_queries), np.minimum(n_leading_relevant, width - 1)]
+    return np.where(n_leading_relevant < width, outcomes.best_score.astype(np.float64) - best_irrelevant, np.nan)

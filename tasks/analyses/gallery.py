@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.special import ndtri
 
 from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors, Slice
-from capim.tasks.metrics.retrieval import expected_hit
+from capim.tasks.metrics.retrieval import RECALLS, expected_hit
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters
@@ -258,7 +258,7 @@ def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
                     recalls[k].append((hits * weights).sum(axis=0) / weights.sum(axis=0))
                 undecided[k] += int(drawn[incomplete][drawn_above[incomplete] < k].sum())
             n_present += int(present.sum())
-        for k in CUTOFFS:
+        for k, metric in zip(CUTOFFS, RECALLS, strict=True):
             fixed = expected_hit(outcomes.rank_best, outcomes.rank_worst, outcomes.n_tied_relevant, k=k)
             if undecided[k]:
                 reason = f"no value: lists of {width} items leave {undecided[k]} pairs of query and draw undecided"
@@ -270,7 +270,7 @@ def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
                 encoder,
                 "resampled-gallery",
                 "gallery",
-                f"R@{k}",
+                metric.name,
                 interval,
                 *data.counts,
                 level_name="resampled (biased)",

@@ -22,7 +22,7 @@ from capim.tasks.ranking.layout import first_linked, layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 
 ANALYSIS = "ambiguous"
-WITHOUT = "R@1 without ambiguous misses"
+WITHOUT = f"{METRIC} without ambiguous misses"
 SHARE = "share of misses"
 CAUSES = ("annotation", "agreement")
 FEWEST = 3  # encoders that agree; so many are needed for a suspicion at all

@@ -19,10 +19,9 @@ from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, S
 from capim.store.types import Corpus, ImageSource, Modality
 from capim.tasks.corpora.images.decode import image_facts
 
-# --- The rows that readers yield, and the faults that are found in them.
-
-
-_SHOWN = 5
+BLOCK = 4096  # rows that are taken at once
+_SHOWN = 5  # examples of a fault
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class ImageRow(NamedTuple):
@@ -119,13 +118,6 @@ class Faults:
         """Raise all faults as one :class:`~store.errors.RequestError`; do nothing if there are none."""
         if lines := self.lines():
             raise RequestError(lines)
-
-
-__all__ = ["CaptionRow", "ImageRow", "PairRow", "QuadrupleRow", "RelevanceRow", "SkippedRow", "build_corpus"]
-
-BLOCK = 4096
-
-Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 def build_corpus(

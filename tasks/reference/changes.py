@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.decision import ALPHA, adjusted
-from capim.tasks.statistics.draws import Resampling, narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.draws import Resampling, narrowed, rounded_to_grid, weighted_sums
 from capim.tasks.statistics.flips import FlipTest, shared_flips, tests_of_flips
 
 FigureKey: TypeAlias = tuple[str, str, str, str]
@@ -386,7 +386,7 @@ def decline_tests(
 def _tests(falls: Sequence[NDArray[np.float64]], resampling: Resampling) -> list[list[FlipTest]]:
     """Tests with one number of flips."""
     starts = np.cumsum([0, *(len(fall) for fall in falls)])
-    grids = [on_grid(fall, weight=2 * len(fall)) for fall in falls]
+    grids = [rounded_to_grid(fall, weight=2 * len(fall)) for fall in falls]
     rows = [np.flatnonzero(grid.any(axis=1)) for grid in grids]
     tables = [narrowed(grid[differs], weight=2 * len(grid)) for grid, differs in zip(grids, rows, strict=True)]
     total = np.concatenate([grid.sum(axis=0) for grid in grids])

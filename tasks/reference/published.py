@@ -24,6 +24,7 @@ from capim.store.types import EncoderSpec, canonical_json, digest16
 
 Verdict: TypeAlias = Literal["reproduced", "other protocol", "suspect", "not compared", "no reference"]
 
+ANALYSIS = "reference"
 SEED = "V28 seed"
 EXCHANGED = 'printed there as "Image"'
 N_IMAGES = {"coco-karpathy": 5000, "flickr30k-karpathy": 1000, "winoground": 800, "coco-sm": 4993}
@@ -41,6 +42,7 @@ _RELATED = {
     ("i2t/any5", "i2t/any"): (-0.005, 0.005),
 }
 _FLOAT_NOISE = 1e-9
+_HEADLINES = ("R@1", "winoground_text", "winoground_image", "winoground_group")
 
 
 class Published(NamedTuple):
@@ -190,13 +192,6 @@ def _exchanged(value: float, checkpoint: str, corpus: str, metric: str, referenc
     if other is not None and 2 * nearest[other] < nearest[metric]:
         return f"nearer to {other}: are text and image exchanged?"
     return ""
-
-
-# --- Stored results compared with published figures, as rows for the report and for `capim results --against`.
-
-
-ANALYSIS = "reference"
-_HEADLINES = ("R@1", "winoground_text", "winoground_image", "winoground_group")
 
 
 class CheckedResult(NamedTuple):

@@ -35,7 +35,7 @@ from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.summary import Evaluated, Source, result_row, results_table, tie_share
-from capim.tasks.statistics.clusters import Clusters, Drawn
+from capim.tasks.statistics.clusters import Clusters, SamplingFrame
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
 from capim.tasks.statistics.pairs import Scale
@@ -58,7 +58,7 @@ class Part(NamedTuple):
     clusters: Clusters
 
 
-def part_of(outcomes: Outcomes, *, drawn: Drawn) -> Part:
+def part_of(outcomes: Outcomes, *, drawn: SamplingFrame) -> Part:
     """The part that these outcomes belong to.
 
     Raises:
@@ -206,7 +206,7 @@ def _eta_squared(
             )
 
 
-def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: Drawn, resampling: Resampling) -> pa.Table:
+def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFrame, resampling: Resampling) -> pa.Table:
     """The row of ``schema.RESULTS`` of two protocols together, in points, 0..600; its protocol is ``<t2i>+<i2t>``.
 
     Both directions share the draws, so the interval is that of the sum: narrower than the sum of six intervals. They
@@ -281,7 +281,7 @@ def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.f
     return parts
 
 
-def rsum_values(protocols: Iterable[Outcomes], *, drawn: Drawn) -> Values:
+def rsum_values(protocols: Iterable[Outcomes], *, drawn: SamplingFrame) -> Values:
     """RSUM of the protocols ``t2i/all`` and ``i2t/any``; nothing without them, or where a recall is left open."""
     total, found = np.zeros((2, drawn if isinstance(drawn, int) else len(drawn))), []
     for outcomes in protocols:

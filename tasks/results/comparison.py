@@ -18,7 +18,7 @@ from capim.tasks.metrics import METRICS, Metric, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
-from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
+from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import Scale, compare_encoders
 
@@ -53,7 +53,7 @@ def comparison_rows(
     corpus: str,
     corpus_fingerprint: str,
     run: str,
-    drawn: Drawn,
+    drawn: SamplingFrame,
     resampling: Resampling,
     headline: Collection[Figure] = (),
 ) -> pa.Table:

@@ -18,10 +18,11 @@ from capim.store.files import replacing
 from capim.store.types import Modality, SetKey
 from capim.store.values import Kept, Map, Method, Plane
 
-# --- Vectors as points of a plane, for a picture of them.
-
-
-_ROWS = 4096  # at a time
+NEAREST = 10  # neighbours of an item that the plane should keep
+SAMPLE = 500  # items whose neighbours are compared
+_VERSION = 1  # of the points and the figures; a stored map of another version is not read
+_NUMBERS = 2**21  # compared at once
+_ROWS = 4096  # projected at a time
 
 
 def project(vectors: NDArray[np.float32], method: Method = "pca", *, seed: int = 0) -> Plane:
@@ -65,12 +66,6 @@ def _umap(vectors: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
         raise RequestError("umap is not installed: pip install umap-learn, or take the projection pca") from fault
     points: NDArray[np.float32] = umap.UMAP(metric="cosine", random_state=seed, n_jobs=1).fit_transform(vectors)
     return points.astype(np.float32)
-
-
-NEAREST = 10  # neighbours of an item that the plane should keep
-SAMPLE = 500  # items whose neighbours are compared
-_VERSION = 1  # of the points and the figures; a stored map of another version is not read
-_NUMBERS = 2**21  # compared at once
 
 
 def map_of(

@@ -27,7 +27,7 @@ from capim.tasks.metrics.table import Figure
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters, first_linked
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
+from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA, rank_over_corpora
@@ -82,7 +82,7 @@ class CorpusHeadline:
         return frozenset(encoder for encoder, values in self.values.items() if not isinstance(values, str))
 
 
-def figure_values(outcomes: Outcomes, figure: Figure, drawn: Drawn) -> ClusteredValues | str:
+def figure_values(outcomes: Outcomes, figure: Figure, drawn: SamplingFrame) -> ClusteredValues | str:
     """The values of a figure of the headline, or why these outcomes have none."""
     metric = METRICS[figure.metric]
     if metric not in metrics_of(outcomes):

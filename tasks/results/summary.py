@@ -18,7 +18,7 @@ from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
-from capim.tasks.statistics.clusters import Clusters, Drawn, known_queries
+from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.decision import against_chance
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
@@ -28,7 +28,7 @@ from capim.tasks.statistics.intervals import (
     bootstrap_replicates,
     bootstrap_samples,
     cluster_robust_error,
-    interval_at_the_edge,
+    edge_interval,
     share_interval,
     statistic_of,
 )
@@ -57,7 +57,7 @@ class Evaluated:
     outcomes: Outcomes
     metrics: Sequence[Metric]
     source: Source
-    drawn: Drawn
+    drawn: SamplingFrame
 
     @classmethod
     def of(
@@ -214,9 +214,10 @@ def _at_the_edge(
         return interval
     if share == metric.chance(outcomes):
         return Interval(value=interval.value, reason=ANY_SCORES)
-    if metric in (CONSISTENCY_NDCG, CONSISTENCY_RBO):
+    n_clusters = sample.clusters.n_occupied
+    if metric in (CONSISTENCY_NDCG, CONSISTENCY_RBO) or interval.low is not None or n_clusters < 2:
         return interval
-    return interval_at_the_edge(interval, share, sample.clusters.n_occupied, level=level)
+    return edge_interval(interval.value, n_clusters, level=level)
 
 
 def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:

@@ -13,13 +13,10 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,53 +41,14 @@ from capim.tasks.encoders.endpoint import LOWEST_COSINE, probe_vectors
 from capim.tasks.reference.changes import cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import CorpusRef
-from capim.tasks.runtime.versions import library_versions, this_host
+from capim.tasks.runtime.references import CorpusRef, library_versions, this_host
 
 if TYPE_CHECKING:
     from capim.tasks.encoders.adapters.endpoint import EndpointClient
     from capim.tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
 
 
-# --- One encode per accelerator of a host, with or without a Prefect server.
-
-
 logger = logging.getLogger(__name__)
-
-
-@contextmanager
-def held(identity: str) -> Iterator[None]:
-    """Hold an accelerator for the block; waits while another process of this host holds it.
-
-    The operating system gives the lock back when a process dies, however it dies. The CPU is shared and not locked.
-
-    Args:
-        identity: As of ``tasks.encoders.device.device_identity``.
-
-    Examples:
-        >>> with held("cpu"), held("cpu"):
-        ...     pass
-    """
-    if identity == "cpu":
-        yield
-        return
-    lock = FileLock(lock_file(identity), mode=0o666, thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        logger.warning("%s is encoding for another process; waiting until it is free (%s)", identity, lock.lock_file)
-        begun = time.monotonic()
-        lock.acquire()
-        logger.info("%s is free after %.0f s", identity, time.monotonic() - begun)
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def lock_file(identity: str) -> Path:
-    """Where the lock of a device is: the same for every user and workspace of a host."""
-    return Path(tempfile.gettempdir()) / f"capim-{re.sub('[^A-Za-z0-9-]', '-', identity)}.lock"
 
 
 BATCH_ROWS = 64  # rows of timings in one commit
@@ -374,10 +332,10 @@ def encode_work(work: EncodeWork) -> Encoded:
             }
             for reference in work.corpora
         ]
-    return _logged(work, encoded)
+    return logged(work, encoded)
 
 
-def _logged(work: EncodeWork, encoded: Encoded) -> Encoded:
+def logged(work: EncodeWork, encoded: Encoded) -> Encoded:
     """What was encoded, with one line of the log for each set."""
     of_shard = f", shard {work.number} of {work.n_shards}" if work.n_shards > 1 else ""
     for corpus, sets in zip(work.corpora, encoded, strict=True):
@@ -390,22 +348,39 @@ def _logged(work: EncodeWork, encoded: Encoded) -> Encoded:
     return encoded
 
 
-def encode_in_processes(works: Sequence[EncodeWork]) -> list[Encoded]:
-    """Encode shards in parallel on this machine, each in its own process.
+@contextmanager
+def held(identity: str) -> Iterator[None]:
+    """Hold an accelerator for the block; waits while another process of this host holds it.
 
-    Raises:
-        WorkError: A process died.
+    The operating system gives the lock back when a process dies, however it dies. The CPU is shared and not locked.
+
+    Args:
+        identity: As of ``tasks.encoders.device.device_identity``.
+
+    Examples:
+        >>> with held("cpu"), held("cpu"):
+        ...     pass
     """
-    with ProcessPoolExecutor(len(works), mp_context=get_context("spawn")) as pool:
-        started = [pool.submit(encode_work, work) for work in works]
-        try:
-            return [_logged(work, process.result()) for work, process in zip(works, started, strict=True)]
-        except BrokenProcessPool as error:
-            raise WorkError(
-                f"a process that encoded with {works[0].spec.name!r} on one of "
-                f"{', '.join(work.settings.device for work in works)} died; what was encoded is stored, run the same "
-                "command to continue"
-            ) from error
+    if identity == "cpu":
+        yield
+        return
+    lock = FileLock(lock_file(identity), mode=0o666, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("%s is encoding for another process; waiting until it is free (%s)", identity, lock.lock_file)
+        begun = time.monotonic()
+        lock.acquire()
+        logger.info("%s is free after %.0f s", identity, time.monotonic() - begun)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def lock_file(identity: str) -> Path:
+    """Where the lock of a device is: the same for every user and workspace of a host."""
+    return Path(tempfile.gettempdir()) / f"capim-{re.sub('[^A-Za-z0-9-]', '-', identity)}.lock"
 
 
 def probe_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:

@@ -30,22 +30,11 @@ from capim.tasks.results.imported.scores import trec_id
 from capim.tasks.results.maps import project
 from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
 
-# --- A Parquet file for Embedding Atlas (github.com/apple/embedding-atlas): the items of one encoder as points of a
-# plane.
-#
-# | column | contents |
-# |---|---|
-# | ``id``, ``text``, ``language`` | of the item; the text of an image is all its captions, one a line |
-# | ``image`` | images only: its thumbnail, ``{bytes, path}`` |
-# | ``x``, ``y`` | ``tasks.results.maps`` |
-# | ``neighbors`` | ``{ids, distances}``: rows of the file and 1 - cosine, nearest first, exact |
-# | ``PROTOCOL ENCODER rank`` | of the item as a query: the rank of its first relevant item, ties won; null: no query |
-# | ``PROTOCOL ENCODER hit`` | whether that is 1 even if ties are lost |
-
-
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _PICTURES = 1000  # whose thumbnails are in memory at once
+_NAME = "nDCG@10"
+_LISTS = 2048  # queries whose lists are in memory as text at once
 
 
 def export_atlas(
@@ -58,7 +47,16 @@ def export_atlas(
     protocols: Sequence[str] = (),
     projection: Method = "pca",
 ) -> int:
-    """Writes the file; returns its rows.
+    """Writes a Parquet file for Embedding Atlas (github.com/apple/embedding-atlas), the items of one encoder as points.
+
+    | column | contents |
+    |---|---|
+    | ``id``, ``text``, ``language`` | of the item; the text of an image is all its captions, one a line |
+    | ``image`` | images only: its thumbnail, ``{bytes, path}`` |
+    | ``x``, ``y`` | ``tasks.results.maps`` |
+    | ``neighbors`` | ``{ids, distances}``: rows of the file and 1 - cosine, nearest first, exact |
+    | ``PROTOCOL ENCODER rank`` | of the item as a query: the rank of its first relevant item, ties won; else null |
+    | ``PROTOCOL ENCODER hit`` | whether that is 1 even if ties are lost |
 
     Args:
         path: A file that ends with ``.parquet``.
@@ -66,6 +64,9 @@ def export_atlas(
         corpus: Name or fingerprint.
         modality: The items: ``image`` or ``caption``.
         protocols: Whose outcomes to show; by default ``i2t/any`` of images, ``t2i/all`` of captions.
+
+    Returns:
+        The number of its rows.
 
     Raises:
         RequestError: The suffix is another one, there are no vectors, or the encoder has several for each item.
@@ -148,14 +149,10 @@ def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: Embed
             writer.close()
 
 
-# --- nDCG@10 of protocols where a query has one relevant item: MTEB's main score, which is not among stored results.
-
-
-_NAME = "nDCG@10"
-
-
 def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:
-    """Rows like those of R@1, without an interval, for all that have no row of nDCG@10.
+    """nDCG@10 where a query has one relevant item: MTEB's main score, which is not among stored results.
+
+    Rows like those of R@1, without an interval, for all that have no row of nDCG@10.
 
     Raises:
         WorkError: Results have no outcomes.
@@ -171,26 +168,20 @@ def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:
                 yield {**row, "metric": _NAME, "value": value, "ci_low": None, "ci_high": None}
 
 
-# --- TREC runs and qrels of stored outcomes, as ``trec_eval``, ``pytrec_eval``, ``ranx`` and ``ir_measures`` read them.
-#
-# ``CORPUS/PROTOCOL/qrels.txt`` has a line ``query 0 item grade`` for each item that is relevant or, with grade 0,
-# was judged not to be; ``ENCODER.run`` beside it the stored lists: ``query Q0 item rank score tag``, at most
-# ``store.schema.TOP`` lines for a query.
-#
-# What differs from our figures: measures that look beyond the end of a list (reciprocal rank, average precision) take
-# an item that is not in it as not found. And equal scores: they are written equal, in the order of the corpus, but
-# ``trec_eval`` orders them by id, descending, whatever the rank column says. Our figures are the mean over their
-# orders; those of ``trec_eval`` are between ``value_ties_lost`` and ``value_ties_won``. Scores have as many digits as
-# tell apart the float32 that were ranked.
-
-
-_LISTS = 2048  # queries whose lists are in memory as text at once
-
-
 def export_trec(
     store: EmbeddingStore, folder: Path, wanted: Mapping[str, Sequence[str]], *, note: Callable[[str], object]
 ) -> list[Path]:
-    """Writes the runs and qrels of every evaluation that has lists.
+    """Writes TREC runs and qrels, as ``trec_eval``, ``pytrec_eval``, ``ranx`` and ``ir_measures`` read them.
+
+    ``CORPUS/PROTOCOL/qrels.txt`` has a line ``query 0 item grade`` for each item that is relevant or, with grade 0,
+    was judged not to be; ``ENCODER.run`` beside it the stored lists: ``query Q0 item rank score tag``, at most
+    ``store.schema.TOP`` lines for a query.
+
+    What differs from our figures: measures that look beyond the end of a list (reciprocal rank, average precision) take
+    an item that is not in it as not found. And equal scores: they are written equal, in the order of the corpus, but
+    ``trec_eval`` orders them by id, descending, whatever the rank column says. Our figures are the mean over their
+    orders; those of ``trec_eval`` are between ``value_ties_lost`` and ``value_ties_won``. Scores have as many digits as
+    tell apart the float32 that were ranked.
 
     Args:
         folder: Where the files go; made if need be.

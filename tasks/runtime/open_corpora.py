@@ -29,25 +29,24 @@ class OpenCorpora:
     def __reduce__(self) -> tuple[type[OpenCorpora], tuple[()]]:
         return (OpenCorpora, ())
 
-    def read(self, what: str | dict[str, Any], *, sample: int | None, seed: int) -> Corpus:
+    def read(self, request: CorpusToRead) -> Corpus:
         """The corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
 
         Raises:
             RequestError: The corpus is unknown, missing, empty or contradicts itself.
         """
-        key = _key(what, sample, seed)
+        key = _key(request)
         if key not in self._corpora:
-            self._corpora[key] = open_corpus(what, sample=sample, seed=seed)
+            self._corpora[key] = open_corpus(request.what, sample=request.sample, seed=request.seed)
         return self._corpora[key]
 
-    def index(self, store: EmbeddingStore, what: str | dict[str, Any], *, sample: int | None, seed: int) -> Corpus:
+    def index(self, store: EmbeddingStore, request: CorpusToRead) -> Corpus:
         """The corpus as it is stored: without images that cannot be decoded, under a name that no other data have.
 
         Images that the store has not seen are decoded.
         """
-        corpus = self._decoded(store, what, sample, seed)
-        corpus = disambiguate(corpus, CorpusToRead(what, sample, seed), store.corpora().to_pylist())
-        self._corpora[_key(what, sample, seed)] = corpus
+        corpus = disambiguate(self._decoded(store, request), request, store.corpora().to_pylist())
+        self._corpora[_key(request)] = corpus
         return corpus
 
     def get(self, store: EmbeddingStore, reference: CorpusRef) -> Corpus:
@@ -56,11 +55,11 @@ class OpenCorpora:
         Raises:
             WorkError: The files changed since the corpus was registered.
         """
-        key = _key(reference.what, reference.sample, reference.seed)
-        corpus = self._corpora.get(key)
+        request = CorpusToRead(reference.what, reference.sample, reference.seed)
+        corpus = self._corpora.get(_key(request))
         if corpus is None or corpus.fingerprint != reference.fingerprint:
-            decoded = self._decoded(store, reference.what, reference.sample, reference.seed)
-            corpus = self._corpora[key] = replace(decoded, name=reference.name)
+            corpus = replace(self._decoded(store, request), name=reference.name)
+            self._corpora[_key(request)] = corpus
         if corpus.fingerprint != reference.fingerprint:
             raise WorkError(
                 f"corpus {reference.name!r} changed during the run: expected fingerprint {reference.fingerprint}, got "
@@ -68,9 +67,9 @@ class OpenCorpora:
             )
         return corpus
 
-    def _decoded(self, store: EmbeddingStore, what: str | dict[str, Any], sample: int | None, seed: int) -> Corpus:
+    def _decoded(self, store: EmbeddingStore, request: CorpusToRead) -> Corpus:
         """The corpus without the images that cannot be decoded."""
-        corpus = self.read(what, sample=sample, seed=seed)
+        corpus = self.read(request)
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
         indexed = store.indexed_images(shas)
         with track(f"{corpus.name} · decoding", total=len(shas) - len(indexed), unit="images") as advance:
@@ -95,8 +94,7 @@ def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corp
         row = next((row for row in register if what in (row["name"], row["fingerprint"])), None)
         if row is not None:
             return store.corpus(what)
-    reading = corpus_to_read(what, register)
-    return OpenCorpora().index(store, reading.what, sample=reading.sample, seed=reading.seed)
+    return OpenCorpora().index(store, corpus_to_read(what, register))
 
 
 def register_at(store_uri: str) -> list[Row]:
@@ -107,5 +105,5 @@ def register_at(store_uri: str) -> list[Row]:
         return []
 
 
-def _key(what: str | dict[str, Any], sample: int | None, seed: int) -> str:
-    return json.dumps([what, sample, seed], sort_keys=True, default=str)
+def _key(request: CorpusToRead) -> str:
+    return json.dumps(request, sort_keys=True, default=str)

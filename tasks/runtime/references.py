@@ -1,12 +1,28 @@
-"""References that tasks exchange: names and fingerprints, never arrays."""
+"""What tasks hand to each other and write down of a run: references, never arrays; library versions, the machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import socket
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from capim.store.types import Modality
+from capim.store.types import Modality, digest16
+
+LIBRARIES = (
+    "capim",
+    "torch",
+    "transformers",
+    "open_clip_torch",
+    "colpali-engine",
+    "lancedb",
+    "numpy",
+    "scipy",
+    "prefect",
+)  # that can change a figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,3 +125,26 @@ def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef,
 def encoder_name(entry: str | Mapping[str, Any]) -> str:
     """The stored name of an entry of ``RunConfig.encoders``."""
     return entry if isinstance(entry, str) else str(entry.get("name", ""))
+
+
+@cache
+def this_host() -> str:
+    """What rows call this machine, as ``host-3f9a1c``: the same for all of its runs, and not its name."""
+    return f"host-{digest16(socket.gethostname())[:6]}"
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Library -> version of the installed ones, and of Python."""
+    return {"python": ".".join(map(str, sys.version_info[:3])), **versions_of(LIBRARIES)}
+
+
+def versions_of(names: Iterable[str]) -> dict[str, str]:
+    """Library -> version of the installed ones, in this order."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

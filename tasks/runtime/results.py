@@ -1,4 +1,7 @@
-"""Writes the results of one encoder on one corpus: every metric, RSUM, and means over languages."""
+"""Writes figures, and keeps, renews or drops those that are stored: of every metric, RSUM, means over languages.
+
+What is stored and holds with the settings of a run is not computed again. Comparisons are written as families.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ from capim.store.embedding_store import EmbeddingStore
 from capim.store.maintenance.removal import drop_derived, drop_stale
 from capim.store.schema import METRICS as METRIC_ROWS
 from capim.store.schema import RESULTS, texts
-from capim.store.types import MetricFacts
+from capim.store.types import MetricFacts, digest16
 from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
 from capim.tasks.protocols import MAIN, Kind, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import Part, language_rows, part_of, rsum_row
+from capim.tasks.results.comparison import SIDES
 from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
 from capim.tasks.runtime.scoring import ScoredSets
 from capim.tasks.statistics import VERSION
@@ -132,12 +136,13 @@ class ResultWriter:
 
         With ``keep_replicates`` also every bootstrap draw. Returns the number of figures.
         """
+        having = {protocol: found.metrics for protocol, found in present.items()}
         evaluated = [
             Evaluated.of(
                 outcomes,
                 self.scored.corpus,
                 self._source(self.scored.evaluations[outcomes.protocol.id]),
-                [m for m in metrics_of(outcomes) if m.name not in _names(present, outcomes.protocol.id)],
+                [m for m in metrics_of(outcomes) if m.name not in having.get(outcomes.protocol.id, ())],
             )
             for outcomes in protocols
         ]
@@ -202,21 +207,40 @@ def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
 
 def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The results by another version of their metric than that of today's table."""
-    today: dict[str, str | None] = {}
-    found = []
-    for row in rows:
-        metric = row["metric"]
-        if metric not in today:
-            today[metric] = version_of(metric)
-        if today[metric] not in (None, row["metric_version"]):
-            found.append(row)
-    return found
+    rows = list(rows)
+    today = {metric: version_of(metric) for metric in {row["metric"] for row in rows}}
+    return [row for row in rows if today[row["metric"]] not in (None, row["metric_version"])]
+
+
+def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:
+    """Write the comparisons of one request on one corpus; returns the runs whose rows they are.
+
+    They replace comparisons of the same encoders, and of some of them. Those of a request with more encoders stay, and
+    so do comparisons that an earlier run found as well; not so those by another version of the metric or the tests.
+    """
+    if not rows.num_rows:
+        return []
+    encoders = sorted({fingerprint for side in SIDES for fingerprint in texts(rows[side])})
+    keys = [digest16([key, *encoders]) for key in texts(rows["comparison"])]
+    place = rows.schema.get_field_index("comparison")
+    rows = rows.set_column(place, rows.schema.field(place), pa.array(keys, pa.string()))
+    store.write_rows("comparisons", rows, replace="comparison")
+    figures = {name: sorted({*texts(rows[name])}) for name in ("corpus_fingerprint", "protocol", "metric")}
+    stored = store.rows("comparisons", **figures)
+    versions = ("metric_version", "statistics_version")
+    written = {(row["protocol"], row["metric"]): [row[name] for name in versions] for row in rows.to_pylist()}
+    found = {row["comparison"]: row for row in stored.to_pylist()}
+    if outdated := [
+        key
+        for key, row in found.items()
+        if written.get((row["protocol"], row["metric"])) not in (None, [row[name] for name in versions])
+    ]:
+        drop_stale(store, "comparisons", "comparison", kept=(), comparison=outdated)
+    if {fingerprint for side in SIDES for fingerprint in texts(stored[side])} <= {*encoders}:
+        drop_stale(store, "comparisons", "comparison", kept=keys, **figures)
+    return sorted({found[key]["run"] for key in keys})
 
 
 def _over_several(row: Mapping[str, Any]) -> bool:
     """Whether a result is a figure over several protocols."""
     return Protocol.of(row["protocol"]).is_combined
-
-
-def _names(present: Mapping[str, Renewed], protocol: str) -> frozenset[str]:
-    return present[protocol].metrics if protocol in present else frozenset()

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Drawn = int | NDArray[np.int64]
+SamplingFrame = int | NDArray[np.int64]
 """The labels among which clusters are drawn: how many, from 0; or where some are left out, those, ascending."""
 
 
@@ -33,7 +33,7 @@ class Clusters:
     n_clusters: int
 
     @classmethod
-    def of(cls, labels: ArrayLike, drawn: Drawn | None = None, weights: ArrayLike | None = None) -> Clusters:
+    def of(cls, labels: ArrayLike, drawn: SamplingFrame | None = None, weights: ArrayLike | None = None) -> Clusters:
         """The clusters of some labels, checked.
 
         Args:

@@ -4,7 +4,7 @@ Two properties make a result identical on any machine, with any number of thread
 
 * A block of draws depends only on the seed, the number of clusters and its position, never on what else was
   drawn, so replicate 17 is the same among 100 replicates and among 10,000.
-* Sums over clusters are taken of numbers on a grid of a power of two (:func:`on_grid`), coarse enough that
+* Sums over clusters are taken of numbers on a grid of a power of two (:func:`rounded_to_grid`), coarse enough that
   no partial sum ever rounds. Exact sums do not depend on the order in which a BLAS adds them.
 """
 
@@ -162,7 +162,7 @@ def _blocks(stream: int, n_clusters: int, n_draws: int, seed: int) -> Iterator[t
         yield min(step, n_draws - start), np.random.default_rng((stream, seed, n_clusters, block))
 
 
-def on_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float64]:
+def rounded_to_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float64]:
     """The columns rounded to a power-of-two grid on which weighted sums are exact.
 
     The grid is as fine as 53 bits allow while ``weight`` times the largest absolute value still fits: for
@@ -171,7 +171,7 @@ def on_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float6
     is the largest total of whole-number weights that a sum will give them.
 
     Examples:
-        >>> third = on_grid(np.array([1 / 3, 1.0]), weight=1000.0)
+        >>> third = rounded_to_grid(np.array([1 / 3, 1.0]), weight=1000.0)
         >>> bool(abs(third[0] - 1 / 3) < 1e-12), float(third[1]), float(third[0] * 2**43) % 1
         (True, 1.0, 0.0)
     """
@@ -186,7 +186,7 @@ def narrowed(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float
     """The columns in single precision where their weighted sums are exact in it, at twice the speed; else as they are.
 
     That is so for whole numbers (hits, counts of queries) whose sums stay below 2^24; other columns must be on a grid
-    (:func:`on_grid`), with the same ``weight``.
+    (:func:`rounded_to_grid`), with the same ``weight``.
 
     Examples:
         >>> narrowed(np.array([1.0, 5.0]), weight=1000.0).dtype, narrowed(np.array([0.5]), weight=1.0).dtype

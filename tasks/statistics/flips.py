@@ -3,7 +3,7 @@
 Under the null hypothesis the two encoders are exchangeable on every image, so the difference of each cluster might as
 well have the other sign; all queries of an image flip together (Good 2005, Permutation, Parametric and Bootstrap Tests
 of Hypotheses, section 3.2, with clusters as the units). Two-sided; a flip as extreme as the observed difference counts,
-and sums are exact (``draws.on_grid``), so equality means equality.
+and sums are exact (``draws.rounded_to_grid``), so equality means equality.
 
 All pairs share the flips, so the largest difference of each flip is known too. Step-down max-T (Westfall and Young
 1993, Resampling-Based Multiple Testing, algorithm 2.8; Romano and Wolf 2005) compares every pair with the largest
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA
-from capim.tasks.statistics.draws import Resampling, flip_blocks, narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.draws import Resampling, flip_blocks, narrowed, rounded_to_grid, weighted_sums
 from capim.tasks.statistics.intervals import medians_in_window
 
 EXACT_FLIPS = 10**6  # up to this number all flips of one pair are enumerated
@@ -78,7 +78,7 @@ def sign_flip_tests(
         (0.25, 0.25, 8, True)
     """
     rows, pairs = _common_rows(np.atleast_2d(np.asarray(values, dtype=np.float64)), pairs)
-    sums = on_grid(clusters.sums(checked_values(rows, clusters)), weight=2 * clusters.n_clusters)
+    sums = rounded_to_grid(clusters.sums(checked_values(rows, clusters)), weight=2 * clusters.n_clusters)
     differs = np.flatnonzero(np.ptp(sums, axis=1))
     first, second = np.array(pairs).T
     total, table = sums.sum(axis=0), narrowed(sums[differs], weight=len(sums))

@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA
-from capim.tasks.statistics.draws import Resampling, block_rows, count_blocks, narrowed, on_grid, weighted_sums
+from capim.tasks.statistics.draws import Resampling, block_rows, count_blocks, narrowed, rounded_to_grid, weighted_sums
 
 Aggregate: TypeAlias = Callable[[NDArray[np.float64]], float]
 """Values of some queries, shape ``(n_queries, ...)`` -> one number; NaN where it is not defined."""
@@ -87,13 +87,13 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
     totals_at: list[int] = []
     for values, clusters in samples:
         sums = clusters.sums(checked_values(values, clusters)).T
-        total = on_grid(clusters.totals, weight=n_clusters)
+        total = rounded_to_grid(clusters.totals, weight=n_clusters)
         position = positions.setdefault(total.tobytes(), len(columns))
         if position == len(columns):
             columns.append(total)
         sums_at += range(len(columns), len(columns) + len(sums))
         totals_at += [position] * len(sums)
-        columns += [on_grid(column, weight=n_clusters) for column in sums]
+        columns += [rounded_to_grid(column, weight=n_clusters) for column in sums]
     table = narrowed(np.column_stack(columns), weight=n_clusters)
 
     def means(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -529,7 +529,7 @@ def clustered_wilson(share: float, error: float, *, n_queries: float, n_clusters
     the same outcome.
     """
     if abs(share - round(share)) <= _ROUNDING:
-        return _at_the_edge(share, n_clusters, level)
+        return edge_interval(share, n_clusters, level=level)
     if error <= _ROUNDING:
         return Interval(value=share, reason=NO_SPREAD)
     effective = min(share * (1 - share) / error**2, n_queries)
@@ -546,21 +546,14 @@ def clustered_wilson(share: float, error: float, *, n_queries: float, n_clusters
     return Interval(value=share, low=low, high=high, standard_error=error, method="wilson", claim=ends(1 - ALPHA))
 
 
-def interval_at_the_edge(interval: Interval, share: float, n_clusters: int, *, level: float) -> Interval:
-    """Wilson's interval where every query of a share hits, or every one misses; else the interval as it is.
+def edge_interval(share: float, n_clusters: int, *, level: float) -> Interval:
+    """Wilson's interval where every query of a share hits, or every one misses; ``share`` is 0 or 1 but for rounding.
 
     The clusters are counted, not the queries: at worst, all queries of an image have the same outcome.
     """
-    if interval.low is not None or n_clusters < 2 or share not in (0.0, 1.0):
-        return interval
-    return _at_the_edge(interval.value, n_clusters, level)
-
-
-def _at_the_edge(share: float, n_clusters: int, level: float) -> Interval:
     (low, high), claim = (wilson_interval(round(share) * n_clusters, n_clusters, level=x) for x in (level, 1 - ALPHA))
-    return Interval(
-        value=share, low=low, high=high, method="wilson", reason=AT_THE_EDGE.format(n=n_clusters), claim=claim
-    )
+    reason = AT_THE_EDGE.format(n=n_clusters)
+    return Interval(value=share, low=low, high=high, method="wilson", reason=reason, claim=claim)
 
 
 def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:

@@ -179,7 +179,12 @@ def rank_over_corpora(
         [1.0, 0.0]
     """
     shares = [_contributions(parts) for parts in corpora]
-    headlines = np.stack([_headlines(parts) for parts in corpora])
+    headlines = np.stack(
+        [
+            np.mean([[clusters.mean(row) for row in np.asarray(values)] for values, clusters in parts], axis=0)
+            for parts in corpora
+        ]
+    )
     n_corpora, n_encoders = headlines.shape
     if n_corpora < LEAST_CORPORA or n_encoders < 2:
         raise ValueError(
@@ -217,13 +222,6 @@ def borda_counts(headlines: NDArray[np.float64]) -> NDArray[np.float64]:
     above = np.sign(np.round(headlines[:, :, None] - headlines[:, None, :], 12)).sum(axis=2)
     counts: NDArray[np.float64] = (above / (headlines.shape[1] - 1) + 1) / 2
     return counts
-
-
-def _headlines(parts: Sequence[ClusteredValues]) -> NDArray[np.float64]:
-    """The headline of every encoder on one corpus, shape ``(n_encoders,)``."""
-    means = [[clusters.mean(row) for row in np.asarray(values)] for values, clusters in parts]
-    headlines: NDArray[np.float64] = np.mean(means, axis=0)
-    return headlines
 
 
 def _contributions(parts: Sequence[ClusteredValues]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.special import ndtr
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
-from capim.tasks.statistics.draws import Resampling, count_blocks, on_grid
+from capim.tasks.statistics.draws import Resampling, count_blocks, rounded_to_grid
 from capim.tasks.statistics.intervals import Interval, clustered_wilson, interval_of
 
 _ROUNDING = 1e-9
@@ -106,7 +106,7 @@ def part_means(
     inside = parts[None] & patterns[:, None]  # (n_patterns, n_parts, n_queries)
     sums = clusters.sums((table[:, None, :] * parts).reshape(n_encoders * n_parts, -1))
     totals = clusters.sums(inside.reshape(len(patterns) * n_parts, -1).astype(np.float64))
-    columns = on_grid(np.column_stack([sums, totals]), weight=clusters.n_clusters)
+    columns = rounded_to_grid(np.column_stack([sums, totals]), weight=clusters.n_clusters)
     # sums on a grid are exact, so it does not matter in which order they are added up
     factors = sparse.csc_matrix(columns) if np.count_nonzero(columns) < SPARSE * columns.size else columns
     drawn = np.empty((n_encoders, n_parts, resampling.replicates))

@@ -15,11 +15,9 @@ from capim.tasks.analyses.calibration import score_margin, score_margins
 from capim.tasks.analyses.gallery import _never_without, _skewness_without, hubs, k_occurrence, skewness
 from capim.tasks.analyses.misses import (
     confusable_images,
-    connected,
     disagreement,
     error_kinds,
     kinds_of,
-    mutual_confusions,
 )
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
@@ -215,16 +213,6 @@ def test_what_all_miss_is_named() -> None:
     slices = list(disagreement(subject(corpus(), a=one_wrong(3, 5), b=one_wrong(3, 6))))
     [row] = [s for s in slices if (s.encoder, s.feature) == ("a", "missed by all")]
     assert row.detail == {"examples": ["c3"]}
-
-
-def test_confusion_counts_only_where_it_is_mutual() -> None:
-    own, found = np.array([0, 1, 2, 3], np.int32), np.array([1, 0, 3, -1])
-    assert [(p.first, p.second) for p in mutual_confusions(own, found, 4)] == [(0, 1)]
-
-
-def test_pairs_that_share_an_image_are_one_family() -> None:
-    own, found = np.array([0, 1, 1, 2], np.int32), np.array([1, 0, 2, 1])
-    assert connected(mutual_confusions(own, found, 3)) == [[0, 1, 2]]
 
 
 def test_families_name_the_images_that_are_taken_for_each_other() -> None:

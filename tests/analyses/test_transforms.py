@@ -11,7 +11,6 @@ from hypothesis.extra import numpy as arrays
 
 from capim.store.values import Ragged
 from capim.tasks.analyses.ablations import hits_scored_in
-from capim.tasks.analyses.calibration import calibration_error
 from capim.tasks.analyses.gallery import centre_distance, mean_cosine
 from capim.tasks.analyses.transforms import (
     centring,
@@ -21,7 +20,6 @@ from capim.tasks.analyses.transforms import (
     quantised,
     rounded,
     token_trees,
-    truncated,
     whitening,
 )
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
@@ -81,12 +79,6 @@ def test_a_projection_onto_all_directions_keeps_every_cosine() -> None:
     assert turned_captions @ turned_images.T == pytest.approx(captions @ images.T, abs=1e-5)
 
 
-def test_shortened_vectors_are_unit_vectors_again() -> None:
-    short = truncated(unit(np.random.default_rng(5), 9, 12), 3)
-    assert short.shape == (9, 3)
-    assert np.linalg.norm(short, axis=1) == pytest.approx(np.ones(9), abs=1e-6)
-
-
 def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:
     near = normalised(np.array([[1, 0, 0], [1, 0.01, 0], [0, 1, 0], [0, 1, 0.01], [0, 0, 1]], np.float32))
     vectors = Ragged.from_counts(near, [4, 1])
@@ -95,11 +87,6 @@ def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:
     assert half.offsets.tolist() == [0, 2, 3]
     assert sorted(np.abs(half.values[:2]).argmax(axis=1).tolist()) == [0, 1]
     assert np.array_equal(pooled(vectors, trees, 1).values, near)
-
-
-def test_equal_vectors_can_be_pooled() -> None:
-    same = Ragged.of([np.tile(np.array([[1, 0]], np.float32), (6, 1))])
-    assert np.unique(pooled(same, token_trees(same), 3).values, axis=0).tolist() == [[1.0, 0.0]]
 
 
 def judgements() -> tuple[list[RetrievalTask], np.ndarray, np.ndarray]:
@@ -144,7 +131,3 @@ def test_the_mean_cosine_is_that_of_all_pairs() -> None:
     pairs = (vectors @ vectors.T)[~np.eye(20, dtype=bool)]
     assert mean_cosine(vectors) == pytest.approx(pairs.mean(), abs=1e-6)
     assert np.isnan(mean_cosine(vectors[:1]))
-
-
-def test_perfectly_calibrated_confidence_has_no_error() -> None:
-    assert calibration_error(np.array([1.0, 1.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0])) == 0

@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 
 from capim.tasks.encoders.device import choose_device, device_name
-from capim.tasks.runtime.versions import library_versions, versions_of
+from capim.tasks.runtime.references import library_versions, versions_of
 from tests.benchmarks.cost import write_cost
 from tests.benchmarks.rows import Row
 

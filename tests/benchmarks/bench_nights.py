@@ -83,7 +83,7 @@ def simulated(parent: Path, nights: int) -> Iterator[Night]:
     """The nights, one after the other, in a workspace of a folder."""
     from capim.flows.benchmark import benchmark, evaluate
     from capim.flows.config import run_config
-    from capim.flows.runs import prune
+    from capim.flows.execution import prune
     from capim.store import EmbeddingStore
     from capim.store.maintenance.inventory import disk_bytes
     from tests.imported import import_embeddings

@@ -29,9 +29,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from capim.flows.benchmark import benchmark
 from capim.flows.config import RunConfig
-from capim.flows.embed import encode_settings
+from capim.flows.embed import check_request, encode_settings
 from capim.flows.execution import call, start
-from capim.flows.request import check_request
 from capim.flows.steps import demo_configs
 from capim.tasks.compare import compare_corpus
 from capim.tasks.embed import embed_corpora, register_corpus

@@ -12,7 +12,7 @@ import pytest
 from capim.flows.config import DEMO
 from capim.store import EmbeddingStore
 from capim.store.types import Modality
-from capim.tasks.runtime.versions import this_host
+from capim.tasks.runtime.references import this_host
 from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
 SUITE = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from capim.flows import cli
-from capim.flows.terminal.output import print_own_report
+from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
 
 
@@ -63,8 +63,8 @@ def test_what_breaks_becomes_a_message_and_an_exit_code(
         raise error
 
     parser = argparse.ArgumentParser()
-    parser.set_defaults(run=broken, command="x", version=False, verbose=False, debug=False)
-    monkeypatch.setattr(cli, "build_parser", lambda: parser)
+    parser.set_defaults(call=broken, command="x", version=False, verbose=False, debug=False)
+    monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
     assert cli.main([]) == code
     captured = capsys.readouterr()
     assert said in captured.err

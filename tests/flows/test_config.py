@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from capim.flows.config import RunConfig, read_suite, run_config
-from capim.flows.request import check_request
+from capim.flows.embed import check_request
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.runtime.open_corpora import OpenCorpora
 

@@ -26,6 +26,11 @@ def text_forward_fn(model, texts, device, transform):
 """
 
 
+@pytest.fixture(autouse=True)
+def without_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+
+
 def broken(folder: Path, kind: str) -> str:
     """The table of an encoder that fails in this way."""
     folder.mkdir(exist_ok=True)
@@ -76,9 +81,8 @@ def check(workspace: Path, names: set[str]) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_corrupt_checkpoint_in_any_place_is_named_and_the_others_are_complete(
-    place: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    place: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     suite = suite_of(tmp_path, ("checkpoint",), place)
     assert main(["run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]) == 1
     printed = capsys.readouterr()
@@ -90,9 +94,8 @@ def test_a_corrupt_checkpoint_in_any_place_is_named_and_the_others_are_complete(
 
 @pytest.mark.slow
 def test_a_missing_package_nan_and_memory_are_reasons_of_one_line_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     suite = suite_of(tmp_path, ("package", "nan", "memory"), 1)
     assert main(["run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -106,9 +109,8 @@ def test_a_missing_package_nan_and_memory_are_reasons_of_one_line_each(
 
 @pytest.mark.slow
 def test_embed_encodes_the_others_and_a_repaired_encoder_completes_the_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     suite, workspace = suite_of(tmp_path, ("checkpoint",), 0), tmp_path / "workspace"
     for shards in ("1", "2"):
         assert main(["embed", str(suite), "--quiet", "--shards", shards, "--workspace", str(workspace)]) == 1
@@ -123,9 +125,8 @@ def test_embed_encodes_the_others_and_a_repaired_encoder_completes_the_report(
 
 @pytest.mark.slow
 def test_only_broken_encoders_are_an_error_and_make_no_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     suite = tmp_path / "suite.toml"
     suite.write_text('corpora = ["shapes"]\nsample = 8\n' + broken(tmp_path / "models", "checkpoint"))
     assert main(["run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]) == 1
@@ -139,7 +140,6 @@ def test_only_broken_encoders_are_an_error_and_make_no_report(
 def test_an_encoder_that_cannot_be_scored_does_not_stop_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     workspace = tmp_path / "workspace"
     embed = ["embed", "--corpora", "shapes", "--sample", "8", "--encoders", ",".join(SOUND), "--device", "cpu"]
     assert main([*embed, "--quiet", "--workspace", str(workspace)]) == 0

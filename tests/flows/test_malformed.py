@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from capim.flows.cli import main
-from capim.flows.terminal.output import print_rows
+from capim.flows.terminal import Form, Rows
 from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import escape_markdown
 from capim.store import EmbeddingStore, EncoderSpec
@@ -190,7 +190,7 @@ def test_arrays_that_expand_a_thousand_times_are_not_expanded(tmp_path: Path, mo
 def test_formulas_of_captions_reach_no_spreadsheet_and_come_back_as_they_were(tmp_path: Path) -> None:
     rows = [{"text": "=cmd|' /C calc'!A0", "n": -1.5}, {"text": "@SUM(1)", "n": 2.0}, {"text": "'-quoted", "n": 0.0}]
     out = io.StringIO()
-    print_rows(rows, form="csv", out=out)
+    Rows(rows=rows).print(Form(format="csv"), out)
     assert out.getvalue().splitlines()[1:] == ["'=cmd|' /C calc'!A0,-1.5", "'@SUM(1),2.0", "''-quoted,0.0"]
     write_row_file(tmp_path / "rows.csv", pa.Table.from_pylist(rows))
     assert [row["text"] for row in read_row_file(tmp_path / "rows.csv")] == [row["text"] for row in rows]
@@ -208,7 +208,7 @@ TEXTS = ("a\r=1", "a=b", "-0.5", "+1e3", "'a'", "")
 def test_pages_and_exports_write_csv_as_the_command_line_does() -> None:
     rows: list[dict[str, Any]] = [{"=text": text, "n": -1.5, "list": ["a"]} for text in (*FORMULAS, *TEXTS)]
     out = io.StringIO()
-    print_rows(rows, form="csv", out=out)
+    Rows(rows=rows).print(Form(format="csv"), out)
     assert csv_bytes(rows).decode() == out.getvalue()
     header, *written = csv.reader(io.StringIO(out.getvalue(), newline=""))
     assert header == ["'=text", "n", "list"]
@@ -224,15 +224,15 @@ def test_control_characters_reach_neither_the_terminal_nor_markdown(
     assert "\x1b" not in escape_markdown("a\x1b[31m")
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
-    print_rows([{"text": "a\x1b[31m\x9b"}], form="csv", out=terminal)
+    Rows(rows=[{"text": "a\x1b[31m\x9b"}]).print(Form(format="csv"), terminal)
     assert not {"\x1b", "\x9b"} & {*terminal.getvalue()}
 
 
 def test_a_caption_of_a_hundred_thousand_characters_is_not_shown_whole() -> None:
     out = io.StringIO()
-    print_rows([{"text": "a" * 100_000}], form="table", out=out)
+    Rows(rows=[{"text": "a" * 100_000}]).print(Form(format="table"), out)
     assert "99,600 more characters" in out.getvalue()
     assert len(out.getvalue()) < 2000
     out = io.StringIO()
-    print_rows([{"text": "a" * 100_000}], form="json", out=out)
+    Rows(rows=[{"text": "a" * 100_000}]).print(Form(format="json"), out)
     assert "a" * 100_000 in out.getvalue()

@@ -25,9 +25,9 @@ import numpy as np
 import pytest
 import uvicorn
 
-import capim.flows.commands.searching
-import capim.flows.commands.serving
 import capim.flows.execution
+import capim.flows.searching
+import capim.flows.stored
 import capim.tasks.encoders.conformance
 from capim.flows import cli, set_environment
 from capim.flows.config import FIELDS
@@ -123,7 +123,7 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "serve": _configured("serve", port="1", open=""),
     "results": {
-        **_configured("results", encoder="tiny-clip", corpus=PAIRS, protocol="t2i/all", metric="R@1"),
+        **_configured("results", encoders="tiny-clip", corpora=PAIRS, protocols="t2i/all", metrics="R@1"),
         **_configured("results", against="published", format="csv"),
     },
     "import": {
@@ -146,7 +146,7 @@ CASES: dict[str, dict[str, Case]] = {
         "folder": Case("import", "--folder {imports}", without="--manifest {manifest}", writes=True),
         "replace": Case(THEIRS.replace("theirs", "earlier"), "--replace", writes=True),
         "outcomes": Case(f"import --corpus {SHAPES} --encoder theirs", "--outcomes {tmp}/none.csv", refused="none.csv"),
-        "trec_run": Case(f"import --corpus {SHAPES} --encoder theirs", "--run {tmp}/none.trec", refused="none.trec"),
+        "run": Case(f"import --corpus {SHAPES} --encoder theirs", "--run {tmp}/none.trec", refused="none.trec"),
         "scores": Case(f"import --corpus {SHAPES} --encoder theirs", "--scores {scores}", writes=True),
         "protocol": Case(
             f"import --corpus {SHAPES} --encoder theirs --scores {{scores}}", "--protocol t2i/all", writes=True
@@ -405,9 +405,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watched(webbrowser, "open", lambda *_: True)
     watched(uvicorn.Server, "run", lambda *_, **__: None)
     here = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 0))
-    watched(capim.flows.commands.serving, "_listening", lambda _: nullcontext(here))
+    watched(capim.flows.stored, "_listening", lambda _: nullcontext(here))
     monkeypatch.setattr(secrets, "token_urlsafe", lambda _: "token")
-    watched(capim.flows.commands.searching, "choose_device")
+    watched(capim.flows.searching, "choose_device")
     return seen
 
 

@@ -13,14 +13,15 @@ import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from capim.flows.cli import main
 from capim.flows.config import RunConfig
-from capim.flows.runs import recorded_run
-from capim.flows.terminal.output import link, print_rows
+from capim.flows.execution import recorded_run
+from capim.flows.terminal import Form, Rows, link
 from capim.store import EmbeddingStore
 from capim.store.errors import plain
 from capim.store.schema import RUNS
@@ -32,9 +33,9 @@ ROWS = [
 ]
 
 
-def _printed(form: str, **options: object) -> str:
+def _printed(form: Any, columns: tuple[str, ...] | None = None) -> str:
     out = io.StringIO()
-    print_rows(ROWS, form=form, out=out, **options)  # type: ignore[arg-type]
+    Rows(rows=ROWS, columns=columns).print(Form(format=form), out)
     return out.getvalue()
 
 
@@ -50,7 +51,7 @@ def test_json_has_null_where_a_number_is_none_or_infinite() -> None:
     rows = [
         {"value": math.nan, "high": math.inf, "list": [1, -math.inf], "object": {"low": math.nan}, "sum": Decimal(3)}
     ]
-    print_rows(rows, form="json", out=out)
+    Rows(rows=rows).print(Form(format="json"), out)
     found = json.loads(out.getvalue(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert found == [{"value": None, "high": None, "list": [1, None], "object": {"low": None}, "sum": 3}]
 
@@ -68,8 +69,8 @@ def test_a_table_aligns_numbers_to_the_right_and_shows_only_the_columns_asked_fo
 
 
 def test_no_rows_is_an_empty_json_list_and_a_word_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows([], form="json")
-    print_rows([], form="table")
+    Rows(rows=[]).print(Form(format="json"))
+    Rows(rows=[]).print(Form())
     captured = capsys.readouterr()
     assert captured.out == "[]\n"
     assert captured.err == "no rows\n"

@@ -198,16 +198,6 @@ def test_means_over_languages_have_the_version_of_their_metric(
         assert {version for _, version in sides} == {row["metric_version"]}
 
 
-def test_other_settings_compute_every_metric_anew(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = rows(workspace, "results")
-    assert main(["evaluate", *ONLY, "--quiet", "--replicates", "101"]) == 0
-    n_figures = sum(row["metric"] in METRICS for row in before)
-    assert f"; {n_figures} figures computed from stored outcomes" in capsys.readouterr().err
-    assert {row["replicates"] for row in rows(workspace, "results")} == {101}
-    assert main(["evaluate", *ONLY, *SAME]) == 0
-    assert rows(workspace, "results") == before
-
-
 # --- a user's metric -------------------------------------------------------------------------------------------------
 def median_length(workspace: Path) -> int:
     captions = EmbeddingStore.open(workspace / "store").items("shapes", "caption")["text"].to_pylist()

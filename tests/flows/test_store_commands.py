@@ -15,7 +15,7 @@ import pytest
 
 from capim.flows.cli import main
 from capim.flows.config import run_config
-from capim.flows.runs import prune
+from capim.flows.execution import prune
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.tasks.runtime.results import ResultWriter
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from capim.flows.cli import main
-from capim.flows.terminal.parser import PLURALS, names
+from capim.flows.config import split
+from capim.flows.parser import PLURALS
 from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES = "shapes-sample12"
@@ -109,25 +110,12 @@ def test_singular_and_plural_are_one_option_in_every_command(command: str, dest:
     twins = {f"--{one}": f"--{several}" for one, several in PLURALS.items()}
     other = {**twins, **{several: one for one, several in twins.items()}}[option]
     assert known[other] is known[option]
-    if known[option].type is names and not parser._get_positional_actions():
+    if known[option].type is split and not parser._get_positional_actions():
         required = [
             word for a in parser._actions if a.required and a.dest != dest for word in (a.option_strings[0], "x")
         ]
         parsed = parser.parse_args([*required, option, "a,b", other, "c"])
         assert getattr(parsed, dest) == ("a", "b", "c"), "repeated names are all taken"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["report", "compare", "results", "evaluate", "export results --to x.csv"])
-@pytest.mark.parametrize("option", ["--corpora", "--corpus", "--encoders", "--encoder"])
-def test_an_unknown_name_is_exit_code_2_in_both_spellings(
-    command: str, option: str, small_demo: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reports = sorted((small_demo / "reports").iterdir())
-    code, out, error = _run(f"{command} {option} nope", small_demo, capsys)
-    assert (code, out) == (2, "")
-    assert "'nope'" in error
-    assert sorted((small_demo / "reports").iterdir()) == reports
 
 
 @pytest.mark.parametrize(
@@ -146,19 +134,6 @@ def test_an_option_for_names_without_a_name_is_refused_not_taken_for_all(
     assert (code, out) == (2, "")
     assert "all are taken" in error
     assert not (tmp_path / "workspace").exists()
-
-
-@pytest.mark.slow
-def test_both_spellings_give_the_same_rows(small_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    printed = {
-        _run(f"results --metric R@1 {words} --format csv", small_demo, capsys)
-        for words in (
-            f"--corpus {SHAPES} --encoder tiny-clip,tiny-colpali",
-            f"--corpora {SHAPES} --encoders tiny-clip,tiny-colpali",
-            f"--corpora {SHAPES} --encoder tiny-clip --encoder tiny-colpali",
-        )
-    }
-    assert len(printed) == 1
 
 
 def test_an_option_that_takes_one_name_refuses_a_second(small_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:

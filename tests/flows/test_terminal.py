@@ -18,8 +18,8 @@ import pytest
 from rich.cells import cell_len
 
 from capim.flows.cli import main
-from capim.flows.terminal.output import RESULT_COLUMNS
-from capim.flows.terminal.tables import Column, lay_out
+from capim.flows.tables import Column, lay_out
+from capim.flows.terminal import RESULT_COLUMNS
 from tests.flows.terminal import on_terminal
 
 WITH_ROWS = [

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import capim.tasks.watch
+from capim.flows.benchmark import RegressionError, watch
 from capim.flows.cli import main
 from capim.flows.config import RunConfig
 from capim.flows.execution import start
-from capim.flows.watch import RegressionError, watch
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.encoders import encode_images, load_encoder, spec_of

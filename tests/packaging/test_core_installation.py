@@ -130,7 +130,7 @@ def test_the_demo_without_extras_leaves_out_the_models_that_need_one(
     monkeypatch.setitem(sys.modules, "colpali_engine", None)
     ran: list[RunConfig] = []
 
-    monkeypatch.setattr("capim.flows.commands.runs.run_benchmark", lambda config, **_: ran.append(config))
+    monkeypatch.setattr("capim.flows.steps.run", lambda config, **_: ran.append(config))
     assert main(["demo", "--quiet"]) == 0
     assert [config.encoders for config in ran] == [("tiny-clip", "tiny-clip-plain")] * 2
     message = "left out: encoder 'tiny-colpali' needs colpali-engine; install it with: pip install 'capim[colpali]'"

@@ -20,7 +20,7 @@ from capim.store import EmbeddingStore
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.statistics import VERSION
-from tests.reports.app.asked import asking
+from tests.reports.app.stores import asking
 
 METRIC = """
 from capim.tasks.metrics import Metric

@@ -42,6 +42,12 @@ def demo_store() -> StandIn:
 
 
 @pytest.fixture(scope="session")
+def large_store() -> StandIn:
+    """Nine models on a corpus of COCO's form, with languages and compositional corpora."""
+    return coco(n_images=40)
+
+
+@pytest.fixture(scope="session")
 def hostile_store() -> StandIn:
     """Three models on a small corpus whose captions and one file name try to break a page."""
     texts = [HOSTILE[i % len(HOSTILE)] for i in range(16) for _ in range(5)]

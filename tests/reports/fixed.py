@@ -97,33 +97,33 @@ CHART = Chart(
     note="Dashed line: Pareto frontier.",
 )
 
+CASE = Case(
+    id="case-shapes-1",
+    query="<script>alert(1)</script> | a *red* square",
+    expected=(Hit(rank="", label="scene-1", thumbnail="sha1", score="", right=True),),
+    answers=(
+        Answer(
+            encoder="tiny-clip",
+            rank="rank 3",
+            right=False,
+            note="Ambiguous: the first is right too.",
+            hits=(
+                Hit(rank="1", label="scene-2", thumbnail="", score="0.391", right=False),
+                Hit(rank="2", label="scene-1", thumbnail="sha1", score="0.390", right=True),
+            ),
+        ),
+    ),
+    tags={"kind": ("missed by all",), "missed": ("tiny-clip",)},
+    labels=("missed by all",),
+    summary="No encoder is right.",
+    about="shapes · t2i/all · scene-1-0",
+)
+
 GALLERY = Gallery(
     id="failures-shapes",
     caption="shapes · t2i/all · 1 query",
     filters=(Filter(name="kind", label="Kind", options=("missed by all",)),),
-    cases=(
-        Case(
-            id="case-shapes-1",
-            query="<script>alert(1)</script> | a *red* square",
-            expected=(Hit(rank="", label="scene-1", thumbnail="sha1", score="", right=True),),
-            answers=(
-                Answer(
-                    encoder="tiny-clip",
-                    rank="rank 3",
-                    right=False,
-                    note="Ambiguous: the first is right too.",
-                    hits=(
-                        Hit(rank="1", label="scene-2", thumbnail="", score="0.391", right=False),
-                        Hit(rank="2", label="scene-1", thumbnail="sha1", score="0.390", right=True),
-                    ),
-                ),
-            ),
-            tags={"kind": ("missed by all",), "missed": ("tiny-clip",)},
-            labels=("missed by all",),
-            summary="No encoder is right.",
-            about="shapes · t2i/all · scene-1-0",
-        ),
-    ),
+    cases=(CASE,),
     totals=({"corpus": "shapes", "queries": 9, "missed": {"tiny-clip": 4}},),
     note="Scores are cosines.",
 )
@@ -142,25 +142,7 @@ FIXED = Report(
                 Cases(
                     id="answer-failures",
                     caption="A failure of tiny-clip",
-                    cases=(
-                        Case(
-                            id="case-shapes-1",
-                            query="a *red* square",
-                            expected=(Hit(rank="", label="scene-1", thumbnail="sha1", score="", right=True),),
-                            answers=(
-                                Answer(
-                                    encoder="tiny-clip",
-                                    rank="rank 3",
-                                    right=False,
-                                    hits=(Hit(rank="1", label="scene-2", thumbnail="", score="0.391", right=False),),
-                                ),
-                            ),
-                            tags={},
-                            labels=(),
-                            summary="No encoder is right.",
-                            about="shapes, missed by all",
-                        ),
-                    ),
+                    cases=(CASE,),
                 ),
                 Notice(
                     title="1 result far from the published figure",

@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -17,8 +18,7 @@ import pyarrow as pa
 from PIL import Image
 
 from capim.store import schema
-from capim.store.types import digest16
-from tests.reports.stand_in import START, StandIn, batches, comparison, corpus, result, run_row, seal, spec
+from tests.reports.stand_in import StandIn, batches, comparison, corpus, part, result, run_row, seal, spec
 
 MODELS = {
     "dfn5b-h-378": (1024, 0.556, 0.030),
@@ -98,7 +98,7 @@ def _compositional(store: StandIn, name: str, base: float, rng: np.random.Genera
         value = float(np.clip(level + rng.normal(0, 0.03), 0.02, 0.9))
         result(store, name, "winoground", "winoground", f"winoground_{metric}", value, half=0.045, n_queries=400,
                n_clusters=400, chance=chance)  # fmt: skip
-    for category in (
+    for category in [
         "add_att",
         "add_obj",
         "replace_att",
@@ -107,7 +107,7 @@ def _compositional(store: StandIn, name: str, base: float, rng: np.random.Genera
         "swap_att",
         "swap_obj",
         "macro",
-    ):
+    ]:
         value = float(np.clip(0.6 + base / 2 + rng.normal(0, 0.04), 0.5, 0.99))
         result(store, name, "sugarcrepe", f"sugarcrepe/{category}", "pair_accuracy", value, half=0.02, n_queries=1000,
                n_clusters=700, chance=0.5)  # fmt: skip
@@ -124,49 +124,22 @@ def _languages(store: StandIn, name: str, base: float, languages: Sequence[str],
                     result(store, name, "coco-sm", f"{direction}/{language}/{translator}", metric, value, half=0.01)
 
 
-def _slice(
-    store: StandIn, encoder: str, analysis: str, feature: str, level: str, value: float | None, **more: Any
-) -> None:
-    contents = store.contents["coco-karpathy"]
-    row = {
-        "encoder": encoder,
-        "encoder_fingerprint": store.specs[encoder].fingerprint,
-        "corpus": "coco-karpathy",
-        "corpus_fingerprint": contents.fingerprint,
-        "protocol": "t2i/all",
-        "metric": "R@1",
-        "analysis": analysis,
-        "feature": feature,
-        "level_name": level,
-        "value": value,
-        "ci_low": None if value is None else value - 0.013,
-        "ci_high": None if value is None else value + 0.013,
-        "p_adjusted": None,
-        "n_queries": 5200,
-        "n_clusters": 3100,
-        "reason": None,
-        "detail": None,
-        "run": "run-1",
-        "created": START,
-    } | more
-    store.tables["slices"].append({"slice": digest16([encoder, analysis, feature, level]), **row})
-
-
 def _slices(store: StandIn, name: str, base: float, rng: np.random.Generator) -> None:
+    add = partial(part, store, name, "coco-karpathy", half=0.013, n_queries=5200, n_clusters=3100)
     for analysis, features in (("complexity", FEATURES), ("category", CATEGORIES)):
         for i, feature in enumerate(features):
             gap = 0.05 - 0.02 * i + float(rng.normal(0, 0.01))
-            _slice(store, name, analysis, feature, "with", base + gap)
-            _slice(store, name, analysis, feature, "without", base)
-            _slice(store, name, analysis, feature, "difference", gap, p_adjusted=0.001 if abs(gap) > 0.02 else 0.4)
+            add(analysis, feature, "with", base + gap)
+            add(analysis, feature, "without", base)
+            add(analysis, feature, "difference", gap, p_adjusted=0.001 if abs(gap) > 0.02 else 0.4)
     for bin_, gap in (("1-7", 0.05), ("8-10", 0.02), ("11-14", -0.01), ("15+", -0.06)):
-        _slice(store, name, "length", "words", bin_, base + gap)
+        add("length", "words", bin_, base + gap)
     for setting, size, loss in (("float32", 4, 0.0), ("float16", 2, 0.0), ("int8", 1, 0.004), ("binary", 0.125, 0.09)):
         detail = json.dumps({"bytes_per_item": size * MODELS[name][0]})
-        _slice(store, name, "precision", "", setting, base - loss, detail=detail)
+        add("precision", "", setting, base - loss, detail=detail)
     detail = json.dumps({"published": base + (0.002 if name != "siglip2-so400m" else 0.19), "source": "model card"})
     verdict = "suspect" if name == "siglip2-so400m" else "reproduced"
-    _slice(store, name, "reference", "model card", verdict, base, detail=detail)
+    add("reference", "model card", verdict, base, detail=detail)
 
 
 def _comparisons(store: StandIn) -> None:

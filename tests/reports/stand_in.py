@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from capim.reports.elements.page import Report
+from capim.reports.elements.page import Report, Section, Table
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore, schema
@@ -79,6 +80,37 @@ class StandIn(EmbeddingStore):
 def report(store: StandIn, run: str | None = None) -> Report:
     """The report of a stand-in."""
     return report_of(read_report_data(store, run=run))
+
+
+def block(made: Report | Section, id_: str) -> Any:
+    """The block with an id, of a report or of one section."""
+    sections = made.sections if isinstance(made, Report) else (made,)
+    [found] = [each for section in sections for each in section.blocks if getattr(each, "id", "") == id_]
+    return found
+
+
+def section(made: Report, id_: str) -> Section:
+    """The section with an id."""
+    [found] = [each for each in made.sections if each.id == id_]
+    return found
+
+
+def texts(table: Table) -> list[list[str]]:
+    """What the cells of a table say."""
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def written(stand_in: StandIn, folder: Path) -> EmbeddingStore:
+    """A stand-in's rows, corpora and encoders in a real store, without embeddings and outcomes."""
+    store = EmbeddingStore.open(folder, create=True)
+    for contents in stand_in.contents.values():
+        store.write_corpus(contents)
+    for model in stand_in.specs.values():
+        store.write_encoder(model)
+    for table, rows in stand_in.tables.items():
+        if rows:
+            store.write_rows(table, pa.Table.from_pylist(rows, schema=SCHEMAS[table]))
+    return store
 
 
 def spec(name: str, *, dim: int = 512, vectors: str = "single") -> EncoderSpec:
@@ -261,6 +293,42 @@ def comparison(
             "created": START,
         }
     )
+
+
+def part(
+    store: StandIn,
+    encoder: str,
+    corpus_name: str,
+    analysis: str,
+    feature: str,
+    level: str,
+    value: float,
+    *,
+    half: float = 0.02,
+    **more: object,
+) -> None:
+    """Adds one slice row: a feature's level in an analysis of R@1 of text to image, unless ``more`` says otherwise."""
+    row = {
+        "encoder": encoder,
+        "encoder_fingerprint": store.specs[encoder].fingerprint,
+        "corpus": corpus_name,
+        "corpus_fingerprint": store.contents[corpus_name].fingerprint,
+        "protocol": "t2i/all",
+        "metric": "R@1",
+        "analysis": analysis,
+        "analysis_version": "1",
+        "feature": feature,
+        "level_name": level,
+        "value": value,
+        "ci_low": value - half,
+        "ci_high": value + half,
+        **dict.fromkeys(("p_adjusted", "reason", "detail")),
+        "n_queries": 200,
+        "n_clusters": 40,
+        "run": "run-1",
+        "created": START,
+    } | more
+    store.tables["slices"].append({"slice": digest16([encoder, row["metric"], analysis, feature, level]), **row})
 
 
 def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item: float, n: int = 12) -> None:

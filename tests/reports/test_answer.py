@@ -6,14 +6,11 @@ import re
 
 import pytest
 
-from capim.reports.elements.page import Notice, Report, Section, Table
+from capim.reports.elements.page import Notice, Report
 from capim.reports.format import PERCENT
-from capim.reports.rows.reading import read_report_data
 from capim.reports.sections.glossary import TERMS
 from capim.reports.sections.leaderboard import MEAN
-from capim.reports.write import report_of
-from tests.reports.large import coco
-from tests.reports.stand_in import StandIn, comparison, corpus, demo, report, result, spec
+from tests.reports.stand_in import StandIn, block, comparison, corpus, demo, report, result, spec
 
 BOTH = "t2i/all+i2t/any"
 
@@ -34,23 +31,9 @@ def tied_on_one_direction(*names: str, p_equivalent: float = 0.001, tested: bool
     return store
 
 
-def sentence(made: Report) -> str:
-    return made.answer
-
-
-def answer(made: Report) -> Section:
-    assert made.sections[0].id == "answer"
-    return made.sections[0]
-
-
-def breaks(made: Report) -> Section:
-    assert made.sections[1].id == "breaks", "beside the grid"
-    return made.sections[1]
-
-
 def grid(made: Report) -> dict[tuple[str, str], str]:
     """Encoder and task to the state in the grid."""
-    [table] = [b for b in answer(made).blocks if isinstance(b, Table) and b.id == "answer-grid"]
+    table = block(made, "answer-grid")
     return {
         (row[0].text, c.heading + MEAN * c.group.endswith(MEAN)): cell.state
         for row in table.rows
@@ -60,7 +43,7 @@ def grid(made: Report) -> dict[tuple[str, str], str]:
 
 def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
     made = report(tied_on_one_direction("a", "b"))
-    assert sentence(made) == (
+    assert made.answer == (
         "Choose a: compared with b, it is equivalent within 1 point on text to image and 20.0 points better on "
         "image to text."
     )
@@ -70,7 +53,7 @@ def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
 
 def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
     made = report(tied_on_one_direction("a", "b", "c", p_equivalent=0.6))
-    assert sentence(made) == (
+    assert made.answer == (
         "Choose a: compared with b, the closest rival, it is 20.0 points better on image to text; "
         "text to image is undecided (a could be up to 1.0 point worse)."
     )
@@ -83,7 +66,7 @@ def test_one_direction_each_is_no_winner() -> None:
         if row["protocol"] == "t2i/all":
             row.update(difference=-0.05, p_adjusted=0.001, p_equivalent=1.0)
             row.update(ci_low=-0.06, ci_high=-0.04, simultaneous_low=-0.06, simultaneous_high=-0.04)
-    text = sentence(report(store))
+    text = report(store).answer
     assert text == (
         "No winner: the tests do not separate a and b: a is 5.0 points worse on text to image and 20.0 points better "
         "on image to text."
@@ -95,7 +78,7 @@ def test_better_on_one_direction_alone_is_no_winner_where_both_together_are_unde
     for row in store.tables["comparisons"]:
         if row["metric"] == "RSUM":
             row["p_adjusted"] = 0.3
-    assert sentence(report(store)).startswith("No winner: the tests do not separate a and b: ")
+    assert report(store).answer.startswith("No winner: the tests do not separate a and b: ")
 
 
 def test_equivalent_on_both_directions_is_a_choice_by_cost() -> None:
@@ -103,7 +86,7 @@ def test_equivalent_on_both_directions_is_a_choice_by_cost() -> None:
     for row in store.tables["comparisons"]:
         row.update(difference=0.0, p_adjusted=0.9, p_equivalent=0.001)
         row.update(ci_low=-0.002, ci_high=0.002, simultaneous_low=-0.002, simultaneous_high=0.002)
-    assert sentence(report(store)) == (
+    assert report(store).answer == (
         "Choose by cost: a and b are both equivalent within 1 point on text to image and image to text."
     )
 
@@ -116,10 +99,11 @@ def test_below_chance_is_said_as_such_everywhere() -> None:
         elif row["protocol"] == "i2t/any" and row["encoder"] == "b":
             row.update(chance=0.6, against_chance="open")
     made = report(store)
-    assert "but below chance on text to image" in sentence(made)
+    assert "but below chance on text to image" in made.answer
     assert grid(made)["a", "text to image"] == "below chance; highest"
     assert grid(made)["b", "image to text"].startswith("at chance; ")
-    [notice] = [b for b in breaks(made).blocks if isinstance(b, Notice)]
+    assert [section.id for section in made.sections[:2]] == ["answer", "breaks"], "beside the grid"
+    [notice] = [b for b in made.sections[1].blocks if isinstance(b, Notice)]
     assert notice.items == (
         "text to image, R@1 (photos): below chance for every encoder",
         "image to text, R@1 (photos): at chance for b",
@@ -133,7 +117,7 @@ def test_without_an_interval_nothing_is_said_of_chance() -> None:
         if row["metric"] == "R@1":
             row.update(value=0.0, ci_low=None, ci_high=None, against_chance=None, interval_method="none")
     made = report(store)
-    assert "chance" not in sentence(made)
+    assert "chance" not in made.answer
     assert not any("chance" in state for state in grid(made).values())
     assert not any(isinstance(block, Notice) for section in made.sections for block in section.blocks[:1])
 
@@ -144,7 +128,7 @@ def test_undecided_by_an_interval_that_ends_at_zero_is_not_up_to_zero_points_wor
         if row["protocol"] == "t2i/all":
             row.update(difference=0.004, simultaneous_low=-0.0001, simultaneous_high=0.009)
     made = report(store)
-    assert sentence(made).endswith("; text to image is undecided.")
+    assert made.answer.endswith("; text to image is undecided.")
     assert grid(made)["b", "text to image"] == "undecided: up to 0.9 worse"
 
 
@@ -152,13 +136,13 @@ def test_nobody_above_chance_is_no_choice() -> None:
     store = tied_on_one_direction("a", "b")
     for row in store.tables["results"]:
         row.update(chance=0.99, against_chance="worse")
-    assert sentence(report(store)) == (
+    assert report(store).answer == (
         "No choice: no encoder is better than chance on text to image and image to text (photos)."
     )
 
 
 def test_a_single_encoder_is_named_with_its_figures() -> None:
-    assert sentence(report(tied_on_one_direction("a"))) == (
+    assert report(tied_on_one_direction("a")).answer == (
         f"Only a was evaluated: R@1 60.0{PERCENT} (58.0–62.0) on text to image and "
         f"80.0{PERCENT} (78.0–82.0) on image to text."
     )
@@ -166,14 +150,14 @@ def test_a_single_encoder_is_named_with_its_figures() -> None:
 
 def test_without_tests_there_is_no_choice() -> None:
     made = report(tied_on_one_direction("a", "b", tested=False))
-    assert sentence(made) == (
+    assert made.answer == (
         "Not tested, so no choice: a has the highest figure on text to image and image to text (run `capim compare`)."
     )
     assert grid(made)["b", "image to text"] == "not tested"
 
 
 def test_speed_is_a_measured_ratio_with_its_spread() -> None:
-    text = sentence(report(_with_i2t(demo())))
+    text = report(_with_i2t(demo())).answer
     assert " times as fast (measured, " in text
     assert "signific" not in text
 
@@ -197,18 +181,6 @@ def test_each_term_is_explained_once_in_the_section_in_which_it_first_stands() -
     assert (place["R@k"], place["Sign-flip test"], place["Sealed"]) == ("leaderboard", "differences", "provenance")
 
 
-def test_no_word_of_the_old_marks_is_left() -> None:
-    made = report_of(read_report_data(coco(n_images=8, n_models=3, n_languages=2)))
-    texts = [
-        text
-        for section in made.sections
-        for block in section.blocks
-        if isinstance(block, Table)
-        for text in (block.caption, block.note, *(cell.text for row in block.rows for cell in row))
-    ]
-    assert not [text for text in texts if "≈" in text or "**" in text or text == "ns"]
-
-
 @pytest.mark.parametrize("share", [0.001, 0.5])
 def test_languages_that_no_encoder_reads_are_in_the_sentence_and_a_mean_does_not_hide_them(share: float) -> None:
     store = tied_on_one_direction("a", "b")
@@ -223,8 +195,8 @@ def test_languages_that_no_encoder_reads_are_in_the_sentence_and_a_mean_does_not
     made = report(store)
     hidden = grid(made)["a", "text to image, mean over languages"]
     if share < 0.01:
-        assert sentence(made).endswith("; no encoder reads Italian or Russian better than chance.")
+        assert made.answer.endswith("; no encoder reads Italian or Russian better than chance.")
         assert "2 of 3 languages at chance" in hidden
     else:
-        assert "no encoder reads" not in sentence(made)
+        assert "no encoder reads" not in made.answer
         assert "chance" not in hidden

@@ -58,6 +58,28 @@ def data_of(contents: Corpus, queries: list[SelectedQuery], slices: tuple[dict[s
     )  # fmt: skip
 
 
+def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
+    #        missed by all  only a misses  only a finds  tied  found by both
+    a = table([9, 50, 4, 1, 1, 1], [9, 50, 4, 1, 2, 1])
+    b = table([7, 60, 1, 3, 1, 1])
+    cases, _ = select_queries([task(a=a, b=b)])
+    assert [(case.query_id, case.kind) for case in cases] == [
+        ("q0", "missed by all"),
+        ("q1", "missed by all"),
+        ("q2", "missed by only one"),
+        ("q3", "found by only one"),
+        ("q4", "decided by a tie"),
+    ]
+    assert [answer.rank_best for answer in cases[1].lists] == [50, 60]
+    hubs, _ = select_queries([replace(task(a=table([1, 1])), examples={"hub": ["q1"]})])
+    assert [(case.query_id, case.kind) for case in hubs] == [("q1", "hub")], "examples of the failure analysis join"
+
+
+def test_encoders_evaluated_on_different_queries_are_left_out() -> None:
+    cases, _ = select_queries([task(a=table([5, 5]), b=table([5]))])
+    assert {answer.encoder for case in cases for answer in case.lists} == {"a"}
+
+
 def test_corpora_and_directions_contribute_in_turn() -> None:
     many = [2] * (2 * MOST_CASES)
     chosen, totals = select_queries([task("large", a=table(many)), task("small", a=table([3] * 7), b=table([1] * 7))])

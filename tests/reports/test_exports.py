@@ -21,11 +21,6 @@ from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, result
 
 
-@pytest.fixture(scope="module")
-def large_store() -> StandIn:
-    return coco(n_images=40)
-
-
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))

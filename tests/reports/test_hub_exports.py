@@ -17,13 +17,13 @@ from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.published import table_reader
-from tests.reports.large import coco
+from capim.tasks.protocols import Protocol
 from tests.reports.stand_in import StandIn, corpus, result, spec
 
 
-@pytest.fixture(scope="module")
-def large_store() -> StandIn:
-    return coco(n_images=40)
+def by_figure(store: StandIn) -> dict[tuple[str, ...], Row]:
+    """The results by encoder, corpus, protocol and metric."""
+    return {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in store.tables["results"]}
 
 
 @pytest.mark.peers
@@ -33,9 +33,8 @@ def test_mteb_reads_its_results_with_its_own_loader(large_store: StandIn, tmp_pa
     written = export_results(large_store, tmp_path / "mteb", kind="mteb")
     files = [p for p in written if p.name != "model_meta.json"]
     results = {p.stem: mteb.TaskResult.from_disk(p) for p in files if "siglip2" in str(p)}
-    headline = ("siglip2-so400m", "coco-karpathy", "t2i/all", "R@1")
-    rows = {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in large_store.tables["results"]}
-    assert results["capim-coco-karpathy-t2i-all"].get_score() == rows[headline]["value"]
+    headline = by_figure(large_store)["siglip2-so400m", "coco-karpathy", "t2i/all", "R@1"]
+    assert results["capim-coco-karpathy-t2i-all"].get_score() == headline["value"]
     languages = results["capim-coco-sm-t2i"]
     assert len(languages.scores["test"]) == 18 * 3
     assert {"eng", "deu"} <= set(languages.languages)
@@ -131,12 +130,7 @@ def test_a_model_card_has_the_headlines_of_one_encoder_and_huggingface_hub_reads
     found = {(r.dataset_name, r.metric_config, r.metric_type): r for r in card.data.eval_results}
     assert {key[:2] for key in found} >= {("coco-karpathy", "t2i/all"), ("winoground", "winoground")}
     r_at_1 = found["coco-karpathy", "t2i/all", "R@1"]
-    row = next(
-        r
-        for r in large_store.tables["results"]
-        if (r["encoder"], r["corpus"], r["protocol"], r["metric"])
-        == ("siglip2-so400m", *("coco-karpathy", "t2i/all", "R@1"))
-    )
+    row = by_figure(large_store)["siglip2-so400m", "coco-karpathy", "t2i/all", "R@1"]
     assert r_at_1.metric_value == row["value"]
     assert r_at_1.metric_args["low"] == row["ci_low"]
     assert r_at_1.metric_args["model_revision"] == large_store.specs["siglip2-so400m"].revision
@@ -153,16 +147,17 @@ def test_a_published_corpus_of_document_pages_is_its_own_task_with_a_subset_for_
     metrics = ("nDCG@5", "recall@10", "success@1")
 
     def subset(contents: Corpus, protocol: str) -> tuple[str, str] | None:
-        found = their_task(contents, protocol, spec("ours"), metrics)
+        found = their_task(contents, Protocol.of(protocol), spec("ours"), metrics)
         return found and (found.subset, found.main)
 
     assert subset(both, "t2i/judged/fr") == subset(one, "t2i/judged") == ("french", "ndcg_at_5")
     assert subset(both, "t2i/judged") is None  # mteb itself averages over languages
     single = replace(one, name="VidoreTatdqaRetrieval")
-    assert their_task(single, "t2i/judged", spec("ours"), ("recall@10",)) is None  # its main score is not stored
+    of_all = Protocol.of("t2i/judged")
+    assert their_task(single, of_all, spec("ours"), ("recall@10",)) is None  # its main score is not stored
     with_texts = replace(both, name="Vidore3HrRetrieval.v2")  # mteb's documents are pages with their text
-    assert their_task(with_texts, "t2i/judged/fr", spec("ours"), ("nDCG@10",)) is None
-    task = their_task(single, "t2i/judged", spec("ours"), metrics)
+    assert their_task(with_texts, Protocol.of("t2i/judged/fr"), spec("ours"), ("nDCG@10",)) is None
+    task = their_task(single, of_all, spec("ours"), metrics)
     assert task is not None
     assert (task.name, task.subset, task.revision) == (
         "VidoreTatdqaRetrieval", "default", "dc7924ec102addd7f85c1ccfdd8625848179f615",
@@ -173,5 +168,5 @@ def test_a_published_corpus_of_document_pages_is_its_own_task_with_a_subset_for_
         "JinaVDRAirbnbSyntheticRetrieval-jp": ("JinaVDRAirbnbSyntheticRetrieval", "jp", "test"),
         "MIRACLVisionRetrieval-ar": ("MIRACLVisionRetrieval", "ar", "default"),
     }  # the languages that share no documents are corpora, and subsets of one task
-    found = {each: their_task(replace(one, name=each), "t2i/judged", spec("ours"), metrics) for each in own}
+    found = {each: their_task(replace(one, name=each), of_all, spec("ours"), metrics) for each in own}
     assert {each: (task.name, task.subset, task.split) for each, task in found.items() if task} == own

@@ -7,21 +7,18 @@ import math
 from datetime import timedelta
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from altair.vegalite.v6.schema import core
 from hypothesis import given
 from hypothesis import strategies as st
 
 from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
-from capim.reports.rows.gallery import GalleryTask, SelectedQuery, select_queries
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.speed import speeds
 from capim.reports.sections.speed import label_positions, pareto
 from capim.reports.write import report_of
-from capim.store import schema
 from tests.reports.large import coco
-from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
+from tests.reports.stand_in import StandIn, block, comparison, corpus, report, result, section, spec, texts
 
 
 def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: StandIn) -> None:
@@ -49,8 +46,7 @@ def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
     store = StandIn(specs={"a": spec("a")}, contents={"s": corpus("s", n_images=4)})
     for protocol, chance in (("sugarcrepe-pp/swap_att", 1 / 3), ("negbench/hybrid", 1 / 4)):
         result(store, "a", "s", protocol, "pair_accuracy", 0.5, chance=chance)
-    [table] = [b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id == "pairs-s"]
-    assert [cell.text for cell in table.rows[-1]] == ["chance", "25.0", "33.3"]
+    assert texts(block(report(store), "pairs-s"))[-1] == ["chance", "25.0", "33.3"]
 
 
 def test_a_feature_that_differs_between_encoders_shows_the_range_of_its_queries() -> None:
@@ -59,8 +55,7 @@ def test_a_feature_that_differs_between_encoders_shows_the_range_of_its_queries(
     for row in store.tables["slices"]:
         if (row["analysis"], row["feature"], row["encoder"]) == ("complexity", "spatial", names[0]):
             row["n_queries"] = 4100
-    tables = [b.data for s in report(store).sections for b in s.blocks if isinstance(b, Chart)]
-    shown = {row[0].text: row[1].text for t in tables if t.id.startswith("complexity") for row in t.rows}
+    shown = dict(row[:2] for row in texts(block(report(store), "complexity-coco-karpathy-t2i-all-R1").data))
     assert shown["spatial"] == "4,100–5,200"
     assert set(shown.values()) == {"4,100–5,200", "5,200"}
 
@@ -69,25 +64,22 @@ def test_a_part_that_differs_between_encoders_shows_the_queries_of_each() -> Non
     """Of parts such as hits and misses, the table printed the largest number of any encoder for all."""
     store = coco(n_images=8, n_models=2, n_languages=1)
     first, second = store.specs
-    part = [row for row in store.tables["slices"] if (row["analysis"], row["feature"]) == ("length", "words")]
-    for row in part:
+    rows = [row for row in store.tables["slices"] if (row["analysis"], row["feature"]) == ("length", "words")]
+    for row in rows:
         row["n_queries"] = {first: 3100, second: 210}[row["encoder"]]
-    [table] = [
-        b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id.startswith("length")
-    ]
+    table = block(report(store), "length-coco-karpathy-t2i-all-R1-parts")
     assert [column.heading for column in table.columns].count("queries") == 2
-    texts = [[cell.text for cell in row] for row in table.rows]
-    assert all({"3,100", "210"} <= set(row) for row in texts)
-    for row in part:
+    assert all({"3,100", "210"} <= set(row) for row in texts(table))
+    for row in rows:
         row["n_queries"] = 3100
-    [same] = [b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id.startswith("length")]
+    same = block(report(store), "length-coco-karpathy-t2i-all-R1-parts")
     assert [column.heading for column in same.columns].count("queries") == 1
 
 
 def test_a_suspect_stands_at_the_top_of_the_report() -> None:
-    report = report_of(read_report_data(coco(n_images=8, n_models=2, n_languages=1)))
-    assert [s.id for s in report.sections][:4] == ["answer", "breaks", "languages", "gate"]
-    notice = next(s for s in report.sections if s.id == "gate").blocks[0]
+    made = report(coco(n_images=8, n_models=2, n_languages=1))
+    assert [s.id for s in made.sections][:4] == ["answer", "breaks", "languages", "gate"]
+    notice = section(made, "gate").blocks[0]
     assert isinstance(notice, Notice)
     assert "siglip2-so400m on coco-karpathy, text to image (t2i/all), R@1: 55.3 here, 74.3 published" in notice.items[0]
 
@@ -98,11 +90,10 @@ def test_a_sample_is_said_not_to_be_compared_with_published_figures() -> None:
     for row in store.tables["slices"]:
         if row["analysis"] == "reference" and row["encoder"] == first:
             row |= {"level_name": "not compared", "reason": "sample of 500 of 5,000 images, not compared"}
-    [gate] = [s for s in report(store).sections if s.id == "gate"]
+    gate = section(report(store), "gate")
     assert "coco-karpathy is a sample of 500 of 5,000 images, not compared: published figures are of all" in gate.lead
     assert "No published figures" not in gate.lead
-    shown = [row[0].text for block in gate.blocks if isinstance(block, Table) for row in block.rows]
-    assert first not in shown
+    assert first not in [row[0] for row in texts(block(gate, "gate-figures"))]
 
 
 def test_warm_up_batches_do_not_count(demo_store: StandIn) -> None:
@@ -122,9 +113,8 @@ def test_an_encoder_with_only_warm_up_batches_has_no_speed(demo_store: StandIn) 
 
 def test_the_tokens_of_an_endpoint_are_shown_with_their_cost_and_of_others_nothing(demo_store: StandIn) -> None:
     def shown() -> list[list[str]]:
-        [page] = [s for s in report(demo_store).sections if s.id == "throughput"]
-        tables = [block for block in page.blocks if isinstance(block, Table) and block.id.endswith("shapes-tokens")]
-        return [[cell.text for cell in row] for table in tables for row in table.rows]
+        tables = [b for b in section(report(demo_store), "throughput").blocks if isinstance(b, Table)]
+        return [row for table in tables if table.id == "throughput-shapes-tokens" for row in texts(table)]
 
     assert shown() == []
     for row in demo_store.tables["batches"]:
@@ -142,53 +132,6 @@ def test_only_the_newest_state_of_an_encoder_is_shown_and_the_older_is_named(dem
     data = read_report_data(demo_store)
     assert data.value("shapes", "t2i/all", "R@1", "tiny-clip") == 0.62
     assert "earlier version of tiny-clip (fingerprint 0000000000000000)" in data.left_out[0]
-
-
-def outcomes(name: str, low: list[int], high: list[int]) -> pa.Table:
-    n = len(low)
-    rows = {
-        "query_id": [f"q{i}" for i in range(n)],
-        "query_ord": range(n),
-        "cluster": range(n),
-        "rank_best": low,
-        "rank_worst": high,
-        "top_ords": [[0, 1]] * n,
-        "top_scores": [[0.5, 0.4]] * n,
-        "encoder": [name] * n,
-        "protocol": ["t2i/all"] * n,
-        "scores": [None] * n,
-    }
-    columns = {f.name: pa.array(rows[f.name], f.type) for f in schema.OUTCOMES if f.name in rows}
-    return pa.table(columns)
-
-
-def selected(examples: dict[str, list[str]] | None = None, **tables: pa.Table) -> list[SelectedQuery]:
-    return select_queries([GalleryTask(corpus="c", direction="t2i", outcomes=tables, examples=examples or {})])[0]
-
-
-def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
-    #        missed by all  only a misses  only a finds  tied  found by both
-    a = outcomes("a", [9, 50, 4, 1, 1, 1], [9, 50, 4, 1, 2, 1])
-    b = outcomes("b", [7, 60, 1, 3, 1, 1], [7, 60, 1, 3, 1, 1])
-    cases = selected(a=a, b=b)
-    assert [(case.query_id, case.kind) for case in cases] == [
-        ("q0", "missed by all"),
-        ("q1", "missed by all"),
-        ("q2", "missed by only one"),
-        ("q3", "found by only one"),
-        ("q4", "decided by a tie"),
-    ]
-    assert [answer.rank_best for answer in cases[1].lists] == [50, 60]
-
-
-def test_examples_of_the_failure_analysis_join_the_cases() -> None:
-    a = outcomes("a", [1, 1], [1, 1])
-    assert [(c.query_id, c.kind) for c in selected({"hub": ["q1"]}, a=a)] == [("q1", "hub")]
-
-
-def test_encoders_evaluated_on_different_queries_are_left_out() -> None:
-    cases = selected(a=outcomes("a", [5, 5], [5, 5]), b=outcomes("b", [5], [5]))
-    assert {answer.encoder for case in cases for answer in case.lists} == {"a"}
 
 
 points = st.lists(st.tuples(st.floats(0.1, 1e4), st.floats(0, 1)), min_size=1, max_size=12)
@@ -223,8 +166,7 @@ def test_anchors_are_unique() -> None:
 def test_results_of_hit_lists_have_no_ties_to_show_and_break_nothing(demo_store: StandIn) -> None:
     for row in demo_store.tables["results"]:
         row.update(tie_share=None, value_ties_lost=None, value_ties_won=None)
-    table = next(s for s in report(demo_store).sections if s.id == "leaderboard").blocks[0]
-    assert isinstance(table, Table)
+    table = block(report(demo_store), "leaderboard-shapes")
     assert "ties" not in {column.heading for column in table.columns}
 
 
@@ -242,8 +184,7 @@ def test_a_null_result_shows_its_reason_and_sorts_last() -> None:
     result(store, "b", "c", "t2i/all", "R@1", 0.4)
     data = read_report_data(store)
     assert [r["encoder"] for r in data.ranked("c", "t2i/all", "R@1")] == ["b", "a"]
-    table = next(s for s in report_of(data).sections if s.id == "leaderboard").blocks[0]
-    assert isinstance(table, Table)
+    table = block(report_of(data), "leaderboard-c")
     assert [row[1].title for row in table.rows][1] == "fewer than 2 clusters"
     assert not math.isnan(np.float64(table.rows[0][1].sort))
 
@@ -268,5 +209,4 @@ def test_of_several_requests_one_is_shown_and_a_part_of_a_larger_one_is_called_s
     restricted = read_report_data(demo_store, encoders=two)
     assert (restricted.comparison(*figure) or {})["p_adjusted"] == 0.2
     assert "On shapes, p-values are adjusted over the pairs of all 3 encoders" in restricted.larger_families[0]
-    [lead] = [each.lead for each in report_of(restricted).sections if each.id == "differences"]
-    assert lead.endswith("of which this report shows 2.")
+    assert section(report_of(restricted), "differences").lead.endswith("of which this report shows 2.")

@@ -8,7 +8,7 @@ import pytest
 
 from capim.reports.elements.page import Section
 from capim.reports.rows.reading import read_report_data
-from capim.reports.write import SECTIONS, report_of
+from capim.reports.write import SECTIONS
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +27,6 @@ def test_a_section_is_made_of_stored_rows_and_the_same_rows_make_the_same_sectio
         assert made.id
         assert made.title
         assert all(block.kind for block in made.blocks)
-
-
-def test_no_two_sections_have_one_anchor(data) -> None:
-    anchors = [section.id for section in report_of(data).sections]
-    assert len(anchors) == len(set(anchors))
 
 
 def test_the_folder_of_a_users_own_code_is_not_shown(data) -> None:

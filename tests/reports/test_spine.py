@@ -1,4 +1,4 @@
-"""A report from rows in memory: what stands in it, and that it is always the same bytes."""
+"""A report from rows in memory and from a real store: what stands in it, and that it is always the same bytes."""
 
 from __future__ import annotations
 
@@ -8,27 +8,48 @@ from pathlib import Path
 import pytest
 
 from capim.reports import render_html, render_markdown, write_report
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from tests.reports.stand_in import StandIn, report
+from tests.reports.stand_in import StandIn, report, written
 
 
-def test_an_empty_store_is_an_error_that_says_what_to_run() -> None:
-    with pytest.raises(RequestError, match=r"capim run"):
-        report(StandIn())
+@pytest.fixture
+def real_store(demo_store: StandIn, tmp_path: Path) -> EmbeddingStore:
+    """The demo's rows in a LanceDB store."""
+    return written(demo_store, tmp_path / "store")
+
+
+def test_a_report_is_made_again_to_the_same_bytes_from_a_store_opened_anew(
+    real_store: EmbeddingStore, tmp_path: Path
+) -> None:
+    first = Path(write_report(real_store, tmp_path / "a")).parent
+    second = Path(write_report(EmbeddingStore.open(real_store.uri), tmp_path / "b")).parent
+    names = sorted(str(p.relative_to(first)) for p in first.rglob("*") if p.is_file())
+    assert names == sorted(str(p.relative_to(second)) for p in second.rglob("*") if p.is_file())
+    for name in names:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+def test_the_real_store_and_the_stand_in_give_the_same_sections(
+    real_store: EmbeddingStore, demo_store: StandIn, tmp_path: Path
+) -> None:
+    demo_store.sets.clear()
+    demo_store.uri = real_store.uri
+    ours = Path(write_report(demo_store, tmp_path / "stand-in")).with_name("report.md").read_text("utf-8")
+    theirs = Path(write_report(real_store, tmp_path / "real")).with_name("report.md").read_text("utf-8")
+    assert theirs == ours
+
+
+def test_an_empty_real_store_says_what_to_run(tmp_path: Path) -> None:
+    store = EmbeddingStore.open(tmp_path / "store", create=True)
+    with pytest.raises(RequestError, match="capim run"):
+        write_report(store, tmp_path / "report")
+    assert not (tmp_path / "report").exists()
 
 
 def test_a_run_without_results_is_an_error_that_names_the_runs_with_results(demo_store: StandIn) -> None:
     with pytest.raises(RequestError, match=r"'run-9'.*run-1"):
         report(demo_store, run="run-9")
-
-
-def test_the_same_rows_give_the_same_bytes(demo_store: StandIn, tmp_path: Path) -> None:
-    first = Path(write_report(demo_store, tmp_path / "a")).parent
-    second = Path(write_report(demo_store, tmp_path / "b")).parent
-    names = sorted(str(p.relative_to(first)) for p in first.rglob("*") if p.is_file())
-    assert names == sorted(str(p.relative_to(second)) for p in second.rglob("*") if p.is_file())
-    for name in names:
-        assert (first / name).read_bytes() == (second / name).read_bytes(), name
 
 
 def test_the_order_of_stored_rows_changes_nothing(demo_store: StandIn) -> None:

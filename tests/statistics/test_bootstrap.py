@@ -17,7 +17,7 @@ from scipy import stats
 
 from capim.tasks.statistics import draws
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.draws import Resampling, count_blocks, on_grid
+from capim.tasks.statistics.draws import Resampling, count_blocks, rounded_to_grid
 from capim.tasks.statistics.intervals import (
     NO_SPREAD,
     TOO_FEW_CLUSTERS,
@@ -181,7 +181,7 @@ def test_weights_make_groups_of_unequal_size_count_alike() -> None:
 
 def test_sums_on_the_grid_do_not_depend_on_the_order_of_addition() -> None:
     rng = np.random.default_rng(0)
-    column = on_grid(rng.random(4_000) * 5, weight=4_000)
+    column = rounded_to_grid(rng.random(4_000) * 5, weight=4_000)
     weights = rng.integers(0, 4, 4_000)
     total = (weights * column).sum()
     for seed in range(20):

@@ -1,4 +1,4 @@
-"""Intervals of proportions and clustered errors: against statsmodels and SciPy."""
+"""Intervals of shares and clustered errors: against statsmodels and SciPy, and in agreement with the tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.intervals import cluster_robust_error, wilson_interval
+from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.intervals import (
+    NARROWED,
+    NO_SPREAD,
+    TOO_FEW_CLUSTERS,
+    WIDENED,
+    Interval,
+    agreeing_with_test,
+    cluster_robust_error,
+    share_interval,
+    wilson_interval,
+)
+from capim.tasks.statistics.pairs import compare_encoders
 
 
 def two_encoders(n_clusters: int, per_cluster: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -49,3 +61,83 @@ def test_the_clustered_error_of_independent_queries_is_that_of_a_mean() -> None:
 def test_the_clustered_error_of_one_cluster_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 2 clusters with a query, got 1"):
         cluster_robust_error([0.0, 1.0], Clusters.of([3, 3], 10))
+
+
+def ends(values: np.ndarray, clusters: Clusters, level: float = 0.95) -> tuple[float, float]:
+    interval = share_interval(values, clusters, level=level)
+    assert interval.method == "wilson" and interval.low is not None and interval.high is not None
+    return interval.low, interval.high
+
+
+@pytest.mark.parametrize("hits", [300, 2_500, 4_900])
+def test_the_interval_of_many_independent_queries_is_wilsons(hits: int) -> None:
+    values = (np.arange(5_000) < hits).astype(float)
+    wilson = proportion_confint(hits, 5_000, method="wilson")
+    assert ends(values, Clusters.of(range(5_000))) == pytest.approx(wilson, abs=2e-4)
+
+
+@pytest.mark.parametrize("copies", [2, 5])
+def test_captions_that_hit_and_miss_together_count_as_one_query(copies: int) -> None:
+    values = np.random.default_rng(1).integers(0, 2, 400).astype(float)
+    once = ends(values, Clusters.of(range(400)))
+    together = ends(np.repeat(values, copies), Clusters.of(np.repeat(np.arange(400), copies)))
+    assert together == pytest.approx(once, abs=1e-3)
+
+
+def test_hits_and_misses_have_mirrored_intervals_that_hold_their_share() -> None:
+    rng = np.random.default_rng(2)
+    clusters = Clusters.of(np.repeat(np.arange(60), rng.integers(1, 7, 60)), weights=None)
+    for share in (0.01, 0.3, 0.97):
+        values = (rng.random(clusters.n_queries) < share).astype(float)
+        low, high = ends(values, clusters)
+        assert ends(1 - values, clusters) == pytest.approx((1 - high, 1 - low))
+        assert 0 <= low <= values.mean() <= high <= 1
+        narrow = ends(values, clusters, level=0.8)
+        assert low < narrow[0] < narrow[1] < high
+
+
+def test_the_error_of_the_interval_is_the_clustered_error_with_weights_too() -> None:
+    rng = np.random.default_rng(3)
+    clusters = Clusters.of(np.repeat(np.arange(50), 4), weights=rng.random(200) + 0.5)
+    values = rng.integers(0, 2, 200).astype(float)
+    interval = share_interval(values, clusters, level=0.95)
+    assert interval.standard_error == pytest.approx(cluster_robust_error(values, clusters))
+    assert interval.value == pytest.approx(np.average(values, weights=clusters.weights))
+
+
+@pytest.mark.parametrize("share", [1 / 7, 0.002])
+def test_a_constant_scorer_on_images_of_five_and_six_captions_has_no_interval(share: float) -> None:
+    clusters = Clusters.of(np.repeat(np.arange(300), 5 + (np.arange(300) % 30 == 0)))
+    interval = share_interval(np.full(clusters.n_queries, share), clusters, level=0.95)
+    assert (interval.low, interval.high, interval.reason) == (None, None, NO_SPREAD)
+
+
+def test_all_hits_have_the_interval_of_the_images_and_one_image_has_none() -> None:
+    low, high = ends(np.ones(40), Clusters.of(np.repeat(np.arange(8), 5)))
+    assert (low, high) == pytest.approx((8 / (8 + 1.959964**2), 1.0), abs=1e-6)
+    alone = share_interval(np.array([0.0, 1.0]), Clusters.of([3, 3], 10), level=0.95)
+    assert (alone.low, alone.reason) == (None, TOO_FEW_CLUSTERS)
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(5, 0), (6, 0), (9, 2), (10, 2), (1, 0), (0, 5), (0, 6), (30, 14)])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_a_difference_holds_zero_if_and_only_if_its_test_does_not_reject(wins: int, losses: int, level: float) -> None:
+    """Five wins and no loss: p is .0625, but the bootstrap alone gives 0.5 to 5.0 points."""
+    first, second = np.zeros(200), np.zeros(200)
+    first[:wins], second[wins : wins + losses] = 1, 1
+    [pair] = compare_encoders({"a": first, "b": second}, Clusters.of(range(200)), Resampling(level=level))
+    assert pair.difference.low is not None and pair.difference.high is not None and pair.flip_test.p is not None
+    holds_zero = pair.difference.low <= 0 <= pair.difference.high
+    assert holds_zero == (pair.flip_test.p >= 1 - level)
+    assert pair.difference.low <= pair.difference.value <= pair.difference.high
+
+
+def test_an_end_moves_to_zero_from_either_side_and_says_so() -> None:
+    below = Interval(value=-0.03, low=-0.05, high=-0.01, method="percentile")
+    assert agreeing_with_test(below, 0.06, level=0.95).high == 0.0
+    assert agreeing_with_test(below, 0.06, level=0.95).reason == WIDENED
+    across = Interval(value=-0.03, low=-0.06, high=0.001, method="percentile")
+    moved = agreeing_with_test(across, 0.04, level=0.95)
+    assert moved.high is not None and -1e-300 < moved.high < 0
+    assert (moved.low, moved.reason) == (-0.06, NARROWED)
+    assert agreeing_with_test(across, None, level=0.95) == across

@@ -1,4 +1,9 @@
-"""The image files that a corpus names, found under COCO's other names and under names that are not exactly theirs."""
+"""The image files that a corpus names, found under COCO's other names and under names that are not exactly theirs.
+
+A name is compared without regard to case and to the form of accented letters. It may have another image suffix or none,
+it may lack the folders above the file, or have folders that are not there, such as those of another machine; a number
+may lack its leading zeros. A name that fits several files is never guessed.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +22,10 @@ from capim.tasks.corpora.build import Faults, ImageRow, SkippedRow
 from capim.tasks.corpora.files import require_folder
 from capim.tasks.corpora.images.source import Folder, Folders
 
-# --- Image files found by names that are not exactly theirs.
-#
-# A name is compared without regard to case and to the form of accented letters. It may have another image suffix or
-# none, it may lack the folders above the file, or have folders that are not there, such as those of another machine; a
-# number may lack its leading zeros. A name that fits several files is never guessed.
-
-
+Missing: TypeAlias = Literal["error", "skip"]
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+_COCO = re.compile(r"^(?:.*/)?(?:COCO_(?:train|val|test)\d{4}_)?(\d{12})\.jpg$")
+_SHOWN = 5
 
 
 def is_image_name(name: str) -> bool:
@@ -127,12 +128,6 @@ def _fold_stem(name: str) -> str:
 
 def _numbers(name: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"[0-9]+", name)]
-
-
-Missing: TypeAlias = Literal["error", "skip"]
-
-_COCO = re.compile(r"^(?:.*/)?(?:COCO_(?:train|val|test)\d{4}_)?(\d{12})\.jpg$")
-_SHOWN = 5
 
 
 def coco_id(file_name: str) -> str | None:

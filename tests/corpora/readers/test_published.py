@@ -16,7 +16,7 @@ from PIL import Image
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import CORPORA, CorpusEntry, open_corpus
 from capim.tasks.corpora.check import check_corpus, corpus_facts
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.images.source import Crops, Folder, crop_key
@@ -153,6 +153,23 @@ def test_bivlc_names_what_a_file_lacks(put: Put) -> None:
     assert "no column negative_caption, subtype; it has caption, type" in refusal(what)
     put({"rows.csv": "caption,negative_caption,type,subtype\na, b,c,replace,obj\n"})
     assert "row 1: expected 4 cells as in the header, got 5" in refusal(what)
+
+
+def test_a_corpus_whose_files_are_tables_is_one_row(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"id": "key", "image": "file", "caption": "words"}
+    table = {"file": "{part}.json", "columns": columns, "images": "photos", "hint": "ask us"}
+    entry = CorpusEntry(title="Ours", languages=("en", "de"), licence="ours", origin="here", table=table)
+    monkeypatch.setitem(CORPORA, "our-photos", entry)
+    rows = {language: json.dumps([{"key": 7, "file": "a.png", "words": language}]) for language in ("en", "de")}
+    root = put({f"{language}.json": content for language, content in rows.items()}, "photos/a.png")
+    corpus = read("our-photos", root)
+    assert (corpus.name, corpus.licence, corpus.origin) == ("our-photos", "ours", "here")
+    assert corpus.captions["id"].to_pylist() == ["7#en-0", "7#de-0"]
+    assert corpus.images["sha"].null_count == 0
+    what = {"reader": "our-photos", "root": str(root)}
+    assert "unknown option 'split' of reader 'our-photos'; it takes name, sample" in refusal({**what, "split": "x"})
+    (root / "de.json").unlink()
+    assert "no de.json in it; ask us" in refusal(what)
 
 
 # --- Captions against hard negatives ----------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The pages in Chromium: counts, addresses, keys, accessibility, quiet and offline, whatever a caption says.
 
+Of the second store: a model that loads, a picture that is uploaded, a selection by mouse and by keyboard.
+
 ``CAPIM_SCREENSHOTS=folder`` keeps pictures of every size for the eye; they never go into git.
 """
 
@@ -20,7 +22,9 @@ from starlette.applications import Starlette
 
 from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
-from tests.reports.app.conftest import TOKEN, NoServices
+from capim.store.schema import texts
+from capim.tasks.corpora.readers.shapes import read_shapes
+from tests.reports.app.stores import TOKEN, A, B, NoServices, services_of
 from tests.reports.test_browser import SCHEMES, WIDTHS, Watched
 
 if TYPE_CHECKING:
@@ -46,6 +50,17 @@ def serving(app: Starlette) -> Iterator[str]:
     thread.join()
 
 
+@contextmanager
+def watching(browser: Browser, address: str) -> Iterator[Watched]:
+    """A window that has opened the address with the token."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=False)
+    page = context.new_page()
+    page.goto(f"{address}/?token={TOKEN}")
+    assert page.url == f"{address}/", "the token leaves the address"
+    yield Watched(page)
+    context.close()
+
+
 @pytest.fixture(scope="module")
 def address(served_store: EmbeddingStore) -> Iterator[str]:
     """A server of the hostile store."""
@@ -55,12 +70,32 @@ def address(served_store: EmbeddingStore) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def watched(browser: Browser, address: str) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=False)
-    page = context.new_page()
-    page.goto(f"{address}/?token={TOKEN}")
-    assert page.url == f"{address}/", "the token leaves the address"
-    yield Watched(page)
-    context.close()
+    with watching(browser, address) as window:
+        yield window
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser, asked: EmbeddingStore) -> Iterator[tuple[Watched, str]]:
+    """A window on the store with embeddings, and its address."""
+    app = create_app(asked, token=TOKEN, services=services_of(asked))
+    with serving(app) as started, watching(browser, started) as opened:
+        yield opened, started
+
+
+def _violations(page: Page, what: str) -> list[tuple[object, ...]]:
+    """What axe finds, and what is wider than the window, at every width, light and dark."""
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
+    found: list[tuple[object, ...]] = []
+    for width, scheme in product(WIDTHS, SCHEMES):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        violations = page.evaluate("axe.run().then((found) => found.violations)")
+        found += [(what, width, scheme, v["id"], v["nodes"][0]["html"][:300]) for v in violations]
+        found += [(what, width, scheme, "wider than the window", wide)] * (wide > width)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
+    return found
 
 
 def _count(page: Page) -> int:
@@ -154,7 +189,6 @@ def test_what_is_copied_is_the_sql_of_the_view(watched: Watched, address: str, s
 
 
 def test_axe_finds_nothing_and_nothing_runs_over_the_edge(watched: Watched, browser: Browser, address: str) -> None:
-    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
     context = browser.new_context(bypass_csp=True, storage_state=watched.page.context.storage_state())
     page = context.new_page()
     found = []
@@ -169,14 +203,7 @@ def test_axe_finds_nothing_and_nothing_runs_over_the_edge(watched: Watched, brow
                 page.emulate_media(color_scheme=scheme)
                 page.screenshot(path=f"{folder}/serve{path.split('?')[0][:8].replace('/', '-')}-{width}-{scheme}.png")
         page.evaluate(A_FEW_ROWS)
-        page.evaluate(axe)
-        for width, scheme in product(WIDTHS, SCHEMES):
-            page.set_viewport_size({"width": width, "height": 900})
-            page.emulate_media(color_scheme=scheme)
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            violations = page.evaluate("axe.run().then((found) => found.violations)")
-            found += [(path, width, scheme, v["id"], v["nodes"][0]["html"][:300]) for v in violations]
-            found += [(path, width, scheme, "wider than the window", wide)] * (wide > width)
+        found += _violations(page, path)
     context.close()
     assert found == []
 
@@ -191,3 +218,59 @@ def test_hostile_captions_did_nothing_and_nothing_was_asked_of_anybody_else(watc
     assert watched.complaints == []
     outside = {url for url in watched.requests if not url.startswith((f"{address}/", "data:"))}
     assert outside == set()
+
+
+def test_search_by_text_and_by_a_picture_that_is_uploaded(window: tuple[Watched, str], asked: EmbeddingStore) -> None:
+    seen, address = window
+    page = seen.page
+    page.goto(f"{address}/search?corpus=shapes&encoders={A},{B}&k=3")
+    page.get_by_label("Text").fill(texts(asked.items("shapes", "caption")["text"])[0])
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".nearest >> nth=1", timeout=60_000)  # the models load meanwhile
+    assert page.locator(".nearest li").count() == 6
+    assert _violations(page, "search") == []
+    corpus = read_shapes(n_scenes=12)
+    assert corpus.source is not None
+    data = corpus.source.read(texts(corpus.images["key"])[3])
+    page.get_by_label("Picture").set_input_files({"name": "own.png", "mimeType": "image/png", "buffer": data})
+    page.get_by_role("button", name="Search for the picture").click()
+    page.wait_for_selector(".sought img")
+    assert page.locator(".nearest li").count() == 6
+    page.locator(".nearest a").first.click()
+    page.wait_for_url("**like=**")
+    assert page.locator(".nearest li").count() == 20
+    assert seen.complaints == []
+    assert [url for url in seen.requests if not url.startswith((address, "data:"))] == []
+
+
+def test_a_selection_on_the_map_by_mouse_and_by_keyboard_leads_to_its_queries(window: tuple[Watched, str]) -> None:
+    seen, address = window
+    page = seen.page
+    page.goto(f"{address}/map?corpus=shapes&encoders={A},{B}&colour=both")
+    page.wait_for_selector("canvas >> nth=1")
+    assert page.locator("canvas").first.evaluate("canvas => canvas.width") > 100  # drawn
+    assert _violations(page, "map") == []
+    box = page.locator("canvas").first.bounding_box()
+    assert box is not None
+    corners = [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)]
+    for number, (across, down) in enumerate(corners):
+        page.mouse.move(box["x"] + 1 + across * (box["width"] - 2), box["y"] + 1 + down * (box["height"] - 2))
+        if not number:
+            page.mouse.down()
+    page.mouse.up()
+    every = int(page.locator("#selected").inner_text().split()[0])
+    page.keyboard.press("Escape")
+    page.locator("canvas").first.focus()
+    page.keyboard.press("Escape")
+    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "Space"):
+        page.keyboard.press(key)
+    page.wait_for_selector("#item figcaption")
+    n = int(page.locator("#selected").inner_text().split()[0])
+    assert n == 21 <= every
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/queries?**items=**")
+    assert page.locator("#count").inner_text().startswith("21 of ")
+    page.go_back()
+    page.wait_for_selector("canvas >> nth=1")
+    assert seen.complaints == []
+    assert [url for url in seen.requests if not url.startswith((address, "data:"))] == []

@@ -1,11 +1,13 @@
-"""The list of queries: its filters are SQL, and the list is that SQL."""
+"""The pages of single queries: a list is its SQL, a query shows what every encoder finds, and judgements are kept."""
 
 from __future__ import annotations
 
-import csv
-import io
+import html
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from starlette.datastructures import QueryParams
@@ -16,8 +18,9 @@ from capim.reports.app.queries import languages_of
 from capim.reports.app.state import Evaluated, State
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
+from capim.store.exchange.row_files import Judgement, read_judgements
 from capim.tasks.protocols import Protocol
-from tests.reports.app.conftest import NoServices
+from tests.reports.app.stores import NoServices, asking, csv_of
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +51,13 @@ def test_the_count_of_missed_by_one_and_found_by_another_is_that_of_a_self_join(
     address = f"/queries?wrong={a}&right={b}&protocol=t2i/all"
     assert _shown(client.get(address).text) == expected > 0
     assert served_store.sql(client.get(f"{address}&as=sql").text).num_rows == expected
-    rows = list(csv.DictReader(io.StringIO(client.get(f"{address}&as=csv").text)))
+    rows = csv_of(client, address)
     assert len(rows) == expected
     assert all(int(row[a]) > 1 and int(row[f"{b} (worst)"]) == 1 for row in rows)
 
 
 def test_a_caption_that_is_a_formula_is_copied_as_a_text(client: TestClient) -> None:
-    rows = list(csv.DictReader(io.StringIO(client.get("/queries?protocol=t2i/all&as=csv").text)))
+    rows = csv_of(client, "/queries?protocol=t2i/all")
     formulas = {row["text"] for row in rows if "HYPERLINK" in row["text"]}
     assert formulas
     assert all(text.startswith("'=HYPERLINK(") for text in formulas)
@@ -120,3 +123,81 @@ def test_the_cluster_of_a_judged_query_is_no_image_so_that_no_picture_is_shown_f
     assert languages_of(state.snapshot(), judged) == ["de"]
     with pytest.raises(RequestError, match="slice shows:dog"):
         in_slice("shows", "dog", judged)
+
+
+@pytest.fixture(scope="module")
+def judgements(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workspace") / "judgements.csv"
+
+
+@pytest.fixture(scope="module")
+def judging(served_store: EmbeddingStore, judgements: Path) -> Iterator[TestClient]:
+    with asking(served_store, NoServices(), judgements=judgements) as made:
+        made.headers["Origin"] = "http://127.0.0.1:8000"
+        yield made
+
+
+def _links(page: str, rel: str = "") -> list[str]:
+    found = re.findall(r'<a href="(/query/[^"]+)"' + (f' rel="{rel}"' if rel else ""), page)
+    return [html.unescape(each) for each in found]
+
+
+def test_a_list_is_walked_through_to_its_end_and_back(client: TestClient) -> None:
+    listed = _links(client.get("/queries?protocol=t2i/all&text=fox").text)
+    assert len(listed) > 2
+    at, seen = listed[0], [listed[0]]
+    assert not _links(client.get(at).text, "prev")
+    while following := _links(client.get(at).text, "next"):
+        at = following[0]
+        seen.append(at)
+    assert seen == listed
+    assert _links(client.get(at).text, "prev") == [listed[-2]]
+
+
+def test_a_query_shows_ten_of_every_list_with_the_relevant_one_marked(
+    client: TestClient, served_store: EmbeddingStore
+) -> None:
+    statement = "SELECT * FROM outcomes WHERE protocol = 't2i/all' AND rank_best = 3 LIMIT 1"
+    [row] = served_store.sql(statement).to_pylist()
+    address, name = f"/query/{quote(row['query_id'])}", re.escape(row["encoder"])
+    page = client.get(f"{address}?protocol=t2i/all&encoders={row['encoder']}").text
+    [section] = re.findall(rf'<section class="one"[^>]*>\s*<h2[^>]*>{name} .*?</section>', page, re.DOTALL)
+    items = re.findall(r'<li class="(\w+)">', section)
+    assert items == ["right" if ord_ == row["cluster"] else "other" for ord_ in row["top_ords"][:10]]
+    assert "right" in items
+    assert "rank 3" in section
+    assert served_store.sql(client.get(f"{address}?as=sql").text).num_rows == 3
+    saved = client.get(f"{address}?as=html").text
+    assert 'src="data:image/' in saved
+    assert 'src="/' not in saved
+    assert client.get("/query/nobody").status_code == 400
+
+
+def test_what_is_also_right_goes_to_the_file_of_the_user_and_not_into_the_store(
+    judging: TestClient, judgements: Path, served_store: EmbeddingStore
+) -> None:
+    contents = served_store.corpus("coco-karpathy")
+    query, item = contents.captions["id"][0].as_py(), contents.images["id"][5].as_py()
+    assert not judgements.exists()
+    sent = {"corpus": "coco-karpathy", "direction": "t2i", "query": query, "item": item}
+    for _ in range(2):  # the second adds nothing
+        assert "also right" in judging.post("/judge", data=sent, headers={"HX-Request": "true"}).text
+    back = judging.post("/judge", data={**sent, "back": "http://example.com"}, follow_redirects=False)
+    assert (back.status_code, back.headers["location"]) == (303, "/queries")
+    assert read_judgements(judgements) == [Judgement("coco-karpathy", "t2i", query, item)]
+    for wrong in ({"item": "nothing"}, {"corpus": "other"}, {"direction": "pairs"}):
+        assert judging.post("/judge", data={**sent, **wrong}).status_code == 400
+    assert judging.post("/judge", data=sent, headers={"Origin": "http://example.com"}).status_code == 403
+    assert len(read_judgements(judgements)) == 1
+
+
+def test_a_file_of_judgements_with_faults_names_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    with pytest.raises(RequestError, match=r"own\.csv"):
+        read_judgements(file)
+    file.write_text("corpus,direction,query_id\n")
+    with pytest.raises(RequestError, match="no column item_id"):
+        read_judgements(file)
+    file.write_text("corpus,direction,query_id,item_id\nshapes,t2i,a,b\nshapes,sideways,a,b\n")
+    with pytest.raises(RequestError, match="line 3"):
+        read_judgements(file)

@@ -1,24 +1,26 @@
-"""One search: encodes a query and finds the nearest stored items."""
+"""What a query and the pages of `capim serve` ask of a store and its models: the nearest items, maps, explanations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image as Picture
 
-from capim.flows.commands.workspace import corpus_in
+from capim.flows.stored import corpus_in
 from capim.reports.gallery_pages import Search
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
+from capim.store.layout import Explanation
 from capim.store.query.search import build_index, search
 from capim.store.schema import texts
 from capim.store.types import Embeddings, EncoderSpec, Modality
-from capim.store.values import unit_vectors
+from capim.store.values import Map, Method, unit_vectors
 from capim.tasks.corpora.images.decode import FORMATS, UndecodableImage, decode_image, thumbnail
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.device import choose_device
@@ -29,19 +31,21 @@ FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "
 
 def find(
     store: EmbeddingStore,
+    text: str | None = None,
     *,
-    text: str | None,
-    image: str | Path | bytes | None,
-    vector: str | Path | NDArray[np.floating] | None,
+    image: str | Path | bytes | None = None,
+    vector: str | Path | NDArray[np.floating] | None = None,
     encoder: str,
     corpus: str,
-    modality: Modality | None,
-    k: int,
-    use_index: bool,
-    device: str,
+    modality: Modality | None = None,
+    k: int = 10,
+    index: bool = False,
+    device: str = "auto",
     load: Load | None = None,
 ) -> Search:
-    """The ``k`` nearest images or captions with their files, and their texts or sizes.
+    """The items nearest to a text, an image, both or a vector, best first, with their files, and their texts or sizes.
+
+    ``score`` is the cosine, of late-interaction encoders MaxSim.
 
     Args:
         store: The store.
@@ -53,7 +57,7 @@ def find(
         corpus: Name, path or fingerprint.
         modality: What is searched; None: captions for an image alone, else images.
         k: Number of items.
-        use_index: Search through an approximate index, which is built if missing.
+        index: Search through an approximate index, which is built if missing.
         device: Encodes the query.
         load: Gives the model of a spec on a device; by default it is loaded anew.
 
@@ -78,9 +82,9 @@ def find(
         queries, picture = _encoded(spec, text, image, device, load or load_encoder_on)
         name = "a picture" if isinstance(image, bytes) else image
         shown_query = " + ".join(str(part) for part in (text, name) if part)
-    if use_index:
+    if index:
         build_index(store, encoder=encoder, corpus=corpus, modality=modality)
-    hits = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=use_index)
+    hits = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=index)
     items = stored.images if modality == "image" else stored.captions
     shown = ("width", "height", "objects", "sha") if modality == "image" else ("text", "language", "image_id")
     files = dict(zip(texts(stored.images["id"]), texts(stored.images["key"]), strict=True))
@@ -97,7 +101,7 @@ def find(
         picture=picture,
         modality=modality,
         rows=rows,
-        indexed=use_index,
+        indexed=index,
     )
 
 
@@ -165,3 +169,86 @@ def _encoded(
     if not np.linalg.norm(total):
         raise RequestError("the text and the image have opposite vectors, which have no sum")
     return _query(unit_vectors(total)), small
+
+
+MODELS = 3  # in memory; of more, the one that was used longest ago is dropped
+
+
+class StoreServices:
+    """The services over one store (``reports.app.state.Services``).
+
+    Args:
+        store: Read only.
+        maps: A folder that maps are kept in, beside the store; None: nowhere.
+        device: Encodes what is searched for.
+    """
+
+    def __init__(self, store: EmbeddingStore, *, maps: Path | None = None, device: str = "auto") -> None:
+        self.store = store
+        self.maps = maps
+        self.device = device
+        self._models: dict[str, Encoder] = {}
+        self._encoding = Lock()
+        self._mapping = Lock()
+
+    def search(
+        self,
+        *,
+        encoder: str,
+        corpus: str,
+        text: str | None = None,
+        image: bytes | None = None,
+        like: tuple[Modality, int] | None = None,
+        modality: Modality | None = None,
+        k: int = 10,
+    ) -> Search:
+        """The nearest items, as ``capim search`` finds them; ``like``: to a stored item, by its position."""
+        vector = None if like is None else self._stored(encoder, corpus, *like)
+        with self._encoding:
+            return find(
+                self.store,
+                text,
+                image=image,
+                vector=vector,
+                encoder=encoder,
+                corpus=corpus,
+                modality=modality,
+                k=k,
+                device=self.device,
+                load=self._model,
+            )
+
+    def loaded(self, encoder: str) -> bool:
+        """Whether the model of an encoder is in memory."""
+        return self.store.encoder(encoder).fingerprint in self._models
+
+    def thumbnail(self, image: bytes) -> bytes:
+        """A small JPEG of an encoded image."""
+        return thumbnail(read_picture(image))
+
+    def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Map:
+        """The items of an embedding set as points of a plane."""
+        from capim.tasks.results.maps import map_of
+
+        with self._mapping:  # two pages that ask for the same map compute it once
+            return map_of(
+                self.store, encoder=encoder, corpus=corpus, modality=modality, method=method, folder=self.maps
+            )
+
+    def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
+        """Of every pair (position of a caption and of an image), where they match."""
+        from capim.tasks.runtime.stored import explain_pairs
+
+        return explain_pairs(self.store, encoder=encoder, corpus=corpus, pairs=pairs)
+
+    def _model(self, spec: EncoderSpec, device: str) -> Encoder:
+        model = self._models.pop(spec.fingerprint, None) or load_encoder_on(spec, device)
+        while len(self._models) >= MODELS:
+            del self._models[next(iter(self._models))]
+        self._models[spec.fingerprint] = model
+        return model
+
+    def _stored(self, encoder: str, corpus: str, modality: Modality, position: int) -> NDArray[np.float32]:
+        key = self.store.key(encoder=encoder, corpus=corpus, modality=modality)
+        (rows,) = self.store.stored_blocks(key, ords=np.array([position], np.int32))
+        return np.asarray(rows.vectors.values, np.float32)

@@ -1,0 +1,409 @@
+"""What there is, and whether it can be used: `list`, `check`, `corpora`; what a store holds and its care: `store`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+from capim.flows.config import RunConfig, run_config
+from capim.flows.stored import corpus_in, open_store
+from capim.flows.terminal import Form, Rows, say
+from capim.store.errors import RequestError, plain, without_credentials
+from capim.store.types import Modality
+
+SHOWN_FIRST = {
+    "encoders": ("name", "licence", "millions", "needs"),
+    "corpora": ("name", "title", "licence", "available"),
+    "adapters": ("name", "loads", "installed"),
+    "sets": ("encoder", "corpus", "modality", "state", "n_rows", "n_bytes"),
+}
+"""The columns of a list that find room first on a terminal."""
+Items: TypeAlias = Literal["image", "caption", "pair", "quadruple"]
+
+
+def _encoders() -> Iterator[dict[str, Any]]:
+    from capim.tasks.encoders import ADAPTERS, catalog
+
+    for name, entry in catalog().items():
+        spec = entry.spec
+        roles = ADAPTERS[spec.adapter].roles
+        yield {
+            "name": name,
+            "adapter": spec.adapter,
+            "checkpoint": spec.checkpoint,
+            "vectors": spec.vectors,
+            "dim": spec.dim,
+            "precision": spec.precision,
+            "storage": spec.storage,
+            "roles": "query, document" if roles else "",
+            "prompt": spec.options.get("caption_template", "the checkpoint's own" if roles else ""),
+            "millions": entry.parameters,
+            "licence": entry.licence,
+            "extra": ADAPTERS[spec.adapter].extra,
+            "needs": entry.needs,
+            "package": ADAPTERS.package(spec.adapter),
+        }
+
+
+def _adapters() -> Iterator[dict[str, Any]]:
+    from capim.tasks.encoders import ADAPTERS
+
+    for name, adapter in ADAPTERS.items():
+        missing = adapter.missing
+        yield {
+            "name": name,
+            "loads": adapter.title,
+            "installed": f"no: {adapter.install}" if missing else "yes",
+            "needs": [library.replace("_", "-") for library in adapter.requires],
+            "extra": adapter.extra,
+            "options": list(adapter.options) if adapter.options is not None else "any",
+            "package": ADAPTERS.package(name),
+        }
+
+
+def _corpora() -> Iterator[dict[str, Any]]:
+    from capim.tasks.corpora.naming import list_corpora
+
+    return iter(list_corpora())
+
+
+def _protocols() -> Iterator[dict[str, Any]]:
+    from capim.tasks.ranking.protocols import PROTOCOLS
+
+    for rule in PROTOCOLS.values():
+        yield {"id": rule.protocol.id, "direction": rule.protocol.direction, "title": rule.protocol.title}
+
+
+def _metrics() -> Iterator[dict[str, Any]]:
+    from capim.tasks.metrics import METRICS
+
+    for metric in METRICS.values():
+        yield {
+            "name": metric.name,
+            "directions": sorted(metric.directions),
+            "reduce": metric.reduce,
+            "lower_is_better": not metric.higher_is_better,
+            "version": str(metric.version),
+            "package": METRICS.package(metric.name),
+        }
+
+
+LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+    "encoders": _encoders,
+    "corpora": _corpora,
+    "protocols": _protocols,
+    "metrics": _metrics,
+    "adapters": _adapters,
+}
+
+
+def list_known(
+    what: Literal["encoders", "corpora", "protocols", "metrics", "adapters"],
+    *,
+    pin: Annotated[str | None, "FILE"] = None,
+) -> Rows:
+    """List encoders, corpora, protocols, metrics, or adapters, which load the encoders.
+
+    Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
+    With --pin, also write a suite file in which the revision of every encoder is the current commit of its branch.
+
+    Example: capim list encoders --format json
+
+    Args:
+        what: what to list
+        pin: with encoders: write a suite file with every model at its current commit
+    """
+    if pin and what != "encoders":
+        raise RequestError("--pin works with encoders only: `capim list encoders --pin FILE`")
+    if pin:
+        from capim.tasks.encoders import identity
+
+        pins = list(identity.pin())
+        Path(pin).write_text(identity.pinned_toml(pins), encoding="utf-8")
+        n_pinned = sum(entry.spec is not None for entry in pins)
+        say(f"{n_pinned} of {len(pins)} encoders pinned in {pin}; the others are comments that give the reason")
+    return Rows(rows=LISTS[what](), keep=SHOWN_FIRST.get(what, ()), code=0)
+
+
+def check(
+    encoder: str,
+    *,
+    config: Annotated[RunConfig, "precision", "compile", "trust_remote_code"],
+    suite: Annotated[str | None, "FILE"] = None,
+    device: Annotated[str, "D"] = "cpu",
+    form: Form,
+    quiet: bool,
+) -> int:
+    """Load one model and run the conformance suite on it, before a long encode.
+
+    Checks identity, weights, norms, independence of the batch, truncation, unusual images and captions, precision, a
+    known answer and speed; what cannot be verified is skipped with the reason. Exit code 1 if a check fails.
+
+    Example: capim check tiny-clip
+
+    Args:
+        encoder: encoder from `capim list encoders` or from the suite file
+        suite: suite file (TOML) that describes the encoder
+        device: device that runs the model (default: cpu)
+    """
+    from capim.flows.embed import entry_named
+    from capim.tasks.encoders.conformance import check_encoder
+    from capim.tasks.encoders.device import choose_device
+
+    described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
+    spec = entry_named(encoder, described.encoders).spec
+    verdicts = []
+    checks = check_encoder(
+        replace(spec, precision=config.precision or spec.precision),
+        device=choose_device(device),
+        trust_remote_code=described.trusts(encoder),
+        compiled=config.compile,
+    )
+    for verdict in checks:
+        verdicts.append(verdict._asdict())
+        if not quiet and form.table:
+            sys.stderr.write(f"{verdict.result:5}{verdict.check}\n")
+    Rows(rows=verdicts).print(form)
+    return 1 if any(verdict["result"] == "fail" for verdict in verdicts) else 0
+
+
+def check_corpora(what: str) -> int:
+    """Read a corpus as a run would and print everything that is wrong with it; nothing is stored.
+
+    Says how a folder was recognised, and ends with the command to type next. Exit code 2 if a run would refuse the
+    corpus. The layouts that are recognised: docs/own_data.md.
+
+    Example: capim corpora check ./photos
+
+    Args:
+        what: a folder, a captions file, a TOML file or a name (capim list corpora)
+    """
+    from capim.tasks.corpora.check import check_corpus
+
+    checked = check_corpus(what)
+    sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
+    return 0 if checked.ok else 2
+
+
+def ids_of_corpus(
+    what: str,
+    *,
+    workspace: str | None,
+    modality: Items = "image",
+    form: Form,
+    quiet: bool,
+) -> int:
+    """List the ids of a corpus in its order, with what they stand for; nothing is stored.
+
+    `capim import` needs these ids beside the vectors, or the vectors in this order. A corpus that is not stored is read
+    as a run would read it, without the images that cannot be decoded. For a corpus of ids and texts without image
+    files, set ids_only = true in its TOML file (docs/embeddings.md).
+
+    Example: capim corpora ids shapes --modality caption --format csv
+
+    Args:
+        what: a stored corpus, or what `capim corpora check` takes
+        modality: kind of items (default: image)
+    """
+    from capim.tasks.corpora import open_corpus
+    from capim.tasks.corpora.naming import corpus_items
+    from capim.tasks.corpora.subset import index_images
+
+    corpus = None
+    with suppress(RequestError):  # there is no such corpus, or no store
+        corpus = open_store(workspace).corpus(what)
+    corpus = corpus or index_images(open_corpus(what), known={}, sink=lambda _: None)
+    rows = corpus_items(corpus, modality)
+    code = Rows(rows=rows).print(form)
+    others = ", ".join(f"--modality {k}" for k in get_args(Items) if k != modality and corpus_items(corpus, k))
+    if not quiet and others:
+        say(f"{len(rows):,} ids of {modality}s of {corpus.name}; others: {others}")
+    return code
+
+
+# --- `store`
+
+SET_COLUMNS = (
+    *("set_name", "encoder", "corpus", "modality", "storage", "state"),
+    *("n_rows", "n_items", "n_bytes", "tag", "written_by"),
+)
+
+
+def info(*, workspace: str | None, form: Form) -> Rows:
+    """List the embedding sets with rows, size, state and the machines that wrote them.
+
+    Example: capim store info --format json
+    """
+    from capim.store.maintenance import inventory
+
+    contents = inventory.info(open_store(workspace))
+    if form.table:
+        size = sum(count or 0 for count in contents.tables["n_bytes"].to_pylist())  # null for a damaged table
+        n_tables = len(contents.tables)
+        sys.stderr.write(
+            f"{without_credentials(contents.uri)}: format {contents.format}, {n_tables} tables, {size / 1e6:,.1f} MB\n"
+        )
+    return Rows(rows=contents.sets, columns=SET_COLUMNS, keep=SHOWN_FIRST["sets"], code=0)
+
+
+def verify(*, workspace: str | None, form: Form) -> int:
+    """Compare every file with its digest, and read every set and corpus: sound, incomplete, damaged or lost.
+
+    Exit code 1 if anything is damaged, or lost, which no run makes again; the table names the files and the command
+    that repairs them. What is incomplete is completed by the same command that began it.
+
+    Example: capim store verify
+    """
+    from capim.store.maintenance import integrity
+
+    checks = [asdict(check) for check in integrity.verify(open_store(workspace))]
+    Rows(rows=checks).print(form)
+    damaged = sum(check["state"] in ("damaged", "lost") for check in checks)
+    remedy = ": `capim store repair --all` and the same run again heal what can be made again" if damaged else ""
+    sys.stderr.write(f"{len(checks)} parts checked, {damaged} damaged or lost{remedy}\n")
+    return 1 if damaged else 0
+
+
+def compact(*, workspace: str | None) -> Rows:
+    """Merge small files and remove old versions; sealed embedding sets stay readable.
+
+    Example: capim store compact
+    """
+    from capim.store.maintenance.removal import compact_store
+
+    freed = compact_store(open_store(workspace))
+    return Rows(rows=[{"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())], code=0)
+
+
+def prune(
+    *,
+    workspace: str | None,
+    form: Form,
+    keep: Annotated[int, "N"] = 30,
+    yes: bool = False,
+) -> None:
+    """List what older runs left and no report shows, and with --yes remove it: rows, embeddings, reports of these runs.
+
+    Kept are the newest --keep runs with their reports, all results that a report of the store shows, and the baselines
+    of watches. Embeddings of earlier revisions of an encoder, or of earlier states of a corpus, go with their results.
+    What a running run may use stays until it has ended.
+
+    Example: capim store prune --keep 30
+
+    Args:
+        keep: newest runs that are kept (default: 30)
+        yes: remove it; without it, only list what would be removed
+    """
+    from capim.flows.config import run_config
+    from capim.flows.execution import prune as flow
+    from capim.flows.execution import start
+
+    open_store(workspace)
+    done = start(flow, run_config({"name": "prune", "workspace": workspace}), keep=keep, done=yes)
+    rows = [{"what": table, "rows": n, "bytes_freed": done.freed.get(table)} for table, n in done.rows.items()]
+    rows += [{"what": name, "rows": None, "bytes_freed": None} for name in (*done.tables, *done.reports)]
+    Rows(rows=rows, none=lambda: "nothing to remove").print(form)
+    freed = f"; {sum(done.freed.values()) / 1e6:,.1f} MB of the store freed" if yes else ""
+    hint = "" if yes else "; nothing was changed: add --yes to remove them"
+    n_rows = sum(done.rows.values())
+    if done.running:
+        verb = "is" if len(done.running) == 1 else "are"
+        sys.stderr.write(f"{', '.join(done.running)} {verb} running: what may be in use stays until the next prune\n")
+    sys.stderr.write(f"{n_rows:,} rows, {len(done.tables)} tables, {len(done.reports)} reports{freed}{hint}\n")
+
+
+def diff(
+    a: str,
+    b: str,
+    *,
+    workspace: str | None,
+    other: Annotated[str | None, "WORKSPACE"] = None,
+) -> Rows:
+    """Compare two embedding sets item by item: how many are equal, and how far the others differ.
+
+    Example: capim store diff single-shapes-image-0a1b single-shapes-image-2c3d
+
+    Args:
+        a: table name of an embedding set, the beginning of one, or a tag (capim store info lists them)
+        b: the embedding set to compare with
+        other: workspace of the second set (default: the same)
+    """
+    from capim.store.maintenance import inventory
+    from capim.store.maintenance.inventory import find_set
+
+    store = open_store(workspace)
+    another = open_store(other) if other else store
+    found = inventory.diff(store, find_set(store, a), find_set(another, b), other=another)
+    return Rows(rows=[asdict(found)])
+
+
+def repair(
+    name: str | None = None,
+    *,
+    workspace: str | None,
+    all: bool = False,  # noqa: A002
+    accept: bool = False,
+) -> int:
+    """Put back damaged files of which there is a copy, and remove what else is damaged: the next run makes it again.
+
+    With --all, everything that `capim store verify` finds damaged. A table without a record of its digests is not
+    repaired, because nothing says what was written: restore the record, or say with --accept that the table is right.
+    Exit code 1 if something cannot be repaired.
+
+    Example: capim store repair --all
+
+    Args:
+        name: table name of an embedding set, the beginning of one, or a tag (capim store info lists them);
+            or another table, such as results
+        all: everything that `capim store verify` finds damaged
+        accept: where the record of a table's digests is missing: what the table holds now is right, record it
+    """
+    from capim.store.maintenance import integrity
+
+    if bool(name) == all:
+        raise RequestError("give one table (capim store verify names those that are damaged), or --all")
+    store = open_store(workspace)
+    done = dict(integrity.repair_all(store, accept=accept)) if all else {}
+    if name:
+        done = {name: integrity.repair_one(store, name, accept=accept)}
+    for table, words in done.items():
+        sys.stderr.write(f"{table}: {words}\n")
+    failed = sum(integrity.FAILED in words for words in done.values())
+    sys.stderr.write(f"{len(done) - failed} tables repaired; run the same commands again to make what was removed\n")
+    return 1 if failed else 0
+
+
+def drop(
+    *,
+    workspace: str | None,
+    encoder: str | None = None,
+    corpus: str | None = None,
+    modality: Modality | None = None,
+    yes: bool = False,
+) -> None:
+    """List the embedding sets of an encoder, of a corpus, or of both, and with --yes drop them; results are kept.
+
+    With only --corpus, the corpus is dropped too; with only --encoder, its registration.
+
+    Example: capim store drop --encoder tiny-clip-plain --yes
+
+    Args:
+        encoder: drop sets of this encoder (name or fingerprint)
+        corpus: drop sets of this corpus (name, path or fingerprint)
+        modality: drop only sets of images or of captions
+        yes: drop them; without it, only list what would be dropped
+    """
+    from capim.store.maintenance import removal
+
+    store = open_store(workspace)
+    fingerprint = str(corpus_in(store, corpus)["fingerprint"]) if corpus else None
+    plan = removal.drop(store, encoder=encoder, corpus=fingerprint, modality=modality, dry_run=not yes)
+    for table in plan.tables:
+        sys.stdout.write(f"{table}\n")
+    verb = "dropped" if plan.done else "would drop"
+    hint = "" if plan.done else "; nothing was changed: add --yes to drop them"
+    sys.stderr.write(f"{verb} {len(plan.tables)} tables, {plan.n_rows:,} rows, {plan.n_bytes / 1e6:,.1f} MB{hint}\n")

@@ -1,0 +1,467 @@
+"""What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
+
+The commands `results`, `query`, `search`, `explain`, `serve` and `export`; nothing is written into the store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import socket
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from capim.flows.config import Texts, listed, run_config
+from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
+from capim.store.errors import RequestError, did_you_mean, plain, without_credentials
+from capim.store.keys import is_fingerprint
+from capim.store.schema import texts
+from capim.store.types import Modality
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from capim.store import EmbeddingStore
+    from capim.tasks.corpora.naming import Row
+
+
+_SHOWN = 12  # names in one line
+
+
+def open_store(workspace: str | None) -> EmbeddingStore:
+    """The store of a workspace (None: the default one), for reading.
+
+    Raises:
+        RequestError: There is no store; says how to make one.
+    """
+    from capim.store import EmbeddingStore
+
+    return EmbeddingStore.open(run_config({"workspace": workspace}).store_uri)
+
+
+def corpus_in(store: EmbeddingStore, what: str) -> Row:
+    """The row of the stored corpus that a name, a fingerprint or a path means.
+
+    Raises:
+        RequestError: There is none, with the nearest name.
+    """
+    from capim.tasks.corpora.naming import stored_corpus
+
+    return stored_corpus(what, store.corpora().to_pylist(), uri=store.uri)
+
+
+def wanted_rows(
+    store: EmbeddingStore,
+    table: str,
+    *,
+    encoder: str | Sequence[str] | None = None,
+    corpus: str | Sequence[str] | None = None,
+    protocol: str | Sequence[str] | None = None,
+    metric: str | Sequence[str] | None = None,
+) -> dict[str, list[str]]:
+    """What ``EmbeddingStore.rows`` takes for the rows of these names, shell patterns, fingerprints or paths of corpora.
+
+    Raises:
+        RequestError: A name that no row has, with the nearest one that some row has.
+    """
+    from capim.store.query.names import names_with_rows
+
+    given = {"encoder": encoder, "corpus": corpus, "protocol": protocol, "metric": metric}
+    wanted = {column: list(listed(names) or ()) for column, names in given.items() if names}
+    for column in ("encoder", "corpus"):
+        names = wanted.get(column, [])
+        fingerprints = [name for name in names if is_fingerprint(name)]
+        if fingerprints and len(fingerprints) < len(names):
+            raise RequestError(f"--{column}: give names or fingerprints, not both; got {', '.join(names)}")
+        if fingerprints:
+            wanted[f"{column}_fingerprint"] = wanted.pop(column)
+    if "corpus" in wanted:
+        dropped = {*store.counts(table, "corpus")} - {*store.corpora()["name"].to_pylist()}
+        wanted["corpus"] = [
+            name if name in dropped or "*" in name else str(corpus_in(store, name)["name"]) for name in wanted["corpus"]
+        ]
+    return names_with_rows(store, table, wanted)
+
+
+def in_order(results: pa.Table) -> pa.Table:
+    """Results by corpus, protocol and metric, the best value first."""
+    import pyarrow.compute as pc
+
+    value = results["value"]
+    places = pc.if_else(results["lower_is_better"], value, pc.negate(value))
+    order: list[tuple[str, Literal["ascending", "descending"]]]
+    order = [("corpus", "ascending"), ("protocol", "ascending"), ("metric", "ascending"), ("place", "ascending")]
+    return results.append_column("place", places).sort_by(order).drop_columns("place")
+
+
+def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:
+    """Why no row of a table has all of the wanted names: for each column, the names that go with the others."""
+    lines = []
+    for column in wanted:
+        others = {name: list(names) for name, names in wanted.items() if name != column}
+        found = sorted({*texts(store.rows(table, **others)[column].drop_null())})
+        shown = ", ".join(found[:_SHOWN]) + (" …" if len(found) > _SHOWN else "")
+        if found:
+            lines.append(f"\n  - instead of {column} {', '.join(wanted[column])}: {shown}")
+    if not lines:
+        return f"no rows: {without_credentials(store.uri)} has none of this kind; run `capim run` first"
+    return f"no rows have all of these{''.join(lines)}"
+
+
+def unknown_texts(store: EmbeddingStore, statement: str) -> str:
+    """Why a statement may have no rows: its texts that nothing in the store is called, each with the nearest name."""
+    known = {*texts(store.encoders()["name"]), *texts(store.corpora()["name"])}
+    known |= {
+        name for column in ("encoder", "corpus", "protocol", "metric") for name in store.counts("results", column)
+    }
+    given = dict.fromkeys(re.findall(r"'((?:[^']|'')+)'", statement))
+    hints = {text: did_you_mean(text, known) for text in given if text not in known}
+    return "no rows" + "".join(
+        f"\n  - no name in the store is {text!r}; {hint.strip()}" for text, hint in hints.items() if hint
+    )
+
+
+# --- `results`, `query`
+
+
+def results(
+    *,
+    workspace: str | None,
+    encoders: Annotated[Texts | None, "X,Y"] = None,
+    corpora: Annotated[Texts | None, "A,B"] = None,
+    protocols: Annotated[Texts | None, "P,Q"] = None,
+    metrics: Annotated[Texts | None, "M,N"] = None,
+    against: Literal["published"] | None = None,
+) -> Rows:
+    """Print stored results: one row per encoder, corpus, protocol and metric.
+
+    The table shows the main columns; --format json and csv print all of them, among them the interval method, seed,
+    replicates and sealed embedding sets of every figure.
+
+    With --against published, print how each figure compares with the published one instead: reproduced, other
+    protocol, suspect, not compared (a sample of the published data set), or no reference.
+    Exit code 1 if there are no rows.
+
+    Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
+
+    Args:
+        encoders: only these encoders (or shell patterns)
+        corpora: only these corpora (or shell patterns)
+        protocols: only these protocols (or shell patterns)
+        metrics: only these metrics (or shell patterns)
+        against: compare with published figures
+    """
+    store = open_store(workspace)
+    wanted = wanted_rows(store, "results", encoder=encoders, corpus=corpora, protocol=protocols, metric=metrics)
+    if not against:
+        rows = in_order(store.rows("results", **wanted)).to_pylist()
+        return Rows(rows=rows, columns=RESULT_COLUMNS, none=lambda: no_rows(store, "results", wanted))
+    wanted = {"analysis": ["reference"], **wanted}
+    compared = []
+    for row in store.rows("slices", **wanted).to_pylist():
+        published = json.loads(row["detail"]) if row["detail"] else {}
+        shown = {name: row[name] for name in ("encoder", "corpus", "protocol", "metric", "value")}
+        verdict = {"published": published.get("published"), "verdict": row["level_name"], "remark": row["reason"]}
+        compared.append({**shown, **verdict, "source": published.get("source")})
+    compared.sort(key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
+    return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
+
+
+def query(sql: str, *, workspace: str | None) -> Rows:
+    """Query the store with SQL (DuckDB), read-only.
+
+    Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
+    batches, runs … and the views items, embedded_items, query_outcomes, sourced_results.
+    Columns of one name are numbered: encoder, encoder_2. Exit code 1 if there are no rows.
+
+    Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"
+
+    Args:
+        sql: a SELECT statement
+    """
+    store = open_store(workspace)
+    return Rows(rows=store.sql(sql), none=lambda: unknown_texts(store, sql))
+
+
+# --- `search`, `explain`, `serve`
+
+
+def search(
+    text: str | None = None,
+    *,
+    workspace: str | None,
+    form: Form,
+    image: Annotated[str | None, "F"] = None,
+    vector: Annotated[str | None, "F"] = None,
+    modality: Modality | None = None,
+    encoder: str,
+    corpus: str,
+    k: Annotated[int, "K", "-k"] = 10,
+    index: bool = False,
+    html: Annotated[str | None, "F"] = None,
+    open: bool = False,  # noqa: A002 - the name of the option
+    device: str = "auto",
+) -> Rows | None:
+    """Find the nearest images or captions of a text, an image, both together or a vector.
+
+    Every item is compared, unless --index is given. Of a text, images are searched; of an image alone, captions;
+    --modality chooses.
+
+    Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
+
+    Args:
+        text: find the nearest images of this text
+        image: find the nearest captions of this image; with a text, the nearest images of the normalised sum of both
+            unit vectors
+        vector: find the nearest images of this vector instead (.npy)
+        modality: search these items instead
+        encoder: name or fingerprint of an encoder in the store
+        corpus: name, path or fingerprint of a corpus in the store
+        k: number of results (default: 10)
+        index: search through an approximate index; it is built if missing
+        html: write an HTML gallery of the results to this file
+        open: open that gallery in the browser (without --html: from a temporary file)
+        device: device that encodes the query (default: auto)
+    """
+    from capim.flows.searching import FOUND_COLUMNS, find
+    from capim.reports.gallery_pages import write_search
+
+    if html:
+        form.refuse("with --html")
+    store = open_store(workspace)
+    found = find(
+        store,
+        text,
+        image=image,
+        vector=vector,
+        encoder=encoder,
+        corpus=corpus,
+        modality=modality,
+        k=k,
+        index=index,
+        device=device,
+    )
+    page = Path(html or Path(tempfile.mkdtemp(prefix="capim-")) / "search.html") if html or open else None
+    if page is not None:
+        write_search(page, found, store.thumbnails([row["sha"] for row in found.rows if row.get("sha")]))
+        stream = sys.stdout if html else sys.stderr
+        stream.write(f"{link(str(page), stream)}\n")
+    if open and page is not None and not webbrowser.open(page.resolve().as_uri()):
+        sys.stderr.write("no browser was found; open the page by hand\n")
+    return None if html else Rows(rows=found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)
+
+
+def explain(
+    *,
+    workspace: str | None,
+    form: Form,
+    encoder: Annotated[tuple[str, ...], "X,Y"],
+    corpus: str,
+    query: Annotated[str, "ID"],
+    item: Annotated[str, "ID"],
+    to: Annotated[str | None, "F"] = None,
+) -> Rows | None:
+    """Show the share of every token in the score of a caption with an image, and where in the image it matches.
+
+    The score of a late-interaction encoder is a sum over the tokens of the caption; the shares add up to it. With
+    --to, a map over the image for every token, several encoders below each other.
+
+    Example: capim explain --encoder tiny-colpali --corpus shapes --query scene-00000-0 --item scene-00000
+
+    Args:
+        encoder: late-interaction encoders in the store
+        corpus: name, path or fingerprint of a corpus in the store
+        query: id of a caption (capim corpora ids … --modality caption)
+        item: id of an image (capim corpora ids …)
+        to: write maps over the image: a page (.html), a picture (.png) or all values (.json)
+    """
+    from capim.reports.gallery_pages import token_words, write_explanation
+    from capim.tasks.runtime.stored import explain_pair
+
+    if to:
+        form.refuse("with --to")
+    store = open_store(workspace)
+    fingerprint = str(corpus_in(store, corpus)["fingerprint"])
+    explained = [explain_pair(store, encoder=name, corpus=fingerprint, caption=query, image=item) for name in encoder]
+    if to:
+        picture = store.thumbnails([explained[0].sha]).get(explained[0].sha)
+        sys.stdout.write(f"{link(str(write_explanation(Path(to), explained, picture)), sys.stdout)}\n")
+        return None
+    rows = []
+    for each in explained:
+        for token, share, box in zip(each.tokens, each.shares.tolist(), each.best_boxes().tolist(), strict=True):
+            if isnan(box[0]):
+                where = "a special token"
+            else:
+                left, top, right, bottom = (round(100 * edge) for edge in box)
+                where = f"{left}-{right} % across, {top}-{bottom} % down"
+            rows.append({"encoder": each.encoder, "token": token_words(token), "share": share, "best_match": where})
+        rows.append({"encoder": each.encoder, "token": "all", "share": each.score, "best_match": None})
+    return Rows(rows=rows)
+
+
+_HOST = "127.0.0.1"
+
+
+def serve(
+    *,
+    workspace: str | None,
+    port: Annotated[int, "N"] = 0,
+    open: bool = False,  # noqa: A002 - the name of the option
+) -> None:
+    """Look through a store in the browser: results, single queries, what one encoder misses and another finds.
+
+    Prints an address that works on this machine only; it carries a token, so that others on the machine cannot use it.
+    The pages read the store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
+
+    Example: capim serve --workspace ./workspace --open
+
+    Args:
+        port: port (default: any that is free)
+        open: open the first page in the browser
+    """
+    import uvicorn
+
+    from capim.flows.searching import StoreServices
+    from capim.reports.app.application import create_app
+
+    store = open_store(workspace)
+    token = secrets.token_urlsafe(24)
+    folder = None if "://" in store.uri else Path(store.uri).parent
+    services = StoreServices(store, maps=folder and folder / "maps")
+    app = create_app(store, token=token, services=services, judgements=folder and folder / "judgements.csv")
+    with _listening(port) as listener:
+        address = f"http://{_HOST}:{listener.getsockname()[1]}/?token={token}"
+        sys.stdout.write(f"{link(address, sys.stdout)}\n")
+        sys.stdout.flush()
+        if open:
+            webbrowser.open(address)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False))
+        with suppress(KeyboardInterrupt):  # the way to stop it
+            server.run(sockets=[listener])
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server((_HOST, port))
+    except (OSError, OverflowError) as fault:
+        raise RequestError(f"port {port} cannot be used ({fault}); give another, or 0 for any free one") from fault
+
+
+# --- `export`: what the store holds, in the files of other programs.
+
+Kind: TypeAlias = Literal["csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark", "model-index"]
+_BY_NAME = ("encoder", "corpus", "protocol")
+EXPORTS = {
+    "results": ("as", *_BY_NAME),
+    "outcomes": _BY_NAME,
+    "trec": _BY_NAME,
+    "embeddings": ("encoder", "corpus", "modality"),
+    "embedding-atlas": ("encoder", "corpus", "modality", "protocol", "projection"),
+    "mlflow": _BY_NAME,
+    "wandb": _BY_NAME,
+}
+"""What can be exported -> the options that it takes."""
+
+
+def export(
+    what: Annotated[Literal["results", "outcomes", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"], "WHAT"],
+    *,
+    workspace: str | None,
+    to: Annotated[str, "F"],
+    kind: Annotated[Kind | None, "FORMAT", "--as"] = None,
+    encoder: Annotated[tuple[str, ...], "X,Y"] = (),
+    corpus: Annotated[tuple[str, ...], "A,B"] = (),
+    protocol: Annotated[tuple[str, ...], "P,Q"] = (),
+    modality: Modality | None = None,
+    projection: Literal["pca", "umap"] | None = None,
+) -> None:
+    """Export embeddings, outcomes or results to files for other programs (docs/exports.md).
+
+      results          figures: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV,
+                       V28 and COCO-SM tables, the model-index of a model card (.yaml)
+      outcomes         one row per query: .parquet, .csv, .json
+      trec             lists and relevant items of each query, for pytrec_eval, ranx …: a folder of runs and qrels
+      embeddings       of one encoder: .npy (ids beside it), .npz, .parquet, .safetensors, .csv
+      embedding-atlas  items of one encoder on a plane, with neighbours, thumbnails and hits: .parquet
+      mlflow, wandb    figures and the newest report as runs, one for each encoder, where the library is installed
+
+    Example: capim export results --to leaderboard.tex
+
+    Args:
+        what: what to export: %(choices)s
+        to: file to write; a folder for coco-sm, mteb and trec, an address for mlflow, a project for wandb
+        kind: format of results: %(choices)s (default: from the file suffix)
+        encoder: only these encoders (embeddings: one)
+        corpus: only these corpora (embeddings: one)
+        protocol: only these protocols (embeddings have none)
+        modality: modality of the embeddings or of the atlas
+        projection: how the atlas becomes flat (default: pca)
+    """
+    named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
+    given = {"as": kind, **named, "modality": modality, "projection": projection}
+    unused = {f"--{name}": value for name, value in given.items() if name not in EXPORTS[what]}
+    refuse_unused(f"on `capim export {what}`", **unused)
+    store, path = open_store(workspace), Path(to)
+    if what in ("embeddings", "embedding-atlas"):
+        if missing := [f"--{name}" for name in ("encoder", "corpus", "modality") if not given[name]]:
+            raise RequestError(f"export {what} needs {', '.join(missing)}")
+        one = ("encoder", "corpus") if what == "embeddings" else ("corpus",)
+        if several := [f"--{name} {','.join(named[name])}" for name in one if named[name][1:]]:
+            raise RequestError(f"export {what} takes one {' and one '.join(one)}, got {' '.join(several)}")
+        of: dict[str, Any] = {"corpus": str(corpus_in(store, corpus[0])["fingerprint"]), "modality": modality}
+        if what == "embeddings":
+            from capim.store.exchange.exporting import export_embeddings
+
+            count = export_embeddings(store, path, encoder=encoder[0], **of)
+        else:
+            from capim.tasks.runtime.exports import export_atlas
+
+            of["protocols"] = wanted_rows(store, "outcomes", protocol=protocol).get("protocol", ())
+            count = export_atlas(store, path, encoders=encoder, projection=projection or "pca", **of)
+        say(f"{count:,} rows written to {to}")
+    elif what == "outcomes":
+        from capim.store.exchange.row_files import write_row_file
+
+        rows = store.rows("outcomes", **wanted_rows(store, "outcomes", **named))
+        write_row_file(path, rows)
+        say(f"{rows.num_rows:,} rows written to {to}")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _exported(store, what, to, kind, named))
+
+
+def _exported(
+    store: EmbeddingStore, what: str, to: str, kind: str | None, named: dict[str, Any]
+) -> Sequence[str | Path]:
+    """Export figures or lists; returns the files that were written, or what a tracker says."""
+    wanted = wanted_rows(store, "outcomes" if what == "trec" else "results", **named)
+    if what == "trec":
+        from capim.tasks.runtime.exports import export_trec
+
+        return export_trec(store, Path(to), wanted, note=say)
+    if by_fingerprint := [name for name in wanted if name.endswith("_fingerprint")]:
+        raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by names; give the name")
+    plurals = {"encoders": "encoder", "corpora": "corpus", "protocols": "protocol"}
+    names: dict[str, Any] = {several: wanted.get(one, []) for several, one in plurals.items()}
+    if what == "results":
+        from capim.reports.exports import export_results
+        from capim.tasks.runtime.exports import ndcg_rows
+
+        more = partial(ndcg_rows, store) if kind == "mteb" else None
+        return export_results(store, Path(to), kind=kind, more=more, **names)
+    from capim.reports.exports.tracking import TRACKERS
+    from capim.reports.rows.reading import read_report_data
+
+    pages = sorted(Path(store.uri).parent.glob("reports/*/report.html"))
+    return [
+        plain(line)
+        for line in TRACKERS[what](read_report_data(store, **names), to, pages[-1].parent if pages else None)
+    ]

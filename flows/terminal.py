@@ -1,0 +1,332 @@
+"""What a terminal shows: rows as a table for people, as JSON or CSV for programs; the end of a run; progress.
+
+Results go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+
+from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
+from capim.store.exchange.row_files import write_csv, write_json
+from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, Progress, clock, listening
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from capim.tasks.runtime.references import EmbedRef
+
+Row = Mapping[str, Any]
+
+_NAMED = 8  # columns without room that are named
+RESULT_COLUMNS = (
+    "encoder", "corpus", "protocol", "metric", "value", "ci_low", "ci_high", "n_queries", "n_clusters", "tie_share",
+)  # fmt: skip
+
+
+def cell(value: object) -> str:
+    """A value as a table shows it: numbers with four decimals, small and large ones with four digits.
+
+    Examples:
+        >>> [cell(value) for value in (0.97512, 2, 1.25e-7, True, None)]
+        ['0.9751', '2', '1.25e-07', 'yes', '-']
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) >= 1000 or 0 < abs(value) < 1e-4 else f"{value:.4f}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(cell(v) for v in value)
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    return plain(shortened(str(value)))
+
+
+def print_embedded(references: tuple[EmbedRef, ...]) -> None:
+    """What was encoded, as lines on standard error."""
+    for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
+        if corpus.note:
+            sys.stderr.write(f"corpus {corpus.name}: {plain(corpus.note)}\n")
+        if corpus.changes:
+            lines = "".join(f"\n  - {plain(change)}" for change in corpus.changes)
+            sys.stderr.write(f"corpus {corpus.name} changed since it was stored; it was encoded again:{lines}\n")
+        if corpus.n_skipped:
+            more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
+            reasons = plain("; ".join([*map(shortened, corpus.skipped), *more]))
+            sys.stderr.write(f"corpus {corpus.name}: {corpus.n_skipped} items skipped: {reasons}\n")
+    for reference in references:
+        n_stored = reference.n_items - reference.n_encoded
+        line = f"{reference.n_encoded:,} items encoded, {n_stored:,} were already stored"
+        if reference.batches:
+            sizes = " and ".join(f"{size} {modality}s" for modality, size in reference.batches.items())
+            line += f", {sizes} per forward pass"
+        if reference.n_truncated:
+            line += f", {reference.n_truncated:,} captions truncated at the model's maximum length"
+        if reference.rounding:
+            line += f", {reference.rounding}"
+        sys.stderr.write(f"{reference.sets.encoder} on {reference.sets.corpus}: {line}\n")
+    for note in dict.fromkeys(note for reference in references for note in reference.notes):
+        sys.stderr.write(f"{plain(note)}\n")
+
+
+def print_answer(page: str) -> None:
+    """What the report recommends, on standard error."""
+    from capim.reports.rows.snapshot import answer_lines
+
+    for line in answer_lines(page):
+        sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
+    sys.stderr.flush()
+
+
+def print_report(page: str) -> None:
+    """What the report recommends, on standard error; and its path, alone on standard output, for scripts."""
+    print_answer(page)
+    sys.stdout.write(f"{link(page, sys.stdout)}\n")
+
+
+def print_own_report(page: str, corpora: Collection[str], words: Sequence[str]) -> None:
+    """The command that reports these corpora of a run alone, on standard error, where its report has more of them."""
+    from capim.reports.rows.snapshot import corpora_of
+
+    n_corpora = len(corpora_of(page))
+    if n_corpora > len(corpora):
+        alone = shlex.join(["capim", "report", *words, "--corpora", ",".join(sorted(corpora))])
+        sys.stderr.write(f"the report has all {n_corpora} corpora of the store; those of this run alone: `{alone}`\n")
+
+
+def terminal_width(out: TextIO) -> int | None:
+    """The columns of the terminal that a stream is; None if it is none, as a pipe or a file."""
+    return (os.get_terminal_size(out.fileno()).columns or 80) if out.isatty() else None
+
+
+def folded(text: str, out: TextIO) -> list[str]:
+    """A text in lines that fit the terminal, from the second on indented; one line where there is no terminal."""
+    width = terminal_width(out)
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False) if width else [text]
+
+
+def link(where: str, out: TextIO) -> str:
+    """The path or URI of a page: on a terminal as a hyperlink (OSC 8), which terminals without them show as it is."""
+    where = without_credentials(where)
+    if not out.isatty():
+        return where
+    target = where if "://" in where else Path(where).resolve().as_uri()
+    return f"\x1b]8;;{target}\x1b\\{plain(where)}\x1b]8;;\x1b\\"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How rows are printed.
+
+    Args:
+        format: output format of the rows (default: table)
+        columns: only these columns, in this order
+        wide: tables: every column, wider than the terminal if need be
+    """
+
+    format: Literal["table", "json", "csv"] | None = None
+    columns: Annotated[tuple[str, ...], "A,B"] = ()
+    wide: bool = False
+
+    @property
+    def table(self) -> bool:
+        """Whether a table is printed."""
+        return self.format in (None, "table")
+
+    def refuse(self, where: str) -> None:
+        """Raise if any of it was given, since no rows are printed here."""
+        refuse_unused(where, **{f"--{name}": value for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows that a command prints, and that are a frame in Python.
+
+    Args:
+        rows: All with the same columns; as a function, where not everybody reads them.
+        columns: Picks and orders the columns of a table and of a frame; JSON and CSV have every column.
+        keep: The columns of a table that find room first.
+        none: Gives the reason for no rows.
+        code: Exit code; None: 1 if there are no rows, else 0.
+    """
+
+    rows: pa.Table | Iterable[Row] | Callable[[], pa.Table | Iterable[Row]]
+    columns: Sequence[str] | None = None
+    keep: Sequence[str] = ()
+    none: Callable[[], str] | None = None
+    code: int | None = None
+
+    def read(self) -> pa.Table | list[dict[str, Any]]:
+        """The rows."""
+        rows = self.rows() if callable(self.rows) else self.rows
+        return rows if hasattr(rows, "to_pylist") else [dict(row) for row in rows]  # type: ignore[return-value]
+
+    def print(self, form: Form, out: TextIO | None = None) -> int:
+        """Print the rows; returns the exit code.
+
+        On a terminal a table is as wide as the terminal, and a line names the columns that found no room; elsewhere it
+        is as wide as it needs. No rows: JSON prints ``[]``, CSV its header from ``columns`` if given, and the reason is
+        written to stderr; where none is known, a table writes ``no rows``.
+
+        Raises:
+            RequestError: A chosen column does not exist; or ``--wide`` without a table.
+        """
+        if form.wide and not form.table:
+            raise RequestError(f"--wide has no effect with --format {form.format}; leave it out")
+        out = out or sys.stdout
+        read = self.read()
+        listed: list[dict[str, Any]] = read if isinstance(read, list) else read.to_pylist()
+        known = list(listed[0]) if listed else list(self.columns or [])
+        if listed and (faults := [unknown("column", name, known) for name in form.columns if name not in known]):
+            raise RequestError(faults)
+        names = list(form.columns) or known
+        if not form.table and out.isatty():  # files and programs get the text as it is
+            listed = [{name: plain(v) if isinstance(v, str) else v for name, v in row.items()} for row in listed]
+        if form.format == "json":
+            write_json([{name: row[name] for name in form.columns or row} for row in listed], out)
+        elif form.format == "csv":
+            write_csv([{name: row[name] for name in names} for row in listed], names, out)
+        elif listed:
+            if self.columns and not form.columns and not form.wide:
+                names = [name for name in self.columns if name in known]
+            _print_table(listed, names, None if form.wide else terminal_width(out), self.keep, out)
+        if not listed and (self.none or form.table):
+            sys.stderr.write(f"{self.none() if self.none else 'no rows'}\n")
+        return int(not listed) if self.code is None else self.code
+
+
+def refuse_unused(where: str, **options: object) -> None:
+    """Raise for options that were given and have no effect here: how they are given, and their values.
+
+    Raises:
+        RequestError: Names them all.
+    """
+    if given := [option for option, value in options.items() if value not in (None, False, ())]:
+        raise RequestError([f"{option} has no effect {where}; leave it out" for option in given])
+
+
+def say(*lines: str) -> None:
+    """Write lines on standard error."""
+    sys.stderr.writelines(f"{plain(line)}\n" for line in lines)
+
+
+def _print_table(
+    rows: Sequence[Row], names: Sequence[str], width: int | None, keep: Sequence[str], out: TextIO
+) -> None:
+    from capim.flows.tables import Column, lay_out
+
+    columns = [
+        Column(
+            name=plain(name),
+            cells=tuple(cell(row.get(name)) for row in rows),
+            numeric=all(isinstance(row.get(name), (int, float, type(None))) for row in rows),
+        )
+        for name in names
+    ]
+    lines, left_out = lay_out(columns, width, keep)
+    out.writelines(f"{line}\n" for line in lines)
+    if left_out:
+        out.flush()
+        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+        note = f"no room for {', '.join(left_out[:_NAMED])}{more}: --wide shows them, --columns A,B chooses"
+        sys.stderr.writelines(f"{line}\n" for line in folded(note, out))
+
+
+# --- Progress: on a terminal one line for the whole run, with the time left; elsewhere a line per long piece.
+
+
+@contextmanager
+def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1) -> Iterator[None]:
+    """Show the progress of everything that the block runs: a run of ``flow``, or pieces of work that stand alone.
+
+    ``corpora`` is how many an encoder encodes.
+    """
+    if quiet:
+        yield
+    elif sys.stderr.isatty():
+        with _terminal(Overall.of(flow, corpora)):
+            yield
+    else:
+        with _lines():
+            yield
+
+
+def _short(number: float) -> str:
+    """A count or a rate; with one decimal where that is not 0, below 1 with one digit.
+
+    Examples:
+        >>> _short(1234), _short(3.25), _short(0.04), _short(12.3)
+        ('1,234', '3.2', '0.04', '12')
+    """
+    return (
+        f"{number:,.0f}"
+        if number >= 10 or number == int(number)
+        else f"{number:.1f}"
+        if number >= 1
+        else f"{number:.1g}"
+    )
+
+
+@contextmanager
+def _terminal(overall: Overall) -> Iterator[None]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as Bar
+    from rich.table import Column
+
+    name = TextColumn(
+        "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    )
+    left = TextColumn("{task.fields[left]}", markup=False, table_column=Column(no_wrap=True))
+    console, begun = Console(stderr=True), time.monotonic()
+    with Bar(
+        BarColumn(bar_width=20), TaskProgressColumn(), left, name, console=console, expand=True, transient=True
+    ) as bar:
+        line = bar.add_task("", total=1.0, left="")
+
+        def listen(progress: Progress) -> None:
+            seconds = time.monotonic() - begun
+            if ended := overall.listen(progress, seconds):
+                console.print(ended, markup=False, highlight=False)
+            rest = overall.left(seconds)
+            about = "" if rest is None else f"about {clock(rest)} left"
+            bar.update(line, completed=min(overall.fraction, 1.0), description=overall.now, left=about)
+
+        with listening(listen):
+            yield
+
+
+@contextmanager
+def _lines() -> Iterator[None]:
+    started: dict[str, tuple[float, float]] = {}
+
+    def listen(progress: Progress) -> None:
+        if progress.step:
+            return
+        now = time.monotonic()
+        begun, reported = started.setdefault(progress.work, (now, now))
+        finished = progress.done >= progress.total
+        if (finished and now - begun >= QUIET_SECONDS) or now - reported >= 10:
+            rate = progress.done / max(now - begun, 1e-9)
+            left = (progress.total - progress.done) / max(rate, 1e-9)
+            end = f"in {now - begun:.0f} s" if finished else f"{left:.0f} s left"
+            done = f"{_short(progress.done)} of {progress.total:,} {progress.unit}"
+            sys.stderr.write(f"{progress.work}: {done}, {_short(rate)}/s, {end}\n")
+            started[progress.work] = (begun, now)
+        if finished:
+            started.pop(progress.work, None)
+
+    with listening(listen):
+        yield

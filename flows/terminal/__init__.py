@@ -1,1 +1,0 @@
-"""The terminal: words of a command line parsed, rows and progress printed."""

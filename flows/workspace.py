@@ -1,0 +1,250 @@
+"""capim from Python: a workspace, whose methods are the steps and the questions of the command line.
+
+Rows are pandas frames, which keep their digits and are shown as the command line shows rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import wraps
+from html import escape
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
+
+import pandas as pd
+import pyarrow as pa
+
+from capim.flows import steps, stored
+from capim.flows.benchmark import Compared
+from capim.flows.config import (
+    FIELDS,
+    CompareOptions,
+    EmbedOptions,
+    EvaluateOptions,
+    ReportOptions,
+    RunConfig,
+    RunOptions,
+    Texts,
+    step_config,
+)
+from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
+from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
+from capim.reports.app import application
+from capim.reports.gallery_pages import Search
+from capim.reports.rows.snapshot import answer_lines
+from capim.reports.rows.standing import PAIR_COLUMNS, pair_rows
+from capim.store import EmbeddingStore, Modality, Vectors
+from capim.tasks.compare import compared_rows
+from capim.tasks.runtime.references import EmbedRef, EvaluationRef
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+_SHOWN = ("display.float_format", cell, "display.expand_frame_repr", False, "display.max_columns", 30)
+
+
+class Frame(pd.DataFrame):
+    """A pandas frame that is shown as the command line shows rows, one line each; its values are not rounded."""
+
+    @property
+    def _constructor(self) -> Callable[..., Frame]:
+        return Frame
+
+    def __repr__(self) -> str:
+        with pd.option_context(*_SHOWN):
+            return super().__repr__()
+
+    def _repr_html_(self) -> str | None:
+        with pd.option_context(*_SHOWN):
+            return super()._repr_html_()  # type: ignore[misc,no-any-return]
+
+    def chart(self, *, title: str = "") -> Any:
+        """An Altair chart of the values or differences with their intervals; ``.save("figure.svg")`` writes it."""
+        from capim.reports.elements.charts import interval_chart
+
+        return interval_chart(self.to_dict("records"), title=title)
+
+
+def frame_of(rows: pa.Table | Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:
+    """Rows as a frame with the index 0, 1, …; of ``columns``, in their order, or with all.
+
+    Without rows, the frame has the columns of the table, or ``columns``.
+    """
+    table = rows.to_pandas() if isinstance(rows, pa.Table) else pd.DataFrame([dict(row) for row in rows])
+    chosen = [name for name in columns or () if name in table.columns or not len(table)]
+    return Frame(table.reindex(columns=chosen) if chosen else table)
+
+
+class ReportPath(str):
+    """The path or URI of a report; a notebook shows what it recommends, and a link."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        lines = "<br>".join(escape(line) for line in answer_lines(self))
+        return f'<p>{lines}</p><a href="{escape(self)}" target="_blank">{escape(self)}</a>'
+
+
+def _framed(rows: Rows, *, columns: Sequence[str] | None = None) -> Frame:
+    """Rows as a frame; where there are none, the reason on standard error."""
+    read = rows.read()
+    if not len(read) and rows.none:
+        say(*rows.none().splitlines())
+    return frame_of(read, columns)
+
+
+def _found(function: Callable[Concatenate[EmbeddingStore, P], Search]) -> Callable[Concatenate[Workspace, P], Frame]:
+    """A search as a method."""
+
+    @wraps(function)
+    def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> Frame:
+        return frame_of(function(self.store, *args, **kwargs).rows, FOUND_COLUMNS)
+
+    return cast("Callable[Concatenate[Workspace, P], Frame]", method)
+
+
+def _step(
+    options: Callable[P, object], function: Callable[..., T], give: Callable[[T, RunConfig, dict[str, Any]], R]
+) -> Callable[Concatenate[Workspace, P], R]:
+    """A step as a method with the options of its class, and with what it gives in Python."""
+    known: Any = {each.name: each for each in fields(options)}  # type: ignore[arg-type]
+    first = [each.name for each in known.values() if not each.kw_only]
+
+    @wraps(function)
+    def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> R:
+        given: dict[str, Any] = {**dict(zip(first, args, strict=False)), **kwargs}
+        suite = given.pop("suite", None)
+        config = step_config(function.__name__, known, {"workspace": self.workspace, **given}, suite)
+        own = {name: value for name, value in given.items() if name not in FIELDS}
+        quiet = {"quiet": self.quiet} if "quiet" in signature(function).parameters else {}
+        return give(function(config, **own, **quiet), config, own)
+
+    taken = signature(options).parameters.values()
+    vars(method)["__signature__"] = Signature([Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *taken])
+    return cast("Callable[Concatenate[Workspace, P], R]", method)
+
+
+def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
+    columns = ("n_items", "n_encoded", "n_truncated")
+    rows = [
+        {"encoder": each.sets.encoder, "corpus": each.sets.corpus} | {name: getattr(each, name) for name in columns}
+        for each in done
+    ]
+    return frame_of(rows, ("encoder", "corpus", *columns))
+
+
+def _evaluated(done: Rows | tuple[EvaluationRef, ...], config: RunConfig, _: object) -> Frame:
+    if isinstance(done, Rows):
+        return frame_of(done.read(), done.columns)
+    evaluations = [each for reference in done for each in reference.evaluations.values()]
+    rows = EmbeddingStore.open(config.store_uri).rows("results", evaluation=evaluations)
+    return frame_of(stored.in_order(rows), RESULT_COLUMNS)
+
+
+def _compared(done: Rows | Compared, config: RunConfig, given: dict[str, Any]) -> Frame:
+    if isinstance(done, Rows):
+        return frame_of(done.read(), done.columns)
+    rows = compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)
+    return frame_of(pair_rows(rows, given.get("a")), PAIR_COLUMNS)
+
+
+class Workspace:
+    """A folder or URI that holds ``store/`` and ``reports/``; made by the first step that encodes.
+
+    Args:
+        workspace: None: ``$CAPIM_WORKSPACE``, else ``./workspace``.
+        quiet: Show no progress.
+    """
+
+    def __init__(self, workspace: str | Path | None = None, *, quiet: bool = False) -> None:
+        self.workspace = None if workspace is None else str(workspace)
+        self.quiet = quiet
+
+    def __repr__(self) -> str:
+        return f"Workspace({self.workspace!r})"
+
+    @property
+    def store(self) -> EmbeddingStore:
+        """The store, for everything that has no method here: items, multi-vectors, maintenance."""
+        return stored.open_store(self.workspace)
+
+    run = _step(RunOptions, steps.run, lambda done, *_: ReportPath(done.report))
+    embed = _step(EmbedOptions, steps.embed, _embedded)
+    evaluate = _step(EvaluateOptions, steps.evaluate, _evaluated)
+    report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
+    compare = _step(CompareOptions, steps.compare, _compared)
+
+    def results(
+        self,
+        *,
+        encoders: Texts | None = None,
+        corpora: Texts | None = None,
+        protocols: Texts | None = None,
+        metrics: Texts | None = None,
+        against: Literal["published"] | None = None,
+        wide: bool = False,
+    ) -> Frame:
+        """Stored figures with their intervals; names may be shell patterns. ``wide``: every column."""
+        names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
+        rows = stored.results(workspace=self.workspace, **names, against=against)
+        return _framed(rows, columns=None if wide else rows.columns)
+
+    def outcomes(
+        self, *, encoders: Texts | None = None, corpora: Texts | None = None, protocols: Texts | None = None
+    ) -> Frame:
+        """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query."""
+        names = {"encoder": encoders, "corpus": corpora, "protocol": protocols}
+        store = self.store
+        return frame_of(store.rows("outcomes", **stored.wanted_rows(store, "outcomes", **names)))
+
+    def vectors(
+        self,
+        *,
+        encoder: str,
+        corpus: str,
+        modality: Modality,
+        language: str | None = None,
+        translator: str | None = None,
+    ) -> Vectors:
+        """Stored embeddings: ``.matrix`` (n, dim) float32 of unit norm, ``.ids`` in the same order.
+
+        Several vectors per item are read with ``.store.multivectors(…)``.
+        """
+        store = self.store
+        part: dict[str, Any] = {"modality": modality, "language": language, "translator": translator}
+        return store.vectors(encoder=encoder, corpus=str(stored.corpus_in(store, corpus)["fingerprint"]), **part)
+
+    search = _found(find)
+
+    def sql(self, statement: str) -> Frame:
+        """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
+        return _framed(stored.query(statement, workspace=self.workspace))
+
+    def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:
+        """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
+
+        An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.
+        """
+        store = self.store
+        return application.show(store, StoreServices(store), page, **parameters)
+
+
+def open(workspace: str | Path | None = None, *, quiet: bool = False) -> Workspace:  # noqa: A001 - as in gzip.open
+    """A workspace: a folder or URI; None: ``$CAPIM_WORKSPACE``, else ``./workspace``. ``quiet``: no progress."""
+    return Workspace(workspace, quiet=quiet)
+
+
+_default = Workspace()
+run = _default.run
+embed = _default.embed
+evaluate = _default.evaluate
+compare = _default.compare
+report = _default.report
+results = _default.results
+outcomes = _default.outcomes
+vectors = _default.vectors
+search = _default.search
+show = _default.show
+sql = _default.sql

@@ -1,0 +1,182 @@
+"""Who is let in, what a page may do, views without a server, and pages that are open while others write."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+import capim
+from capim.store import EmbeddingStore
+from capim.store.maintenance.removal import compact_store, drop
+from capim.tasks.corpora.readers.shapes import read_shapes
+from tests.faults.clicking import click, digest
+from tests.random_store import OTHER, random_store
+from tests.reports.app.stores import TOKEN, A, B, asking, evaluate
+from tests.reports.conftest import HOSTILE
+
+WRITER = """
+import sys, time
+from capim.store import EmbeddingStore
+from capim.store.maintenance.removal import compact_store
+from capim.store.maintenance.removal import drop
+ends = time.monotonic() + float(sys.argv[2])
+store = EmbeddingStore.open(sys.argv[1])
+rows = store.outcomes(encoder=sys.argv[3], corpus="shapes")
+print("ready", flush=True)
+while time.monotonic() < ends:
+    store.write_rows("outcomes", rows, replace="evaluation")
+    compact_store(store)
+drop(store, encoder=sys.argv[3], dry_run=False)
+"""
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "example.com:8000"},  # a foreign name that leads to this machine
+        {"Host": "127.0.0.1.example.com"},
+        {"Origin": "http://example.com"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+        {"Cookie": "capim-8000=another"},
+    ],
+)
+def test_a_request_from_elsewhere_is_refused(client: TestClient, headers: dict[str, str]) -> None:
+    answer = client.get("/", headers=headers)
+    assert answer.status_code == 403
+    assert answer.text.startswith("capim: ")
+
+
+def test_without_the_token_nothing_is_shown_and_with_it_the_address_becomes_clean(client: TestClient) -> None:
+    stranger = TestClient(client.app, base_url="http://127.0.0.1:8000", follow_redirects=False)
+    for address in ("/", "/queries", "/static/app.js", "/style.css", "/picture/x", "/?token=wrong", "/?token="):
+        assert stranger.get(address).status_code == 403
+    moved = stranger.get(f"/queries?wrong=a&token={TOKEN}&right=b")
+    assert (moved.status_code, moved.headers["location"]) == (303, "/queries?wrong=a&right=b")
+    assert "HttpOnly" in moved.headers["set-cookie"]
+    elsewhere = stranger.get(f"http://127.0.0.1:8000//example.com/?token={TOKEN}")
+    assert elsewhere.headers["location"] == "/example.com/"
+    neighbour = TestClient(client.app, base_url="http://127.0.0.1:9000", cookies={"capim-8000": TOKEN})
+    assert neighbour.get("/").status_code == 403, "the cookie of another port"
+
+
+def test_every_answer_forbids_scripts_and_styles_inside_the_page(client: TestClient) -> None:
+    for address in ("/", "/nowhere", "/style.css", "/static/htmx.min.js"):
+        policy = client.get(address).headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+    page = client.get("/").text
+    assert "style=" not in page
+    assert "<script>" not in page
+    assert " on" not in {part[:3] for part in page.split("<")}
+
+
+def test_a_body_that_is_too_long_is_refused(client: TestClient) -> None:
+    assert client.post("/judge", content=b"x" * (21 * 2**20)).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "words"),
+    [
+        ("/?corpora=cocoo-karpathy", 400, "did you mean"),
+        ("/?metric=R@11", 400, "did you mean"),
+        ("/?as=exe", 400, "expected csv, sql or html"),
+        ("/nowhere", 404, "none of the pages"),
+        (f"/?corpora={HOSTILE[0]}", 400, "&lt;script&gt;"),
+    ],
+)
+def test_wrong_requests_are_pages_that_say_what_is_right_and_escape_what_was_asked(
+    client: TestClient, address: str, status: int, words: str
+) -> None:
+    answer = client.get(address)
+    assert answer.status_code == status
+    assert words in answer.text
+    assert HOSTILE[0] not in answer.text
+
+
+def test_a_saved_page_needs_nothing_else(client: TestClient) -> None:
+    saved = client.get("/?as=html")
+    assert saved.headers["content-disposition"].startswith("attachment")
+    assert "<style>" in saved.text
+    for outside in ("<script", "<link", 'src="/', 'href="/'):
+        assert outside not in saved.text
+
+
+def test_a_view_is_shown_inline_as_the_browser_would_save_it(asked: EmbeddingStore, tmp_path: Path) -> None:
+    workspace = capim.open(Path(asked.uri).parent, quiet=True)
+    shown = workspace.show("queries", corpus="shapes", protocol="t2i/all", wrong=[B], right=A)
+    same = workspace.show(
+        f"http://127.0.0.1:8000/queries?corpus=shapes&protocol=t2i/all&wrong={B}&right={A}&token=t#content"
+    )
+    assert shown.html == same.html
+    assert shown._repr_html_().startswith('<iframe sandbox="" srcdoc="')
+    assert "<script" not in shown.html
+    assert shown.save(tmp_path / "view.html").read_text("utf-8") == shown.html
+    second = workspace.show("queries", corpus="shapes", protocol="t2i/all", page=2)
+    assert second.html == workspace.show("/queries?corpus=shapes&protocol=t2i/all&page=2").html
+    assert "data:image/png" in workspace.show("/map", corpus="shapes", encoders=A).html
+    with pytest.raises(capim.RequestError, match="did you mean '/queries'"):
+        workspace.show("querys")
+    with pytest.raises(capim.RequestError, match="is unknown"):
+        workspace.show("queries", wrong="nobody")
+
+
+@pytest.fixture
+def own(asked: EmbeddingStore, tmp_path: Path) -> EmbeddingStore:
+    """A copy that a test may change."""
+    shutil.copytree(asked.uri, tmp_path / "store")
+    return EmbeddingStore.open(tmp_path / "store")
+
+
+def test_clicking_at_random_changes_nothing_and_meets_no_fault(own: EmbeddingStore) -> None:
+    before = digest(Path(own.uri))
+    with asking(own) as client:
+        clicked = click(client, seconds=4, seed=0)
+    assert clicked.faults == []
+    assert clicked.n_pages > 5
+    assert digest(Path(own.uri)) == before
+
+
+def test_a_view_is_right_after_a_run_a_compaction_and_a_drop(own: EmbeddingStore) -> None:
+    corpus = read_shapes(n_scenes=12)
+    other = EmbeddingStore.open(own.uri)  # as another process has it
+    missed = f"/queries?corpus=shapes&protocol=t2i/all&wrong={B}"
+    with asking(own) as client:
+        first = client.get(missed).text
+        assert "other" not in client.get("/").text
+        random_store(Path(own.uri), corpus, [OTHER])
+        evaluate(other, corpus, OTHER, run="second")
+        assert "other" in client.get("/").text
+        assert client.get(f"{missed}&right=other").status_code == 200
+        compact_store(other)
+        assert client.get(missed).text.count("<tr>") == first.count("<tr>")
+        drop(other, encoder=B, dry_run=False)  # its embeddings; its outcomes are kept
+        assert client.get(missed).text.count("<tr>") == first.count("<tr>")
+        for page in (f"/search?corpus=shapes&text=x&encoders={B}", f"/map?corpus=shapes&encoders={B}"):
+            gone = client.get(page)
+            assert gone.status_code == 400
+            assert f"{B}&#39; is unknown" in gone.text
+        assert f'value="{B}"' not in client.get("/search").text
+        drop(other, corpus="shapes", dry_run=False)
+        for page in ("/", missed, "/map", "/search"):
+            gone = client.get(page)
+            assert gone.status_code == 400, page
+            assert "dropped" in gone.text or "no embeddings" in gone.text
+        assert client.get("/runs").status_code == 200
+
+
+def test_pages_are_right_while_another_process_writes_and_compacts(own: EmbeddingStore) -> None:
+    seconds = 3.0
+    command = [sys.executable, "-c", WRITER, own.uri, str(seconds), B]
+    with asking(own) as client, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        clicked = click(client, seconds=seconds, seed=1)
+        assert writer.wait(60) == 0
+    assert [fault for fault in clicked.faults if f"'{B}' is unknown" not in fault] == []  # the drop at the end

@@ -1,0 +1,108 @@
+"""The pages of figures: the grid of what one chooses, one encoder against another, and two runs."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from capim.store import EmbeddingStore
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.protocols import Protocol
+from tests.reports.app.stores import NoServices, asking, csv_of, two_runs
+
+
+@pytest.fixture(scope="module")
+def runs_store(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
+    return two_runs(tmp_path_factory.mktemp("runs") / "store", read_shapes(n_scenes=8))
+
+
+@pytest.fixture(scope="module")
+def runs(runs_store: EmbeddingStore) -> Iterator[TestClient]:
+    with asking(runs_store, NoServices()) as made:
+        yield made
+
+
+def test_the_grid_shows_the_chosen_encoders_and_its_rows_are_its_sql(
+    client: TestClient, served_store: EmbeddingStore
+) -> None:
+    names = sorted(served_store.counts("results", "encoder"))
+    chosen = f"/?encoders={names[0]},{names[1]}&corpora=coco-karpathy&metric=R@5"
+    page = client.get(chosen).text
+    assert f'<th scope="row">{names[0]}</th>' in page
+    assert f'<th scope="row">{names[2]}</th>' not in page
+    rows = served_store.sql(client.get(f"{chosen}&as=sql").text).to_pylist()
+    assert {(row["encoder"], row["metric"]) for row in rows} == {(names[0], "R@5"), (names[1], "R@5")}
+    assert [row["encoder"] for row in csv_of(client, chosen)] == [row["encoder"] for row in rows]
+    assert f"/queries?corpus=coco-karpathy&amp;protocol=t2i/all&amp;wrong={names[0]}" in page
+
+
+def test_one_against_another_counts_what_the_lists_behind_it_count(client: TestClient) -> None:
+    page = client.get("/compare?protocol=t2i/all").text
+    cells = re.findall(r'<td class="num"><a href="([^"]+)">([\d,]+)</a></td>', page)
+    assert len(cells) == 4
+    for target, number in cells:
+        listed = client.get(html.unescape(target)).text
+        assert re.search(rf'id="count"[^>]*>{number} of', listed), target
+    [address] = re.findall(r'data-points="([^"]+)"', page)
+    points = client.get(html.unescape(address)).json()
+    assert sum(n for _, _, n in points) == 80
+    first, second, n = points[-1]
+    a, b = re.findall(r'data-[ab]="([^"]+)"', page)
+    inside = client.get(f"/queries?protocol=t2i/all&ranks={a}:{first}-{first},{b}:{second}-{second}").text
+    assert re.search(rf'id="count"[^>]*>{n} of', inside)
+    wrong = client.get(f"/queries?protocol=t2i/all&ranks={a}:9-2,nobody:1-2")
+    assert wrong.status_code == 400
+    assert "9-2" in wrong.text
+    assert "nobody" in wrong.text
+
+
+def test_only_tasks_of_two_encoders_are_offered_and_an_encoder_without_the_new_task_is_replaced(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form keeps both encoders when another task is chosen."""
+    assert isinstance(client.app, Starlette)
+    snapshot = client.app.state.capim.snapshot()
+    corpus = snapshot.chosen("", "i2t/any").corpus
+    whole = snapshot.evaluated[corpus, "i2t/any"]
+    first, second, absent = whole.evaluations
+    of_two = replace(whole, evaluations={name: whole.evaluations[name] for name in (first, second)})
+    of_one = replace(whole, protocol=Protocol.of("i2t/one"), evaluations={first: whole.evaluations[first]})
+    evaluated = {**snapshot.evaluated, (corpus, "i2t/any"): of_two, (corpus, "i2t/one"): of_one}
+    monkeypatch.setitem(vars(snapshot), "evaluated", evaluated)
+    answer = client.get(f"/compare?corpus={corpus}&protocol=i2t/any&a={absent}&b={second}")
+    assert answer.status_code == 200
+    assert f"{absent} was not evaluated on this task" in html.unescape(answer.text)
+    assert {"a": first, "b": second} == dict(re.findall(r'data-([ab])="([^"]+)"', html.unescape(answer.text)))
+    assert 'value="i2t/any"' in answer.text
+    assert 'value="i2t/one"' not in answer.text
+    assert client.get(f"/compare?corpus={corpus}&protocol=i2t/any&a=nobody").status_code == 400
+
+
+def test_changed_figures_and_then_changed_queries(runs: TestClient, runs_store: EmbeddingStore) -> None:
+    page = runs.get("/runs").text  # the two newest runs, without being asked
+    assert re.search(r'value="first" selected', page)
+    assert re.search(r'value="second" selected', page)
+    rows = csv_of(runs, "/runs")
+    assert {row["encoder"] for row in rows} == {"one"}  # the other encoder is as it was
+    assert runs_store.sql(runs.get("/runs?as=sql").text).num_rows == len(rows) > 0
+    assert "revision" in page  # why
+    assert page.count('name="old"') == 1
+
+    found = re.findall(r'href="(/runs\?[^"]*t2i/all[^"]*)#queries"', page)
+    address = found[0].replace("&amp;", "&")
+    queries = runs.get(address).text
+    counted = runs_store.sql(runs.get(f"{address}&as=sql").text)
+    assert queries.count('<td class="num good">') + queries.count('<td class="num bad">') == min(50, len(counted))
+    first = counted.to_pylist()[0]
+    outcomes = runs_store.rows("outcomes", protocol="t2i/all", encoder="one", query_id=first["query_id"])
+    assert {*outcomes["rank_worst"].to_pylist()} == {first["old_rank_worst"], first["new_rank_worst"]}
+
+    assert "Both runs are the same one" in runs.get("/runs?old=second&new=second").text
+    assert runs.get("/runs?old=thrid&new=second").status_code == 400
+    assert runs.get("/runs?task=nothing").status_code == 400
