@@ -9,7 +9,7 @@ from capim.flows.config import Named, RunConfig
 from capim.flows.embed import evaluations_of
 from capim.flows.execution import call, recorded_run, run_flow
 from capim.store.errors import RequestError
-from capim.store.exchange.exporting import ImportRow
+from capim.store.sets.embedding_files import ImportRow
 from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank
 from capim.tasks.imports import import_embedding_files
 from capim.tasks.imports import import_outcomes as import_source

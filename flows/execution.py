@@ -41,8 +41,8 @@ from capim.flows.config import RunConfig, run_config
 from capim.reports.destination import folders_of, remove_folder
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, without_credentials
-from capim.store.maintenance.removal import compact_store, discard_if_empty, plan_pruning
-from capim.store.maintenance.removal import prune as remove
+from capim.store.removal import compact_store, discard_if_empty, plan_pruning
+from capim.store.removal import prune as remove
 from capim.store.schema import RUNS
 from capim.tasks.runtime.progress import Overall, track
 from capim.tasks.runtime.references import Missing, library_versions, this_host

@@ -238,7 +238,7 @@ def info(*, workspace: str | None, form: Form) -> Rows:
 
     Example: capim store info --format json
     """
-    from capim.store.maintenance import inventory
+    from capim.store import inventory
 
     contents = inventory.info(open_store(workspace))
     if form.table:
@@ -258,7 +258,7 @@ def verify(*, workspace: str | None, form: Form) -> int:
 
     Example: capim store verify
     """
-    from capim.store.maintenance import integrity
+    from capim.store import integrity
 
     checks = [asdict(check) for check in integrity.verify(open_store(workspace))]
     Rows(rows=checks).print(form)
@@ -273,7 +273,7 @@ def compact(*, workspace: str | None) -> Rows:
 
     Example: capim store compact
     """
-    from capim.store.maintenance.removal import compact_store
+    from capim.store.removal import compact_store
 
     freed = compact_store(open_store(workspace))
     return Rows(rows=[{"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())], code=0)
@@ -332,8 +332,8 @@ def diff(
         b: the embedding set to compare with
         other: workspace of the second set (default: the same)
     """
-    from capim.store.maintenance import inventory
-    from capim.store.maintenance.inventory import find_set
+    from capim.store import inventory
+    from capim.store.inventory import find_set
 
     store = open_store(workspace)
     another = open_store(other) if other else store
@@ -362,7 +362,7 @@ def repair(
         all: everything that `capim store verify` finds damaged
         accept: where the record of a table's digests is missing: what the table holds now is right, record it
     """
-    from capim.store.maintenance import integrity
+    from capim.store import integrity
 
     if bool(name) == all:
         raise RequestError("give one table (capim store verify names those that are damaged), or --all")
@@ -397,7 +397,7 @@ def drop(
         modality: drop only sets of images or of captions
         yes: drop them; without it, only list what would be dropped
     """
-    from capim.store.maintenance import removal
+    from capim.store import removal
 
     store = open_store(workspace)
     fingerprint = str(corpus_in(store, corpus)["fingerprint"]) if corpus else None

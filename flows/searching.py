@@ -16,11 +16,10 @@ from capim.reports.gallery_pages import Search
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
-from capim.store.layout import Explanation
-from capim.store.query.search import build_index, search
 from capim.store.schema import texts
-from capim.store.types import Embeddings, EncoderSpec, Modality
-from capim.store.values import Map, Method, unit_vectors
+from capim.store.sets.search import build_index, search
+from capim.store.types import Embeddings, EncoderSpec, Map, Method, Modality
+from capim.store.vectors import Explanation, unit_vectors
 from capim.tasks.corpora.images.decode import FORMATS, UndecodableImage, decode_image, thumbnail
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.device import choose_device

@@ -48,7 +48,7 @@ from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
-    from capim.store.exchange.exporting import ImportRow
+    from capim.store.sets.embedding_files import ImportRow
     from capim.tasks.metrics.custom import CustomMetric
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, SetsRef
 
@@ -562,7 +562,7 @@ def import_(
     from capim.flows.exchange import import_ as flow
     from capim.flows.exchange import import_outcomes
     from capim.flows.execution import start
-    from capim.store.exchange.exporting import ImportRow, read_manifest, rows_of_folder
+    from capim.store.sets.embedding_files import ImportRow, read_manifest, rows_of_folder
     from capim.tasks.results.imported.sources import Kind, Source
 
     what = _kind_of_import({*given})

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from capim.flows.config import Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
 from capim.store.errors import RequestError, did_you_mean, plain, without_credentials
-from capim.store.keys import is_fingerprint
 from capim.store.schema import texts
-from capim.store.types import Modality
+from capim.store.types import Modality, is_fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +71,7 @@ def wanted_rows(
     Raises:
         RequestError: A name that no row has, with the nearest one that some row has.
     """
-    from capim.store.query.names import names_with_rows
+    from capim.store.rows import names_with_rows
 
     given = {"encoder": encoder, "corpus": corpus, "protocol": protocol, "metric": metric}
     wanted = {column: list(listed(names) or ()) for column, names in given.items() if names}
@@ -419,7 +418,7 @@ def export(
             raise RequestError(f"export {what} takes one {' and one '.join(one)}, got {' '.join(several)}")
         of: dict[str, Any] = {"corpus": str(corpus_in(store, corpus[0])["fingerprint"]), "modality": modality}
         if what == "embeddings":
-            from capim.store.exchange.exporting import export_embeddings
+            from capim.store.sets.embedding_files import export_embeddings
 
             count = export_embeddings(store, path, encoder=encoder[0], **of)
         else:
@@ -429,7 +428,7 @@ def export(
             count = export_atlas(store, path, encoders=encoder, projection=projection or "pca", **of)
         say(f"{count:,} rows written to {to}")
     elif what == "outcomes":
-        from capim.store.exchange.row_files import write_row_file
+        from capim.store.files import write_row_file
 
         rows = store.rows("outcomes", **wanted_rows(store, "outcomes", **named))
         write_row_file(path, rows)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
-from capim.store.exchange.row_files import write_csv, write_json
+from capim.store.files import write_csv, write_json
 from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, Progress, clock, listening
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from capim.reports.elements.pictures import data_uris, draw_map, encoded, opened
 from capim.reports.exports.tabular import json_bytes
 from capim.reports.render import render_html
 from capim.store.errors import RequestError
-from capim.store.layout import Explanation
 from capim.store.types import Modality, digest16
+from capim.store.vectors import Explanation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from capim.reports.sections import (
     speed,
 )
 from capim.store import EmbeddingStore, schema
-from capim.store.exchange.row_files import json_value
+from capim.store.files import json_value
 from capim.store.plugins import Plugin, Table
 from capim.store.types import MetricFacts
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from capim.store.sets.seal import SealedSet
     from capim.store.sets.writing import Block
     from capim.store.types import Corpus, Embeddings, EncoderSpec, IndexedImage, Modality, SetKey
-    from capim.store.values import Ragged
+    from capim.store.vectors import Ragged
 
 __all__ = [
     "Block",
@@ -43,7 +43,7 @@ __all__ = [
 _ELSEWHERE = {
     "Block": "sets.writing",
     "EmbeddingStore": "embedding_store",
-    "Ragged": "values",
+    "Ragged": "vectors",
     "RequestError": "errors",
     "SealedSet": "sets.seal",
     "Vectors": "sets.reading",

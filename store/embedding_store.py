@@ -1,28 +1,66 @@
-""":class:`EmbeddingStore`: the object through which everything is written and read."""
+""":class:`EmbeddingStore`: the object through which everything is written and read.
+
+Encoders, corpora and images are registered under their names and hashes, each change in one merge by key: a row is
+stored once, however many processes write it. The parts of a corpus are tables of their own, named by its fingerprint,
+which never change; the corpus exists as soon as its row in ``corpora`` does, which is written last. An interrupted
+write leaves complete tables, which the next one keeps.
+"""
 
 from __future__ import annotations
 
+import logging
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.errors import RequestError, without_credentials
-from capim.store.keys import set_key, table_of
-from capim.store.sets import reading, seal
-from capim.store.sets.decoding import StoredRows
-from capim.store.sets.reading import Vectors
-from capim.store.sets.seal import SealedSet
+from capim.store.connection import Connection, compact, storage_faults
+from capim.store.current import Row, States, current_rows, newest_rows
+from capim.store.errors import RequestError, WorkError, did_you_mean, without_credentials
+from capim.store.rows import (
+    check_columns,
+    conformed,
+    having,
+    in_order,
+    is_stored,
+    merge,
+    now,
+    one_of,
+    quoted,
+    read,
+    register,
+)
+from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
+from capim.store.sets.reading import Vectors, read_blocks, read_matrix
+from capim.store.sets.rows import ItemIndex, StoredRows
+from capim.store.sets.seal import SealedSet, is_intact, seal, sealed, sealed_sets
 from capim.store.sets.writing import Block, SetWriter
-from capim.store.tables import corpora, metadata
-from capim.store.tables import rows as stored_rows
-from capim.store.tables.connection import Connection
-from capim.store.tables.corpora import ItemIndex
-from capim.store.tables.metadata import open_format
-from capim.store.types import Corpus, EncoderSpec, IndexedImage, Modality, SetKey
-from capim.store.values import Ragged
+from capim.store.types import (
+    CORPUS_PREFIX,
+    Corpus,
+    EncoderSpec,
+    IndexedImage,
+    Modality,
+    SetKey,
+    is_fingerprint,
+    name_fault,
+)
+from capim.store.vectors import Ragged
+
+log = logging.getLogger(__name__)
+
+_SCHEMES = ("s3", "s3+ddb", "gs", "az", "abfss", "oss", "cos", "file", "memory")  # of addresses that Lance opens
+_COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts whose number of rows is kept
+_IMAGES = 1024  # that are written or read at once: with thumbnails of 5 kB, about 5 MB
+_MOST_FILES = 64  # what a compaction replaces stays on disk until `capim store prune`: fewer files leave more of it
 
 
 class EmbeddingStore:
@@ -33,8 +71,8 @@ class EmbeddingStore:
 
     ``encoder`` and ``corpus`` take a name, which means what was last written under that name, or a fingerprint, which
     means one state for ever. To read embeddings: :meth:`vectors` (one vector per item), :meth:`multivectors` (several).
-    To read what was computed: :meth:`results`, :meth:`outcomes`, :meth:`rows`, or :meth:`sql`. Maintenance, search and
-    files are functions in ``store.maintenance``, ``store.query`` and ``store.exchange`` that take a store.
+    To read what was computed: :meth:`current`, :meth:`rows`, :meth:`counts`, or :meth:`sql`. Verifying, pruning, search
+    and files are functions that take a store, in modules of those names.
 
     Examples:
         >>> import tempfile
@@ -57,11 +95,12 @@ class EmbeddingStore:
             create: Make an empty store if there is none.
 
         Raises:
-            RequestError: There is no store and ``create`` is false, or the store has another format.
+            RequestError: There is no store and ``create`` is false, none can be there, or it has another format.
         """
         text = str(uri)
         connection = Connection(text if "://" in text else str(Path(text).expanduser().absolute()))
-        open_format(connection, create=create)
+        _check_address(connection)
+        _check_format(connection, create=create)
         return cls(connection)
 
     @property
@@ -75,59 +114,185 @@ class EmbeddingStore:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (EmbeddingStore.open, (self.uri,))
 
-    # --- corpora and encoders ---------------------------------------------------------------------------------
-    def write_corpus(self, corpus: Corpus) -> None:
-        """Stores a corpus, without image bytes, once; from then on its name and its location mean this corpus."""
-        corpora.write_corpus(self.connection, corpus)
-
-    def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
-        """A stored corpus by name (the newest), by fingerprint, or both; ``source`` is None."""
-        return corpora.read_corpus(self.connection, name, fingerprint)
-
-    def corpora(self) -> pa.Table:
-        """One row per stored corpus: name, fingerprint, counts, languages, licence, origin, locations, written."""
-        return metadata.read(self.connection, "corpora")
-
-    def items(self, corpus: str, modality: Modality) -> pa.Table:
-        """The images or captions of a corpus in corpus order (``schema.IMAGES``, ``schema.CAPTIONS``)."""
-        row = corpora.corpus_row(self.connection, corpus)
-        return corpora.corpus_part(self.connection, f"{modality}s", str(row["name"]), str(row["fingerprint"]))
-
-    def write_image_index(self, images: Iterable[IndexedImage]) -> None:
-        """Keeps sizes and thumbnails by the hash of the image bytes; hashes that are stored stay as they are."""
-        metadata.write_image_index(self.connection, images)
-
-    def indexed_images(self, shas: Sequence[str]) -> dict[str, str | None]:
-        """The image hashes that are in the index, with the reason why an image cannot be decoded, or None."""
-        return metadata.indexed_images(self.connection, shas)
-
-    def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
-        """Encoded thumbnails by image hash; hashes without one are left out."""
-        return metadata.thumbnails(self.connection, shas)
-
-    def write_encoder(self, spec: EncoderSpec) -> None:
-        """Registers a resolved spec; from then on its name means this spec (a change of meaning is logged)."""
-        metadata.write_encoder(self.connection, spec)
+    # --- encoders ---------------------------------------------------------------------------------------------
+    def encoders(self) -> pa.Table:
+        """One row per name and fingerprint: name, fingerprint, spec (JSON), written."""
+        return self._specs()
 
     def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
         """The spec with a fingerprint, or the one last registered under a name."""
-        return metadata.encoder(self.connection, name_or_fingerprint)
+        column = "fingerprint" if is_fingerprint(name_or_fingerprint) else "name"
+        rows = self._specs(f"{column} = {quoted(name_or_fingerprint)}").to_pylist()
+        if not rows:
+            names = sorted(set(texts(self.encoders()["name"])))
+            raise RequestError(
+                f"encoder {name_or_fingerprint!r} is not in the store {self.uri}; "
+                f"{did_you_mean(name_or_fingerprint, names)}it holds {', '.join(names) or 'none'}. "
+                "Run `capim embed` with this encoder first, or `capim import`"
+            )
+        return EncoderSpec.from_json(max(rows, key=lambda row: row["written"])["spec"])
 
-    def encoders(self) -> pa.Table:
-        """One row per name and fingerprint: name, fingerprint, spec (JSON), written."""
-        return metadata.read(self.connection, "encoders")
+    def write_encoder(self, spec: EncoderSpec) -> None:
+        """Registers a resolved spec; from then on its name means this spec (a change of meaning is logged)."""
+        namesakes = self._specs(f"name = {quoted(spec.name)}").to_pylist()
+        newest = max(namesakes, key=lambda row: row["written"], default=None)
+        if newest is not None and newest["spec"] == spec.to_json():
+            return
+        others = {row["fingerprint"] for row in namesakes} - {spec.fingerprint}
+        if others:
+            log.warning(
+                "encoder name %r now means %s (revision %s); embeddings that were made under this name before are kept "
+                "and can be read by fingerprint: %s",
+                spec.name,
+                spec.fingerprint,
+                spec.revision,
+                ", ".join(sorted(others)),
+            )
+        row = {"name": spec.name, "fingerprint": spec.fingerprint, "spec": spec.to_json(), "written": now()}
+        register(self.connection, "encoders", [row])
 
-    # --- writing embedding sets -------------------------------------------------------------------------------
+    def _specs(self, condition: str | None = None) -> pa.Table:
+        rows = read(self.connection, "encoders", condition)
+        for row in rows.to_pylist():
+            if not is_spec_of(**row):
+                raise WorkError(
+                    f"table 'encoders': another spec stands beside name {row['name']!r}, fingerprint "
+                    f"{row['fingerprint']!r}",
+                    remedy="Run `capim store repair encoders`, then the same `capim run`, which registers the encoder "
+                    "again",
+                )
+        return rows
+
+    # --- corpora and their images -----------------------------------------------------------------------------
+    def corpora(self) -> pa.Table:
+        """One row per stored corpus: name, fingerprint, counts, languages, licence, origin, locations, written."""
+        return read(self.connection, "corpora")
+
+    def corpus_row(self, name: str, fingerprint: str | None = None) -> dict[str, Any]:
+        """The row of :meth:`corpora` for a name (the newest), a fingerprint given as the name, or both."""
+        if fingerprint is None and is_fingerprint(name):
+            condition = f"fingerprint = {quoted(name)}"
+        else:
+            condition = f"name = {quoted(name)}" + (f" AND fingerprint = {quoted(fingerprint)}" if fingerprint else "")
+        rows: list[dict[str, Any]] = read(self.connection, "corpora", condition).to_pylist()
+        if not rows:
+            names = sorted(set(texts(self.corpora()["name"])))
+            wanted = f"corpus {name!r}" + (f" with fingerprint {fingerprint}" if fingerprint else "")
+            raise RequestError(
+                f"{wanted} is not in the store {self.uri}; it holds {', '.join(names) or 'none'}. "
+                "Run `capim embed` on this corpus first, or `capim import` for embeddings made elsewhere"
+            )
+        return max(rows, key=lambda row: row["written"])
+
+    def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
+        """A stored corpus by name (the newest), by fingerprint, or both; without image bytes (``source`` is None)."""
+        row = self.corpus_row(name, fingerprint)
+        parts: dict[str, Any] = {
+            part: corpus_part(self.connection, part, row["name"], row["fingerprint"]) for part in CORPUS_PARTS
+        }
+        for part in _COUNTED:
+            if parts[part].num_rows != row[f"n_{part}"]:
+                raise WorkError(
+                    f"corpus {row['name']!r} has {parts[part].num_rows} of {row[f'n_{part}']} {part}",
+                    remedy="Restore its tables from a backup, or run `capim store drop --corpus "
+                    f"{row['name']} --yes`, then the same command again",
+                )
+        corpus = Corpus(
+            **{name: row[name] for name in ("name", "licence", "origin", "main_metric")},
+            languages_reference=row["reference_language"],
+            **parts,
+        )
+        # Computing the fingerprint of a million captions takes seconds; `capim store verify` does.
+        vars(corpus)["fingerprint"] = row["fingerprint"]
+        return corpus
+
+    def write_corpus(self, corpus: Corpus) -> None:
+        """Stores a corpus, without image bytes, once; from then on its name and its location mean this corpus."""
+        if fault := name_fault(corpus.name):
+            raise RequestError(f"corpus name {corpus.name!r}: {fault}")
+        rows = sorted(self.corpora().to_pylist(), key=lambda row: row["written"], reverse=True)
+        stored = next((row for row in rows if row["fingerprint"] == corpus.fingerprint), None)
+        if stored is not None:
+            by_name = next(row for row in rows if row["name"] == corpus.name)
+            here = [row for row in rows if corpus.location in row["locations"]] if corpus.location else [stored]
+            if by_name is not stored or here[:1] != [stored]:
+                locations = [*(one for one in stored["locations"] if one != corpus.location), corpus.location]
+                changed = {"locations": locations if corpus.location else stored["locations"], "written": now()}
+                register(self.connection, "corpora", [stored | changed])
+            return
+        parts = {part: getattr(corpus, part) for part in CORPUS_PARTS}
+        for part, contents in parts.items():
+            if contents.num_rows:
+                name = corpus_table(part, corpus.name, corpus.fingerprint)
+                n = self.connection.create(name, contents.schema, contents).count_rows()
+                if n != contents.num_rows:
+                    raise WorkError(
+                        f"table {name!r} has {n} rows, the corpus has {contents.num_rows}",
+                        remedy=f"Run `capim store drop --corpus {corpus.name} --yes`, then the same command again",
+                    )
+        row = {
+            **{name: getattr(corpus, name) for name in ("name", "fingerprint", "licence", "origin", "main_metric")},
+            **{f"n_{part}": parts[part].num_rows for part in _COUNTED},
+            "languages": sorted(texts(pc.unique(corpus.captions.column("language")))),
+            "reference_language": corpus.languages_reference,
+            "locations": [corpus.location] if corpus.location else [],
+            "sample": None if corpus.draw is None else corpus.draw[0],
+            "seed": None if corpus.draw is None else corpus.draw[1],
+            "written": now(),
+        }
+        register(self.connection, "corpora", [row], update=False)
+
+    def items(self, corpus: str, modality: Modality) -> pa.Table:
+        """The images or captions of a corpus in corpus order (``schema.IMAGES``, ``schema.CAPTIONS``)."""
+        row = self.corpus_row(corpus)
+        return corpus_part(self.connection, f"{modality}s", row["name"], row["fingerprint"])
+
+    def item_index(self, key: SetKey) -> ItemIndex:
+        """The items that a set has rows for, by position."""
+        corpus = (key.corpus, key.corpus_fingerprint, key.modality)
+        if corpus not in self._items:
+            row = self.corpus_row(key.corpus, key.corpus_fingerprint)
+            rows = corpus_part(self.connection, f"{key.modality}s", row["name"], row["fingerprint"])
+            self._items[corpus] = ItemIndex.of(key.corpus, key.modality, rows)
+        return self._items[corpus]
+
+    def write_image_index(self, images: Iterable[IndexedImage]) -> None:
+        """Keeps sizes and thumbnails by the hash of the image bytes; hashes that are stored stay as they are."""
+        remaining = iter(images)
+        while batch := list(islice(remaining, _IMAGES)):
+            unique = {image.sha: image._asdict() for image in batch}
+            register(self.connection, "image_index", unique.values(), update=False)
+
+    def indexed_images(self, shas: Sequence[str]) -> dict[str, str | None]:
+        """The image hashes that are in the index, with the reason why an image cannot be decoded, or None."""
+        if not shas:
+            return {}
+        # One pass over two narrow columns: a corpus looks up all of its images at once.
+        rows = read(self.connection, "image_index", columns=("sha", "reason"))
+        chosen = rows.filter(pc.is_in(rows.column("sha"), value_set=pa.array(shas, pa.string())))
+        return dict(zip(texts(chosen["sha"]), chosen["reason"].to_pylist(), strict=True))
+
+    def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
+        """Encoded thumbnails by image hash; hashes without one are left out."""
+        pictures: dict[str, Any] = {}
+        unique = sorted(set(shas))
+        for start in range(0, len(unique), _IMAGES):
+            condition = one_of("sha", unique[start : start + _IMAGES]) + " AND thumbnail IS NOT NULL"
+            rows = read(self.connection, "image_index", condition, ("sha", "thumbnail"))
+            pictures |= zip(texts(rows["sha"]), rows["thumbnail"].to_pylist(), strict=True)
+        return pictures
+
+    # --- embedding sets ---------------------------------------------------------------------------------------
     def key(self, *, encoder: str, corpus: str, modality: Modality) -> SetKey:
         """The identity of the set of a stored encoder and a stored corpus."""
-        row = corpora.corpus_row(self.connection, corpus)
-        return set_key(self.encoder(encoder), str(row["name"]), str(row["fingerprint"]), modality)
+        row = self.corpus_row(corpus)
+        return SetKey.of(self.encoder(encoder), row["name"], row["fingerprint"], modality)
 
     def missing(self, key: SetKey, n_items: int) -> NDArray[np.int32]:
         """Positions of the corpus, of ``n_items`` items, that have no row in a set yet, ascending."""
         if (state := self.sealed(key)) is not None and state.n_rows == n_items:
             return np.empty(0, dtype=np.int32)
-        ords = self._writer(key).missing()
+        ords = self.writer(key).missing()
         return ords[ords < n_items]
 
     def put(self, key: SetKey, spec: EncoderSpec, block: Block) -> int:
@@ -137,11 +302,13 @@ class EmbeddingStore:
             RequestError: A value, an id or the spec is wrong; every fault names row and id; nothing was written.
             WorkError: The storage failed; nothing of this block was written.
         """
-        return self._writer(key).put(spec, block)
+        return self.writer(key).put(spec, block)
 
-    def put_all(self, key: SetKey, spec: EncoderSpec, blocks: Iterable[Block]) -> None:
-        """Fills an empty set with blocks as they come, in one commit and bounded memory; errors as for `put`."""
-        self._writer(key).put_all(spec, blocks)
+    def writer(self, key: SetKey) -> SetWriter:
+        """What appends to a set; it keeps in memory which items are stored."""
+        if key not in self._writers:
+            self._writers[key] = SetWriter(self.connection, key, self.item_index(key))
+        return self._writers[key]
 
     def seal(self, key: SetKey, *, n_items: int) -> SealedSet:
         """Checks that a set is complete and unchanged, and fixes it under a tag; only sealed sets are evaluated.
@@ -149,21 +316,20 @@ class EmbeddingStore:
         Raises:
             WorkError: Items are missing or rows are damaged; the first are named.
         """
-        return seal.seal(self.connection, key, self.item_index(key), n_items)
+        return seal(self.connection, key, self.item_index(key), n_items)
 
     def sealed(self, key: SetKey) -> SealedSet | None:
         """The sealed state of a set, or None."""
-        return seal.sealed(self.connection, key)
+        return sealed(self.connection, key)
 
     def intact(self, key: SetKey) -> bool:
         """Whether a set is sealed and the sealed version is still stored; reads no row."""
-        return seal.is_intact(self.connection, key)
+        return is_intact(self.connection, key)
 
     def sealed_sets(self) -> list[SealedSet]:
         """Every sealed set, oldest first."""
-        return seal.sealed_sets(self.connection)
+        return sealed_sets(self.connection)
 
-    # --- reading embedding sets -------------------------------------------------------------------------------
     def vectors(
         self,
         *,
@@ -191,8 +357,8 @@ class EmbeddingStore:
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "multi":
             raise RequestError(f"encoder {encoder!r} has several vectors per item: read them with multivectors()")
-        items, sealed = self.item_index(key), self._state(key, partial)
-        return reading.read_matrix(self.connection, key, items, sealed=sealed, language=language, translator=translator)
+        items, state = self.item_index(key), self._readable(key, partial)
+        return read_matrix(self.connection, key, items, sealed=state, language=language, translator=translator)
 
     def multivectors(
         self,
@@ -226,27 +392,15 @@ class EmbeddingStore:
         partial: bool = False,
     ) -> Iterator[StoredRows]:
         """Rows of any set as stored, at all positions or at ``ords``, in blocks of ``window`` items: bounded memory."""
-        items, sealed = self.item_index(key), self._state(key, partial)
+        items, state = self.item_index(key), self._readable(key, partial)
         wanted = items.subset(language, translator) if ords is None else ords
-        return reading.read_blocks(self.connection, key, items, wanted, sealed=sealed, window=window)
+        return read_blocks(self.connection, key, items, wanted, sealed=state, window=window)
 
-    def item_index(self, key: SetKey) -> ItemIndex:
-        """The items that a set has rows for, by position."""
-        corpus = (key.corpus, key.corpus_fingerprint, key.modality)
-        if corpus not in self._items:
-            self._items[corpus] = corpora.item_index(self.connection, *corpus)
-        return self._items[corpus]
-
-    def _writer(self, key: SetKey) -> SetWriter:
-        if key not in self._writers:
-            self._writers[key] = SetWriter(self.connection, key, self.item_index(key))
-        return self._writers[key]
-
-    def _state(self, key: SetKey, partial: bool) -> SealedSet | None:
+    def _readable(self, key: SetKey, partial: bool) -> SealedSet | None:
         state = self.sealed(key)
         if state is None and not partial:
             raise RequestError(
-                f"{key.modality}s of {key.corpus!r} by {key.encoder!r} (set {table_of(key)}) are not sealed in "
+                f"{key.modality}s of {key.corpus!r} by {key.encoder!r} (set {key.table}) are not sealed in "
                 f"{self.uri}. Complete them with `capim embed` or `capim import`, or read some with partial=True"
             )
         return state
@@ -267,32 +421,130 @@ class EmbeddingStore:
         Raises:
             RequestError: A column or a value does not fit; nothing was written.
         """
-        return stored_rows.write_rows(self.connection, table, rows, replace)
+        check_columns(table, () if replace is None else (replace,))
+        rows = conformed(table, rows)
+        if not rows.num_rows or (replace is not None and is_stored(self.connection, table, rows, replace)):
+            return rows.num_rows
+        replaced = None
+        if replace is not None and (replace,) != TABLES[table].key:
+            replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))
+        written = merge(self.connection, table, rows, update=replace is not None, replaced=replaced)
+        # Every write adds a file, and every read opens all of them.
+        stored = self.connection.find(table)
+        if stored is not None and len(stored.get_fragments()) > _MOST_FILES:
+            compact(self.connection, table, free=False)
+        return written
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
         """Rows of an analysis whose columns hold the given texts (of several: any); outcomes in query order."""
-        return stored_rows.read_rows(self.connection, table, equals)
+        check_columns(table, equals)
+        return in_order(table, read(self.connection, table, having(equals)))
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
         """How many of :meth:`rows` have each text in one column; reads no other column."""
-        return stored_rows.count_rows(self.connection, table, column, equals)
+        check_columns(table, (column, *equals))
+        return dict(Counter(texts(read(self.connection, table, having(equals), (column,))[column])))
 
-    def outcomes(self, *, encoder: str | None = None, corpus: str | None = None, **equals: str) -> pa.Table:
-        """Ranks (``schema.OUTCOMES``) in query order, by encoder, corpus, and columns such as ``protocol``."""
-        return self.rows("outcomes", **self._subject(encoder, corpus), **equals)
+    def current(self, table: str, **equals: str | Sequence[str]) -> list[Row]:
+        """Those of :meth:`rows` that are current (``store.current``): one per figure, of what names mean now.
 
-    def results(self, *, encoder: str | None = None, corpus: str | None = None, **equals: str) -> pa.Table:
-        """Metrics with intervals (``schema.RESULTS``), by encoder, corpus, and columns such as ``metric``."""
-        return self.rows("results", **self._subject(encoder, corpus), **equals)
+        A name means its state with the newest result on a stored corpus; but where ``equals`` names states by their
+        fingerprints, these are meant.
+        """
+        if table in ("encoders", "corpora"):
+            return newest_rows(read(self.connection, table, having(equals)).to_pylist(), table)
+        rows = self.rows(table, **equals).to_pylist()
+        if table == "watched":
+            return newest_rows(rows, table)
+        chosen = {
+            name: wanted for name, wanted in equals.items() if name in ("encoder_fingerprint", "corpus_fingerprint")
+        }
+        results = self.rows("results", **chosen).to_pylist()
+        states = States.of(results, texts(self.corpora()["fingerprint"]))
+        shown = current_rows("results", results, (), states) if table == "comparisons" else ()
+        return current_rows(table, rows, shown, states)
 
     def sql(self, statement: str, parameters: Sequence[object] = ()) -> pa.Table:
-        """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.query``."""
-        from capim.store.query.sql import select
+        """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.sql``."""
+        from capim.store.sql import select
 
-        return select(self.connection, statement, parameters)
+        return select(self, statement, parameters)
 
-    def _subject(self, encoder: str | None, corpus: str | None) -> dict[str, str]:
-        columns = {} if encoder is None else {"encoder_fingerprint": self.encoder(encoder).fingerprint}
-        if corpus is not None:
-            columns["corpus_fingerprint"] = str(corpora.corpus_row(self.connection, corpus)["fingerprint"])
-        return columns
+
+def is_spec_of(*, name: str, fingerprint: str, spec: str, **_: object) -> bool:
+    """Whether a spec, as JSON, has this name and fingerprint: a model is loaded with what it says."""
+    try:
+        stored = EncoderSpec.from_json(spec)
+        return (stored.name, stored.fingerprint) == (name, fingerprint)
+    except (TypeError, ValueError):  # not JSON, or not the fields of a spec
+        return False
+
+
+def corpus_table(part: str, name: str, fingerprint: str) -> str:
+    """The table of one part (images, captions, pairs …) of one corpus.
+
+    Examples:
+        >>> corpus_table("captions", "shapes", "0011223344556677")
+        'corpus-captions-shapes-0011223344556677'
+    """
+    return f"{CORPUS_PREFIX}{part}-{name}-{fingerprint}"
+
+
+def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) -> pa.Table:
+    """One table of a stored corpus, in corpus order, with the columns of ``store.schema``."""
+    schema = CORPUS_PARTS[part]
+    table = connection.find(corpus_table(part, name, fingerprint))
+    if table is None:
+        return schema.empty_table()
+    with storage_faults(f"reading the {part} of corpus {name!r}"):
+        rows: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
+        return rows.cast(schema)
+
+
+def _check_address(connection: Connection) -> None:
+    """Raises :class:`RequestError` unless a store may be at this path or address."""
+    scheme, _, rest = connection.uri.partition("://")
+    if not connection.is_local:
+        if scheme not in _SCHEMES or not rest.strip("/"):
+            known = ", ".join(f"{one}://" for one in _SCHEMES)
+            raise RequestError(f"store {connection.uri}: expected a folder, or an address of {known} with its bucket")
+        return
+    if control := sorted({c for c in connection.uri if unicodedata.category(c) == "Cc"}):
+        raise RequestError(f"store {connection.uri}: the path has a control character ({control[0]!r})")
+    place = Path(connection.uri)
+    with suppress(PermissionError):  # what may not be looked at fails when it is opened
+        if files := [one for one in (place, *place.parents) if one.exists() and not one.is_dir()]:
+            raise RequestError(f"store {place}: {files[0]} is a file, not a folder; give another --workspace")
+
+
+def _check_format(connection: Connection, *, create: bool) -> None:
+    """Checks the format of a store; writes it for a new one.
+
+    Raises:
+        RequestError: There is no store and ``create`` is false, or it has another format.
+    """
+    try:
+        if connection.find("formats") is None and not create:
+            raise RequestError(
+                f"there is no store at {connection.uri}. Give another workspace (--workspace, $CAPIM_WORKSPACE), "
+                "or make a store with `capim demo` or `capim run`"
+            )
+        formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
+    except WorkError as fault:
+        folder = connection.folder("formats")
+        can_be_read = folder.parent.is_dir() if folder is not None else "capim store repair" in fault.remedy
+        if not can_be_read:
+            raise
+        # all but this table may still be read
+        remedy = fault.remedy or "Run `capim store repair formats`"
+        log.warning(
+            "the format of store %s is unknown: %s. %s", without_credentials(connection.uri), fault.problem, remedy
+        )
+        return
+    if not formats:
+        register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
+    elif formats != {FORMAT}:
+        raise RequestError(
+            f"store {connection.uri} has format {max(formats)}, this release of capim reads format {FORMAT}. "
+            "Open it with the release that wrote it, or give another workspace (--workspace)"
+        )

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TextIO
 
-from capim.store.errors import RequestError, WorkError
+import pyarrow as pa
+
+from capim.store.errors import RequestError, WorkError, csv_text, text_of_csv, unknown
 
 NOT_ITS_FORMAT = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
 """What libraries and our own code raise for a file that holds something else than its suffix says."""
@@ -58,3 +67,179 @@ def replacing(path: Path) -> Iterator[Path]:
         raise WorkError(f"writing {path} failed: {fault}") from fault
     finally:
         temporary.unlink(missing_ok=True)
+
+
+SUFFIXES = (".parquet", ".csv", ".json")
+READ_SUFFIXES = (*SUFFIXES, ".tsv", ".jsonl")
+
+
+def write_row_file(path: Path, rows: pa.Table) -> None:
+    """Writes rows in the format of the file's suffix; the file is complete or does not exist."""
+    if path.suffix not in SUFFIXES:
+        raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
+    with replacing(path) as temporary:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            pq.write_table(rows, temporary, compression="zstd")
+        elif path.suffix == ".json":
+            with temporary.open("w", encoding="utf-8") as file:
+                write_json(rows.to_pylist(), file)
+        else:
+            with temporary.open("w", newline="", encoding="utf-8") as file:
+                write_csv(rows.to_pylist(), rows.column_names, file)
+
+
+def read_row_file(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file, in the format of its suffix.
+
+    Cells of .csv and .tsv are texts, None where they are empty. A JSON object of objects is read as rows that hold
+    their key as ``query``; what else is in it (a summary) is left out.
+
+    Raises:
+        RequestError: There is no such file, it does not have the format of its suffix, or it holds no row.
+    """
+    if path.suffix not in READ_SUFFIXES:
+        raise RequestError(unknown(f"{path}: suffix", path.suffix, READ_SUFFIXES))
+    existing_file(path)
+    try:
+        rows = list(_read(path))
+    except (*NOT_ITS_FORMAT, csv.Error, pa.ArrowException) as fault:
+        if isinstance(fault, RequestError):
+            raise
+        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
+    if not rows:
+        raise RequestError(f"{path}: no rows in it")
+    return rows
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        yield from pq.read_table(path).to_pylist()
+        return
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        if path.suffix == ".json":
+            contents = json.load(file)
+            if isinstance(contents, dict):
+                contents = [{"query": key, **row} for key, row in contents.items() if isinstance(row, dict)]
+            yield from _objects(path, contents)
+        elif path.suffix == ".jsonl":
+            yield from _objects(path, [json.loads(line) for line in file if line.strip()])
+        else:
+            for number, row in enumerate(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")):
+                if None in row or None in row.values():
+                    raise RequestError(f"{path}: row {number + 1} has more or fewer cells than the header")
+                yield {text_of_csv(name): text_of_csv(cell) if cell != "" else None for name, cell in row.items()}
+
+
+def _objects(path: Path, contents: object) -> Iterator[dict[str, Any]]:
+    """The items of an array, each of them an object."""
+    if not isinstance(contents, list):
+        raise RequestError(f"{path}: expected an array of objects, or an object of objects, one per row")
+    for number, row in enumerate(contents):
+        if not isinstance(row, dict):
+            raise RequestError(f"{path}: row {number + 1} holds {type(row).__name__}, expected an object")
+        yield row
+
+
+def write_json(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
+    """Writes rows as an array of objects; times in ISO 8601, bytes as their number, not-a-number and infinity null."""
+    json.dump(json_value(rows), out, indent=1, ensure_ascii=False, allow_nan=False, default=_text)
+    out.write("\n")
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON can hold it: times as ISO text, not-a-number and infinity as null, in lists and objects too.
+
+    Examples:
+        >>> json_value({"score": float("nan"), "range": [0.5, float("inf")]})
+        {'score': None, 'range': [0.5, None]}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):  # DuckDB's sum of whole numbers
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: json_value(each) for key, each in value.items()}
+    return [json_value(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def write_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str], out: TextIO) -> None:
+    """Writes rows under a header; null is empty, lists and objects are JSON, times are ISO 8601, no formulas.
+
+    Every CSV for people is written here, or by the script of a report's page, which does the same.
+    """
+    # a writer quotes what its own end of a line is made of: with "\n" alone, a cell "a\r=x" would become two lines
+    lines = SimpleNamespace(write=lambda line: out.write(line.removesuffix("\r\n") + "\n"))
+    writer = csv.writer(lines, lineterminator="\r\n")
+    writer.writerow(map(csv_text, names))
+    writer.writerows([_cell(row[name]) for name in names] for row in rows)
+
+
+def _text(value: object) -> str:
+    return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, (list, dict)):
+        return json.dumps(json_value(value), ensure_ascii=False, allow_nan=False, default=_text)
+    if isinstance(value, str):
+        return csv_text(value)
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+# --- A user's own judgements: pairs of a query and an item that belong together, in a CSV file beside the store.
+#
+# Columns: ``corpus``, ``direction`` (``t2i``: the query is a caption; ``i2t``: an image), ``query_id``, ``item_id``.
+# The file is the user's: pages add lines to it, ``capim evaluate --judgements`` reads it, and it may be edited by hand.
+
+
+class Judgement(NamedTuple):
+    """An item that is right for a query although the corpus does not say so."""
+
+    corpus: str
+    direction: str
+    query_id: str
+    item_id: str
+
+
+def read_judgements(path: Path) -> list[Judgement]:
+    """The judgements of a file, each once.
+
+    Raises:
+        RequestError: The file cannot be read, or lacks a column; names the line.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            if missing := [name for name in Judgement._fields if name not in (rows.fieldnames or ())]:
+                raise RequestError(f"{path}: no column {', '.join(missing)}; expected {', '.join(Judgement._fields)}")
+            found = []
+            for row in rows:
+                judgement = Judgement(*(text_of_csv(row[name] or "") for name in Judgement._fields))
+                if not all(judgement) or judgement.direction not in ("t2i", "i2t"):
+                    raise RequestError(f"{path}, line {rows.line_num}: expected a corpus, t2i or i2t, and two ids")
+                found.append(judgement)
+    except (OSError, UnicodeDecodeError, csv.Error) as fault:
+        raise RequestError(f"{path} cannot be read as judgements ({fault})") from fault
+    return list(dict.fromkeys(found))
+
+
+def add_judgement(path: Path, judgement: Judgement) -> None:
+    """Adds a line to the file, which is made with its heading if there is none.
+
+    Raises:
+        WorkError: The file cannot be written.
+    """
+    try:
+        with path.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            if not file.tell():
+                writer.writerow(Judgement._fields)
+            writer.writerow(map(csv_text, judgement))
+    except OSError as fault:
+        raise WorkError(f"the judgement was not kept: {path} cannot be written ({fault})") from fault

@@ -1,4 +1,4 @@
-"""The columns of corpora in memory and of the tables that analyses write.
+"""The columns of corpora in memory and of every stored table, with the key of its rows and what a row is shown for.
 
 ``FORMAT`` is increased when a column is added, renamed, removed or changes its meaning. Only columns that are declared
 nullable can be null.
@@ -6,6 +6,8 @@ nullable can be null.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
@@ -33,6 +35,19 @@ def texts(column: pa.Array | pa.ChunkedArray) -> list[str]:
 
 def _columns(*fields: pa.Field) -> pa.Schema:
     return pa.schema(fields)
+
+
+def keyed(schema: pa.Schema, columns: Sequence[str], *, seen: bool = True) -> pa.Schema:
+    """The schema with these columns declared as the key of its rows, as it is given to Lance.
+
+    Two merges of the same new key are seen as a conflict (and one is repeated) only where Lance's primary key is
+    declared and carries no index; without it both insert. ``seen``: False for rows that only one process writes, such
+    as a run's own: for each merge by a key that it sees, Lance stores a filter of 66 kB.
+    """
+    declared = "lance-schema:unenforced-primary-key" if seen else "capim.key"
+    for position in map(schema.get_field_index, columns):
+        schema = schema.set(position, schema.field(position).with_metadata({declared: "true"}))
+    return schema
 
 
 # --- a corpus in memory -------------------------------------------------------------------------------------
@@ -280,3 +295,126 @@ RUNS = _columns(
     *required(pa.int64(), "pid"),  # of its process on the host
     *optional(pa.string(), "flow_run", "deployment"),  # id of its Prefect run; FLOW/NAME
 )
+
+
+# --- stored tables -------------------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class StoredTable:
+    """A table of a store.
+
+    Attributes:
+        columns: Its columns.
+        key: A row is stored once for each value of these.
+        shared: Whether several processes may write a row of the same key at the same time; see :func:`keyed`.
+        shown_for: What a row is shown for: of several with the same values of these columns one is current, the newest.
+            Of comparisons and rankings, whose rows belong together, those of one request are. None: every row is.
+        time: The column that says how new a row is.
+        order: Columns that rows are sorted by when they are read; Lance gives rows of a merge in any order.
+    """
+
+    columns: pa.Schema
+    key: tuple[str, ...]
+    shared: bool = True
+    shown_for: tuple[str, ...] | None = None
+    time: str = "created"
+    order: tuple[str, ...] = ()
+
+    @property
+    def keyed_columns(self) -> pa.Schema:
+        """The columns with their key, as the table is made with them."""
+        return keyed(self.columns, self.key, seen=self.shared)
+
+
+REGISTERS = {
+    "formats": StoredTable(
+        columns=_columns(*required(pa.int32(), "format"), *required(TIME, "written")), key=("format",)
+    ),
+    "encoders": StoredTable(
+        time="written",
+        shown_for=("name",),
+        key=("name", "fingerprint"),
+        columns=_columns(
+            *required(pa.string(), "name", "fingerprint"),
+            *required(pa.string(), "spec"),  # canonical JSON of the EncoderSpec
+            *required(TIME, "written"),  # of several rows with one name, the newest is what the name means
+        ),
+    ),
+    "corpora": StoredTable(
+        time="written",
+        shown_for=("name",),
+        key=("fingerprint",),
+        columns=_columns(
+            *required(pa.string(), "name", "fingerprint"),
+            *required(pa.int64(), "n_images", "n_captions", "n_pairs", "n_quadruples", "n_skipped"),
+            *required(pa.list_(pa.string()), "languages"),
+            *required(pa.string(), "licence", "origin", "reference_language", "main_metric"),
+            *required(
+                pa.list_(pa.string()), "locations"
+            ),  # a name, path or description that it was read from; newest last
+            *optional(pa.int64(), "sample", "seed"),  # of the draw, where it is a sample of what these locations hold
+            *required(TIME, "written"),  # when it was last written under this name
+        ),
+    ),
+    "image_index": StoredTable(
+        key=("sha",),
+        columns=_columns(
+            *required(pa.string(), "sha"),
+            *optional(pa.int32(), "width"),  # null: the image cannot be decoded
+            *optional(pa.int32(), "height"),
+            *optional(pa.binary(), "thumbnail"),  # JPEG or PNG
+            *optional(pa.string(), "reason"),  # why the image cannot be decoded; null if it can
+        ),
+    ),
+    "sets": StoredTable(
+        key=("set_name",),
+        columns=_columns(
+            *required(pa.string(), "set_name"),  # name of the table
+            *required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "modality"),
+            *required(pa.string(), "vectors"),
+            *required(pa.int32(), "dim"),
+            *required(pa.string(), "storage", "tag"),
+            *required(pa.int64(), "version", "n_rows", "n_vectors", "n_bytes"),
+            *required(pa.string(), "digest"),  # SHA-256 of the checksums in corpus order
+            *required(TIME, "sealed_at"),
+        ),
+    ),
+}
+"""Tables about the whole store."""
+
+
+ANALYSES = {
+    "outcomes": StoredTable(
+        columns=OUTCOMES,
+        key=("evaluation", "query_id"),
+        order=("corpus", "protocol", "encoder", "evaluation", "query_ord", "query_id"),
+    ),
+    "results": StoredTable(
+        columns=RESULTS,
+        key=("result",),
+        shown_for=("corpus", "protocol", "metric", "encoder"),
+        order=("corpus", "protocol", "metric", "encoder", "created", "result"),
+    ),
+    "replicates": StoredTable(columns=REPLICATES, key=("result",)),
+    "comparisons": StoredTable(columns=COMPARISONS, key=("comparison",), shown_for=("corpus", "protocol", "metric")),
+    "rankings": StoredTable(
+        columns=RANKINGS, key=("ranking", "encoder_fingerprint", "estimand", "statistic"), shown_for=()
+    ),
+    "slices": StoredTable(
+        columns=SLICES,
+        key=("slice",),
+        shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
+    ),
+    "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),
+    "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item")),
+    "metrics": StoredTable(columns=METRICS, key=("metric",)),
+    "runs": StoredTable(columns=RUNS, key=("run",), shared=False),
+    "watched": StoredTable(
+        columns=WATCHED,
+        key=("run", "encoder", "corpus", "protocol"),
+        shared=False,
+        shown_for=("encoder", "corpus", "protocol"),
+    ),
+}
+"""Tables that ``EmbeddingStore.write_rows`` writes."""
+
+TABLES = REGISTERS | ANALYSES

@@ -1,4 +1,4 @@
-"""The values that every package shares: encoders, corpora, embeddings, protocols.
+"""The values that every package shares: encoders, corpora, embeddings, metrics, and how they are identified.
 
 Frozen dataclasses, checked when they are made. Nothing here reads a file, loads a model or uses LanceDB. ``n`` items
 are in corpus order and have vectors of ``dim`` components; a row of scores is a query, and higher is closer.
@@ -10,9 +10,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,8 @@ ACCESS_OPTIONS = frozenset(
     }
 )
 """Options that say how a service is reached and what it costs: they change no vector and are no part of an identity."""
+SET_PREFIXES = ("single-", "multi-")  # of the names of tables that hold an embedding set
+CORPUS_PREFIX = "corpus-"  # of those that hold a part of a corpus
 _BRANCHES = frozenset({"main", "master", "latest", "HEAD"})
 _LONGEST_NAME = 120  # names of tables hold it beside two fingerprints, and a file name has at most 255 bytes
 
@@ -53,6 +55,16 @@ def name_fault(name: str) -> str | None:
     if re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{_LONGEST_NAME - 1}}}", name):
         return None
     return f"expected 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' or '-', the first a letter or digit"
+
+
+def is_fingerprint(text: str) -> bool:
+    """Whether a name has the form of a fingerprint: 16 lower-case hexadecimal digits.
+
+    Examples:
+        >>> is_fingerprint("0011223344556677"), is_fingerprint("clip-vit-b-32")
+        (True, False)
+    """
+    return re.fullmatch("[0-9a-f]{16}", text) is not None
 
 
 def canonical_json(value: object) -> str:
@@ -140,6 +152,15 @@ class EncoderSpec:
             )
         return digest16(self.identity())
 
+    def to_json(self) -> str:
+        """The spec as canonical JSON."""
+        return canonical_json({**asdict(self), "options": dict(self.options)})
+
+    @classmethod
+    def from_json(cls, text: str) -> EncoderSpec:
+        """The spec that :meth:`to_json` wrote."""
+        return cls(**json.loads(text))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Embeddings:
@@ -152,7 +173,7 @@ class Embeddings:
         norms: float32, shape ``(n,)``: the norm before normalisation (multi-vectors: mean over the item).
         n_tokens: int32, shape ``(n,)``: tokens of the input, with special tokens, without padding.
         truncated: bool, shape ``(n,)``: whether the input was longer than the model accepts.
-        layouts: Multi-vectors only: for each item what its vectors stand for (``store.layout``); None: not known.
+        layouts: Multi-vectors only: for each item what its vectors stand for (``store.vectors``); None: not known.
     """
 
     values: NDArray[np.float32]
@@ -311,6 +332,39 @@ class SetKey:
     encoder_fingerprint: str
     vectors: VectorKind
 
+    @classmethod
+    def of(cls, spec: EncoderSpec, corpus: str, corpus_fingerprint: str, modality: Modality) -> SetKey:
+        """The identity of the set that an encoder makes of one modality of a corpus."""
+        return cls(
+            corpus=corpus,
+            corpus_fingerprint=corpus_fingerprint,
+            modality=modality,
+            encoder=spec.name,
+            encoder_fingerprint=spec.fingerprint,
+            vectors=spec.vectors,
+        )
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> SetKey:
+        """The identity in :attr:`columns`, among others."""
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+    @property
+    def table(self) -> str:
+        """The name of its table. The encoder's name is not part of it: renaming an encoder encodes nothing again.
+
+        Examples:
+            >>> SetKey(corpus="shapes", corpus_fingerprint="0011223344556677", modality="image",
+            ...     encoder="tiny", encoder_fingerprint="8899aabbccddeeff", vectors="single").table
+            'single-shapes-image-0011223344556677-8899aabbccddeeff'
+        """
+        return f"{self.vectors}-{self.corpus}-{self.modality}-{self.corpus_fingerprint}-{self.encoder_fingerprint}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """It as columns of a row: the name of its table, and every field."""
+        return {"set_name": self.table, **asdict(self)}
+
 
 class IndexedImage(NamedTuple):
     """An image decoded once: its size and a thumbnail, by the hash of its bytes, whatever corpus it is in."""
@@ -321,3 +375,41 @@ class IndexedImage(NamedTuple):
     thumbnail: bytes | None
     reason: str | None
     """Why the image cannot be decoded; None if it can."""
+
+
+# --- The map of an embedding set: its items as points of a plane (``tasks.results.maps`` makes it).
+
+
+Method: TypeAlias = Literal["pca", "umap"]
+
+
+class Plane(NamedTuple):
+    """Points, float32, shape ``(n, 2)``; and the share of the variance that each axis has, NaN where none is known."""
+
+    points: NDArray[np.float32]
+    shares: tuple[float, float]
+
+
+class Kept(NamedTuple):
+    """How much of the neighbourhood a plane keeps; NaN of both where there are too few items.
+
+    Attributes:
+        share: Of the nearest items of an item in the space of the vectors, the mean share that are among as many
+            nearest ones in the plane.
+        trustworthiness: Venna and Kaski (2001), as scikit-learn defines it: 1 less a penalty for every item that is
+            near in the plane and not in the space, by its rank in the space.
+        nearest: How many neighbours of an item.
+        n_sampled: Items that the means are over.
+    """
+
+    share: float
+    trustworthiness: float
+    nearest: int
+    n_sampled: int
+
+
+class Map(NamedTuple):
+    """The items of an embedding set as points, in corpus order, and what these keep."""
+
+    plane: Plane
+    kept: Kept

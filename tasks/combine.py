@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.tables.rows import in_order
+from capim.store.rows import in_order
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.analyses.ablations import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
 from capim.tasks.analyses.analysis import Slice, slice_rows
 from capim.tasks.analyses.compression import METHODS, frontier, measured, methods_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.maintenance.removal import drop_stale
+from capim.store.removal import drop_stale
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows

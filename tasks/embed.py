@@ -10,9 +10,8 @@ from typing import Any
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.keys import set_key
-from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
-from capim.store.values import Rounding
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
+from capim.store.vectors import Rounding
 from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
 from capim.tasks.corpora.naming import Row, corpus_to_read
 from capim.tasks.encoders import identity_gap, resolve
@@ -82,7 +81,7 @@ def is_complete(
     """Whether every item of these sets that can be encoded is stored, sealed or not."""
     store = EmbeddingStore.open(store_uri)
     return not any(
-        len(store.missing(set_key(spec, corpus.name, corpus.fingerprint, modality), n_items))
+        len(store.missing(SetKey.of(spec, corpus.name, corpus.fingerprint, modality), n_items))
         for spec in specs
         for corpus in corpora
         for modality, n_items in zip(MODALITIES, (corpus.n_images, corpus.n_captions), strict=True)
@@ -92,7 +91,7 @@ def is_complete(
 
 def _lacking(store: EmbeddingStore, spec: EncoderSpec, corpus: CorpusRef) -> tuple[Modality, ...]:
     """The modalities of a corpus that cannot be encoded and were not imported for this encoder either."""
-    keys = {m: set_key(spec, corpus.name, corpus.fingerprint, m) for m in MODALITIES if m not in corpus.encodable}
+    keys = {m: SetKey.of(spec, corpus.name, corpus.fingerprint, m) for m in MODALITIES if m not in corpus.encodable}
     return tuple(modality for modality, key in keys.items() if store.sealed(key) is None)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.maintenance.removal import drop_superseded
-from capim.store.query.names import names_with_rows
+from capim.store.removal import drop_superseded
+from capim.store.rows import names_with_rows
 from capim.store.schema import texts
 from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.protocols import MAIN, Protocol

@@ -7,10 +7,10 @@ from typing import Any
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.exchange.exporting import ImportRow
-from capim.store.exchange.importing import UNVERSIONED, ImportedSet, import_sets, namesakes
-from capim.store.maintenance.removal import drop_evaluations
+from capim.store.removal import drop_evaluations
 from capim.store.schema import texts
+from capim.store.sets.embedding_files import ImportRow
+from capim.store.sets.importing import UNVERSIONED, ImportedSet, import_sets, namesakes
 from capim.store.types import Corpus, Storage
 from capim.tasks.encoders import catalog
 from capim.tasks.protocols import Protocol

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from capim.store import Corpus, EmbeddingStore
-from capim.store.exchange.exporting import ImportRow
-from capim.store.exchange.importing import ImportedSet, import_sets
+from capim.store.sets.embedding_files import ImportRow
+from capim.store.sets.importing import ImportedSet, import_sets
 from capim.store.sets.seal import SealedSet
 from capim.store.types import Storage
 

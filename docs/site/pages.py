@@ -18,9 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from capim.flows.cli import build_parser
-from capim.store import schema
-from capim.store.query import sql
-from capim.store.tables import schemas
+from capim.store import schema, sql
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = """# Python
@@ -106,10 +104,16 @@ def notebook(file: Path) -> str:
 
 def tables() -> str:
     """Return the tables and views that a statement may read, with the comments beside their columns in the code."""
-    comments = {**_comments(schema), **_comments(schemas), **_comments(sql)}
+    comments = {**_comments(schema), **_comments(sql)}
     parts = [TABLES]
     for name in sql.known_tables():
-        parts += [f"## {name}\n", *(_view(*sql.VIEWS[name]) if name in sql.VIEWS else _table(name, comments)), ""]
+        if name in sql.VIEWS:
+            about = _view(*sql.VIEWS[name])
+        elif name in sql.CURRENT:
+            about = [f"The rows of {sql.CURRENT[name]} that reports show: of several for the same, one."]
+        else:
+            about = _table(name, comments)
+        parts += [f"## {name}\n", *about, ""]
     return "\n".join(parts)
 
 
@@ -122,7 +126,7 @@ def _table(name: str, comments: Comments) -> list[str]:
         said = next((comments[each, field.name] for each in declared if (each, field.name) in comments), "")
         return f"| `{field.name}` | {field.type} | {'yes' if field.nullable else ''} | {said} |"
 
-    declared = (name, name.upper(), f"_{name.upper()}")  # a key of a table of schemas, or a constant
+    declared = (name, name.upper(), f"_{name.upper()}")  # a key of a table of tables, or a constant
     return ["| column | type | can be null | |", "|---|---|---|---|", *map(row, sql._schema_of(name))]
 
 

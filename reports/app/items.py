@@ -43,8 +43,7 @@ from capim.reports.app.state import (
 )
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.schema import texts
-from capim.store.types import Modality
-from capim.store.values import Map, Method
+from capim.store.types import Map, Method, Modality
 
 MODALITIES = {"image": "images", "caption": "captions"}
 MOST_HITS = 100

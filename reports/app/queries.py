@@ -48,10 +48,10 @@ from capim.reports.rows.gallery import RankedList, SelectedQuery
 from capim.reports.rows.report_data import CAUSES
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
-from capim.store.exchange.row_files import Judgement, add_judgement
-from capim.store.layout import Explanation
+from capim.store.files import Judgement, add_judgement
 from capim.store.schema import texts
 from capim.store.types import Corpus
+from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, language_name
 
 TOP = 10  # of the list of an encoder

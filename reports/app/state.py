@@ -28,11 +28,10 @@ from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Conclusion, conclusions
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.exchange.row_files import read_judgements
-from capim.store.layout import Explanation
-from capim.store.query.sql import HeldTables, version_of
-from capim.store.types import Modality, digest16
-from capim.store.values import Map, Method
+from capim.store.files import read_judgements
+from capim.store.sql import TableCache, version_of
+from capim.store.types import Map, Method, Modality, digest16
+from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, with_outcomes
 
 T = TypeVar("T")
@@ -88,7 +87,7 @@ class Services(Interface):
 class Statement:
     """A SELECT over the store's tables, and the values of the ``?`` in it.
 
-    ``only`` and ``lists`` say which rows it needs (``store.query.sql``): these stay in memory.
+    ``only`` and ``lists`` say which rows it needs (``store.sql``): these stay in memory.
     """
 
     sql: str
@@ -221,7 +220,7 @@ class State:
         self.judgements = judgements
         self.store = store
         self.services = services
-        self.held = HeldTables(store)
+        self.cache = TableCache(store)
         self._lock = Lock()
         self._pictures: dict[str, tuple[bytes, bytes]] = {}
         self._snapshot: StoreSnapshot | None = None
@@ -262,7 +261,7 @@ class State:
 
     def rows(self, statement: Statement) -> pa.Table:
         """The answer of the store to a statement."""
-        return self.held.select(statement.sql, statement.parameters, only=statement.only, lists=statement.lists)
+        return self.cache.select(statement.sql, statement.parameters, only=statement.only, lists=statement.lists)
 
 
 def state_of(request: Request) -> State:

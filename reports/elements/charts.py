@@ -20,7 +20,7 @@ import vl_convert
 from capim.reports import format as show
 from capim.reports.elements.page import Chart, Table
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import json_value
+from capim.store.files import json_value
 
 # Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
 # and with four more hues that stay apart from it under deuteranopia and protanopia.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from capim.store.layout import Explanation
+from capim.store.vectors import Explanation
 
 LONGEST = 320  # pixels of the longer side, where there are few
 SHORTEST = 48

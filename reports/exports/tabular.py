@@ -27,7 +27,7 @@ from capim.reports.rows.standing import (
     translators,
 )
 from capim.reports.sections import leaderboard
-from capim.store.exchange.row_files import json_value, write_csv
+from capim.store.files import json_value, write_csv
 from capim.store.schema import RESULTS
 from capim.tasks.protocols import Protocol
 

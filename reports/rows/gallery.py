@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.rows.report_data import Row, grouped
 from capim.store import EmbeddingStore
-from capim.store.layout import Explanation
 from capim.store.types import Corpus, EncoderSpec
+from capim.store.vectors import Explanation
 from capim.tasks.protocols import ALL_NEGATIVES, MAIN, Direction, Protocol, with_outcomes
 
 MOST_CASES = 200  # queries of a report

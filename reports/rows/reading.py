@@ -18,7 +18,7 @@ from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, ma
 from capim.reports.rows.report_data import TABLES, ReportData, Row, grouped, redact, without_paths
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.query.names import matching
+from capim.store.rows import matching
 from capim.store.schema import texts
 from capim.store.types import Corpus, MetricFacts
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from capim.store import SealedSet
 from capim.store.errors import without_credentials
-from capim.store.exchange.row_files import json_value
+from capim.store.files import json_value
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.statistics.ranking import PairTest, RankSet, rank_encoders
 

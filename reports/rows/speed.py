@@ -6,14 +6,13 @@ Warm-up batches are excluded (``docs/protocols.md`` §7); an encoder with only w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from capim.reports.rows.report_data import ReportData, Row, grouped
+from capim.reports.rows.report_data import ReportData, grouped
 
 STAGES = ("decode", "preprocess", "forward", "write")
 
@@ -56,32 +55,31 @@ def speeds(data: ReportData) -> list[Speed]:
     """One entry per encoder, corpus, modality, device and precision that has counted batches."""
     timed = (row for row in data.batches if not row["warmup"] and row["n_items"] > 0)
     key = itemgetter("encoder", "corpus", "modality", "device", "forward_precision")
-    groups: dict[tuple[str, str, str, str, str], list[Row]] = grouped(timed, key)
-    return [_speed(*subject, groups[subject]) for subject in sorted(groups)]
-
-
-def _speed(encoder: str, corpus: str, modality: str, device: str, precision: str, rows: Sequence[Row]) -> Speed:
-    rates = {}
-    for stage in STAGES:
-        per_second = [r["n_items"] / r[f"{stage}_seconds"] for r in rows if r[f"{stage}_seconds"]]
-        if per_second:
-            rates[stage] = Rate(*np.quantile(per_second, [0.25, 0.5, 0.75]).tolist())
-    forward = [r["forward_seconds"] for r in rows if r["forward_seconds"]]
-    sizes = [r["batch_size"] for r in rows]
-    memory = [r["peak_memory_bytes"] for r in rows if r["peak_memory_bytes"] is not None]
-    return Speed(
-        encoder=encoder,
-        corpus=corpus,
-        modality=modality,
-        device=device,
-        precision=precision,
-        batch_size=max(sorted(set(sizes)), key=sizes.count),
-        n_batches=len(rows),
-        n_items=sum(r["n_items"] for r in rows),
-        stages=rates,
-        latency=np.quantile(forward, [0.5, 0.95, 0.99]).tolist() if forward else None,
-        peak_memory_bytes=max(memory, default=None),
-    )
+    made = []
+    for subject, rows in sorted(grouped(timed, key).items(), key=itemgetter(0)):
+        encoder, corpus, modality, device, precision = subject
+        per_second = {
+            stage: [r["n_items"] / r[f"{stage}_seconds"] for r in rows if r[f"{stage}_seconds"]] for stage in STAGES
+        }
+        forward = [r["forward_seconds"] for r in rows if r["forward_seconds"]]
+        sizes = [r["batch_size"] for r in rows]
+        memory = [r["peak_memory_bytes"] for r in rows if r["peak_memory_bytes"] is not None]
+        made.append(
+            Speed(
+                encoder=encoder,
+                corpus=corpus,
+                modality=modality,
+                device=device,
+                precision=precision,
+                batch_size=max(sorted(set(sizes)), key=sizes.count),
+                n_batches=len(rows),
+                n_items=sum(r["n_items"] for r in rows),
+                stages={s: Rate(*np.quantile(of, [0.25, 0.5, 0.75]).tolist()) for s, of in per_second.items() if of},
+                latency=np.quantile(forward, [0.5, 0.95, 0.99]).tolist() if forward else None,
+                peak_memory_bytes=max(memory, default=None),
+            )
+        )
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import SUM, headline_tasks, same_photographs
 from capim.reports.sections.speed import accuracy_over_speed, rate_cell
-from capim.store.exchange.importing import ADAPTER as IMPORTED
+from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.tasks.metrics.table import FURTHER, SHOWN, headline_of
 from capim.tasks.protocols import DIRECTION_TITLES, MAIN, READING_ORDER, Protocol
 

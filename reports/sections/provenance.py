@@ -12,7 +12,7 @@ from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Tabl
 from capim.reports.elements.tables import estimate, measures, numbers, pivot, texts
 from capim.reports.rows.report_data import ReportData, Row, detail_of, without_paths
 from capim.reports.sections.ablations import rounding_cost
-from capim.store.exchange.importing import ADAPTER as IMPORTED
+from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.types import EncoderSpec
 from capim.tasks.protocols import Protocol
 from capim.tasks.reference.published import ANALYSIS as REFERENCE

@@ -1,1 +1,1 @@
-"""Embedding sets: checked, written block by block, sealed and read."""
+"""Embedding sets: their rows, checked and written block by block, sealed, read, searched; files of other programs."""

@@ -10,18 +10,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from capim.store.connection import Connection, row_bytes, storage_faults
 from capim.store.errors import RequestError, WorkError
-from capim.store.keys import table_of
+from capim.store.rows import quoted
 from capim.store.schema import texts
-from capim.store.sets.decoding import StoredRows, columns_of, joined, refuse_damage, scan, unpack
+from capim.store.sets.rows import (
+    ItemIndex,
+    StoredRows,
+    columns_of,
+    digest,
+    joined,
+    refuse_damage,
+    scan,
+    unpack,
+    vector_type,
+)
 from capim.store.sets.seal import SealedSet, missing_table
-from capim.store.tables.compaction import row_bytes
-from capim.store.tables.connection import Connection, storage_faults
-from capim.store.tables.corpora import ItemIndex
-from capim.store.tables.rows import quoted
-from capim.store.tables.schemas import vector_type
 from capim.store.types import Modality, SetKey
-from capim.store.values import digest, unit_vectors
+from capim.store.vectors import unit_vectors
 
 if TYPE_CHECKING:
     import lance
@@ -79,7 +85,7 @@ class Vectors:
 
 def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> lance.LanceDataset:
     """The table of a set at its sealed version, or at its latest if it is not sealed."""
-    name = table_of(key)
+    name = key.table
     table = connection.find(name, version=sealed.tag if sealed else None)
     if table is None:
         raise missing_table(connection, key)
@@ -108,7 +114,7 @@ def read_matrix(
 
     Without ``sealed``, the version to read, items that have no row are left out.
     """
-    name = table_of(key)
+    name = key.table
     wanted = items.subset(language, translator)
     table = open_set(connection, key, sealed)
     n = len(wanted)
@@ -161,7 +167,7 @@ def read_blocks(
     """
     if window < 1:
         raise RequestError(f"window must be at least 1 item, got {window}")
-    name = table_of(key)
+    name = key.table
     table = open_set(connection, key, sealed)
     with storage_faults(f"reading set {name!r}"):
         offsets, _ = row_offsets(table, len(items))
@@ -188,9 +194,9 @@ def taken(
 ) -> Iterator[StoredRows]:
     """The rows at these offsets of a set, ``step`` at a time, their checksums compared."""
     for start in range(0, len(offsets), step):
-        with storage_faults(f"reading set {table_of(key)!r}"):
+        with storage_faults(f"reading set {key.table!r}"):
             rows = unpack(table.take(offsets[start : start + step].tolist(), columns=columns_of(key)))
-        refuse_damage(rows, table_of(key), items.ids)
+        refuse_damage(rows, key.table, items.ids)
         yield rows
 
 
@@ -249,7 +255,7 @@ class VectorWindows:
         self._store, self._subject = store, (encoder, corpus, modality)
         self._key = store.key(encoder=encoder, corpus=corpus, modality=modality)
         self._items, sealed = store.item_index(self._key), store.sealed(self._key)
-        name = table_of(self._key)
+        name = self._key.table
         if sealed is None or self._key.vectors == "multi":
             raise RequestError(f"set {name!r} is not a sealed set of one vector per item")
         self._table = open_set(store.connection, self._key, sealed)

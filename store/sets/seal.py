@@ -17,18 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from capim.store.connection import Connection, compact, data_bytes, drop_old_versions, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError
 from capim.store.files import sync
-from capim.store.keys import key_columns, key_of_row, table_of
-from capim.store.sets.decoding import refuse_damage, scan
-from capim.store.tables.compaction import compact, data_bytes, drop_old_versions
-from capim.store.tables.connection import Connection, retrying, storage_faults
-from capim.store.tables.corpora import ItemIndex
-from capim.store.tables.metadata import read, write
-from capim.store.tables.rows import now, one_of
-from capim.store.tables.schemas import vector_type
+from capim.store.rows import now, one_of, read, register
+from capim.store.sets.rows import ItemIndex, digest, refuse_damage, scan, vector_type
 from capim.store.types import SetKey
-from capim.store.values import digest
 
 if TYPE_CHECKING:
     import lance
@@ -77,7 +71,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
 
     A sealed set whose tag was lost is checked and tagged again.
     """
-    name = table_of(key)
+    name = key.table
     if n_items != len(items):
         raise RequestError(f"set {name!r}: expected the {len(items)} {key.modality}s of {key.corpus!r}, got {n_items}")
     existing = sealed(connection, key)
@@ -110,7 +104,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
     sync(connection.folder(name))
     columns = {field.name: getattr(result, field.name) for field in fields(SealedSet) if field.name != "key"}
     connection.digests.record(name, table)  # with its tag
-    write(connection, "sets", [key_columns(key) | columns], update=True)
+    register(connection, "sets", [key.columns | columns])
     sync(connection.folder("sets"))
     for each in (name, "sets"):
         connection.digests.sync(each)
@@ -125,7 +119,7 @@ def storage_of(vector: pa.FixedSizeListType) -> str:
 
 def is_intact(connection: Connection, key: SetKey) -> bool:
     """Whether a set is sealed and its tag still refers to the version that was sealed; reads no row."""
-    state, table = sealed(connection, key), connection.find(table_of(key))
+    state, table = sealed(connection, key), connection.find(key.table)
     return state is not None and table is not None and _is_tagged(table, state)
 
 
@@ -136,7 +130,7 @@ def tag_of(contents_digest: str) -> str:
 
 def missing_table(connection: Connection, key: SetKey) -> WorkError:
     """The error for a set that should have a table and has none."""
-    return WorkError(f"the table of set {table_of(key)!r} is missing from {connection.uri}", remedy=drop_remedy(key))
+    return WorkError(f"the table of set {key.table!r} is missing from {connection.uri}", remedy=drop_remedy(key))
 
 
 def drop_remedy(key: SetKey) -> str:
@@ -150,7 +144,7 @@ def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lanc
 
     Other processes may write to the set or seal it meanwhile; then everything is repeated from the latest version.
     """
-    name = table_of(key)
+    name = key.table
     while True:
         before = _latest(connection, key).version
         retrying(f"removing repeated rows of {name!r}", lambda: drop_repeats(_latest(connection, key)))
@@ -184,7 +178,7 @@ def _is_tagged(table: lance.LanceDataset, state: SealedSet) -> bool:
 
 def sealed(connection: Connection, key: SetKey) -> SealedSet | None:
     """The sealed state of a set, or None."""
-    rows = read(connection, "sets", one_of("set_name", [table_of(key)])).to_pylist()
+    rows = read(connection, "sets", one_of("set_name", [key.table])).to_pylist()
     return _of_row(rows[0]) if rows else None
 
 
@@ -195,12 +189,12 @@ def sealed_sets(connection: Connection) -> list[SealedSet]:
 
 def _of_row(row: Mapping[str, Any]) -> SealedSet:
     columns = {field.name: row[field.name] for field in fields(SealedSet) if field.name != "key"}
-    return SealedSet(key=key_of_row(row), **columns)
+    return SealedSet(key=SetKey.of_row(row), **columns)
 
 
 def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Contents:
     """Reads every row; raises :class:`WorkError` unless each item of the corpus has one row, unchanged."""
-    name = table_of(key)
+    name = key.table
     rows_of = np.zeros(len(items), dtype=np.int32)
     crc = np.zeros(len(items), dtype=np.uint32)
     n_vectors = 0
@@ -226,7 +220,7 @@ def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Content
 
 
 def _latest(connection: Connection, key: SetKey, tag: str | None = None) -> lance.LanceDataset:
-    table = connection.find(table_of(key), version=tag)
+    table = connection.find(key.table, version=tag)
     if table is None:
         raise missing_table(connection, key)
     return table

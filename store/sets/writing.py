@@ -20,14 +20,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from capim.store.connection import Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError
-from capim.store.keys import table_of
-from capim.store.layout import UNKNOWN, layout_fault
-from capim.store.tables.connection import Connection, retrying, storage_faults
-from capim.store.tables.corpora import ItemIndex
-from capim.store.tables.schemas import set_schema, vector_type
+from capim.store.sets.rows import ItemIndex, row_checksums, row_seeds, set_schema, vector_type
 from capim.store.types import Embeddings, EncoderSpec, SetKey
-from capim.store.values import Ragged, offsets_of, row_checksums, row_seeds
+from capim.store.vectors import UNKNOWN, Ragged, layout_fault, offsets_of
 
 if TYPE_CHECKING:
     import lance
@@ -202,7 +199,7 @@ class SetWriter:
         with self._lock:
             self._refresh()
             if self._table is None:
-                self._table = self._connection.create(table_of(self._key), set_schema(self._key, spec))
+                self._table = self._connection.create(self._key.table, set_schema(self._key, spec))
                 self._refresh()
             fresh = np.flatnonzero(~self._present[block.ords])
             if not len(fresh):
@@ -214,7 +211,7 @@ class SetWriter:
     def put_all(self, spec: EncoderSpec, blocks: Iterable[Block]) -> None:
         """Fills an empty set in one commit, in files that need no compaction; until then no reader sees a row."""
         check_key(self._key, spec)
-        name, schema, number = table_of(self._key), set_schema(self._key, spec), write_number()
+        name, schema, number = self._key.table, set_schema(self._key, spec), write_number()
         refused: list[Exception] = []
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -236,7 +233,7 @@ class SetWriter:
             self._reset()
 
     def _append(self, spec: EncoderSpec, block: Block, fresh: NDArray[np.int64]) -> None:
-        name, schema, number = table_of(self._key), set_schema(self._key, spec), write_number()
+        name, schema, number = self._key.table, set_schema(self._key, spec), write_number()
         n_bytes = block.embeddings.values.nbytes * len(fresh) // len(block)
         parts = [
             partial(to_rows, schema, block, self._items, chosen, number)
@@ -255,10 +252,10 @@ class SetWriter:
 
     def _refresh(self) -> None:
         """Adds what was committed since the last refresh, reading only the positions in new fragments."""
-        retrying(f"reading {table_of(self._key)!r}", self._add_commits)
+        retrying(f"reading {self._key.table!r}", self._add_commits)
 
     def _add_commits(self) -> None:
-        latest = self._connection.latest(table_of(self._key), self._table)
+        latest = self._connection.latest(self._key.table, self._table)
         if latest is None or latest.version < self._version:  # dropped, and perhaps created again
             self._reset()
         self._table = latest

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from capim.store.schema import SLICES
 from capim.store.types import Corpus, EncoderSpec
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.analyses import transforms
 from capim.tasks.analyses.analysis import (
     METRIC,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError
 from capim.store.schema import SLICES
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import Protocol

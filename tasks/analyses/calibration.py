@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.values import positions_within
+from capim.store.vectors import positions_within
 from capim.tasks.analyses.ablations import FITTED_ON
 from capim.tasks.analyses.analysis import (
     METRIC,

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from capim.store.errors import RequestError
-from capim.store.query.search import KINDS, NPROBES, Index, indexed
-from capim.store.values import Ragged
+from capim.store.sets.search import KINDS, NPROBES, Index, indexed
+from capim.store.vectors import Ragged
 from capim.tasks.analyses.ablations import POOLING_FACTORS, renumbered
 from capim.tasks.analyses.analysis import Matrix, Slice
 from capim.tasks.analyses.transforms import BYTES, pooled, reach, token_trees

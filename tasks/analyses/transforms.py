@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from capim.store.values import Ragged, unit_vectors
+from capim.store.vectors import Ragged, unit_vectors
 from capim.tasks.analyses.analysis import Matrix
 
 Change: TypeAlias = Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]

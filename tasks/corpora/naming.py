@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.keys import is_fingerprint
-from capim.store.types import Corpus, canonical_json
+from capim.store.types import Corpus, canonical_json, is_fingerprint
 from capim.tasks.corpora import CORPORA, CorpusEntry
 from capim.tasks.corpora.description import load_reader, reader_call
 from capim.tasks.corpora.files import corpus_name

@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Embeddings, EncoderSpec, Precision
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.encoders.adapters import adapter_named, adapter_of, is_own_code
 from capim.tasks.encoders.checkpoint import base_folder, folder_of, json_file, local_path, open_clip_tag
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images, service_of

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from capim.store.errors import WorkError
 from capim.store.types import Embeddings, EncoderSpec, Precision
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.encoders.encoder import Inputs, Prepared, joined_layouts
 
 DTYPES: dict[Precision, torch.dtype] = {

@@ -42,11 +42,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.exchange.row_files import read_judgements
-from capim.store.own_code import loaded_module, shown_path, what_failed
+from capim.store.files import read_judgements
+from capim.store.plugins import loaded_module, shown_path, what_failed
 from capim.store.schema import texts
 from capim.store.types import Corpus, digest16
-from capim.store.values import positions_within
+from capim.store.vectors import positions_within
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
 from capim.tasks.protocols import Direction, Protocol
 from capim.tasks.ranking.outcomes import Outcomes, stored_attributes

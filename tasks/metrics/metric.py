@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.types import MetricFacts
-from capim.store.values import positions_within
+from capim.store.vectors import positions_within
 from capim.tasks.protocols import Direction
 from capim.tasks.ranking.outcomes import Outcomes
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.values import positions_within
+from capim.store.vectors import positions_within
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties
 from capim.tasks.ranking.outcomes import Outcomes
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from capim.store.values import positions_within
+from capim.store.vectors import positions_within
 
 _LAST = np.iinfo(np.int64).min  # a key that sorts behind every item
 _GROUPS = 5  # groups of items per place of the list; only the best of each group is looked at

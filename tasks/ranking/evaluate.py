@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import VectorRows, dense_choices, dense_part, dense_score_rows, score_dense
 from capim.tasks.ranking.languages import CaptionParts, Part, score_parts, scorings

@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.query.search import Index
 from capim.store.schema import TOP
-from capim.store.values import Ragged
+from capim.store.sets.search import Index
+from capim.store.vectors import Ragged
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.cosine import check_ords
 from capim.tasks.ranking.given import choice_outcomes

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.ranking.best_lists import kth_score_bound
 from capim.tasks.ranking.ranker import BidirectionalRanker
 from capim.tasks.ranking.resources import DEFAULT_MEMORY_BYTES, ON_CPU, Advance, Resources, ignore, one_thread_each

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.schema import OUTCOMES
-from capim.store.values import offsets_of, positions_within
+from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import Direction, Protocol
 
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from capim.store.schema import TOP
-from capim.store.values import positions_within
+from capim.store.vectors import positions_within
 from capim.tasks.ranking.best_lists import TopK, count_above_and_tied, merged, tie_spans_of, top_k
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import DEFAULT_MEMORY_BYTES

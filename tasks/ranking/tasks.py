@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from capim.store.schema import JUDGED
 from capim.store.types import Modality
-from capim.store.values import offsets_of, positions_within
+from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, first_linked, ords_of
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from capim.store.values import Ragged, offsets_of, positions_within
+from capim.store.vectors import Ragged, offsets_of, positions_within
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.maxsim import scores_of_pairs
 from capim.tasks.ranking.maxsim_products import Blocks, maxsim_scores, score_table

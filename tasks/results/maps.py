@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.files import replacing
-from capim.store.types import Modality, SetKey
-from capim.store.values import Kept, Map, Method, Plane
+from capim.store.types import Kept, Map, Method, Modality, Plane, SetKey
 
 NEAREST = 10  # neighbours of an item that the plane should keep
 SAMPLE = 500  # items whose neighbours are compared

@@ -27,11 +27,10 @@ from numpy.typing import NDArray
 
 from capim.store import Block, EmbeddingStore
 from capim.store.errors import RequestError, WorkError
-from capim.store.keys import set_key, table_of
-from capim.store.maintenance.inventory import check_disk_space
+from capim.store.inventory import check_disk_space
 from capim.store.schema import BATCHES, PROBES, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
-from capim.store.values import Rounding, rounding_of
+from capim.store.vectors import Rounding, rounding_of
 from capim.tasks.corpora.check import encoding_fault
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import Encoder, adapter_named, load_encoder
@@ -123,7 +122,7 @@ class SetEncoder:
         """
         begun = time.perf_counter()
         table = corpus.images if modality == "image" else corpus.captions
-        key = set_key(self.spec, corpus.name, corpus.fingerprint, modality)
+        key = SetKey.of(self.spec, corpus.name, corpus.fingerprint, modality)
         if self._store.intact(key):
             return EncodedSet(n_items=len(table))
         missing = self._store.missing(key, len(table))
@@ -211,7 +210,7 @@ class SetEncoder:
         service = service_of(encoder)
         return {
             "batch_id": batch_id,
-            "set_name": table_of(key),
+            "set_name": key.table,
             "encoder": self.spec.name,
             "encoder_fingerprint": self.spec.fingerprint,
             "corpus": key.corpus,

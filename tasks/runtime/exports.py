@@ -19,8 +19,8 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import replacing
 from capim.store.schema import texts
-from capim.store.types import Corpus, Modality
-from capim.store.values import Method, positions_within
+from capim.store.types import Corpus, Method, Modality
+from capim.store.vectors import positions_within
 from capim.tasks.metrics.table import METRICS, is_known
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.cosine import nearest_neighbours

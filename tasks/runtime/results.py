@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from capim.store.embedding_store import EmbeddingStore
-from capim.store.maintenance.removal import drop_derived, drop_stale
+from capim.store.removal import drop_derived, drop_stale
 from capim.store.schema import METRICS as METRIC_ROWS
 from capim.store.schema import RESULTS, texts
 from capim.store.types import MetricFacts, digest16

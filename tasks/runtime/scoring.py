@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.score_parts import drop_parts, read_parts, stored_parts, write_part
-from capim.store.tables.rows import in_order
+from capim.store.rows import drop_parts, in_order, read_parts, stored_parts, write_part
 from capim.store.types import MODALITIES, Corpus, SetKey, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device

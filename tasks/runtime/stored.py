@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, did_you_mean
-from capim.store.keys import spec_from_json
-from capim.store.layout import UNKNOWN, Explanation, grids_of, tokens_of
 from capim.store.schema import texts
 from capim.store.sets.reading import VectorWindows
-from capim.store.types import MODALITIES, Corpus, Modality
-from capim.store.values import Ragged
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
+from capim.store.vectors import UNKNOWN, Explanation, Ragged, grids_of, tokens_of
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import VectorRows
@@ -56,7 +54,7 @@ WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of 
 def outcome_encoders(store: EmbeddingStore) -> set[str]:
     """Names and fingerprints of the encoders that have outcomes only; of a name, what was last registered under it."""
     rows = sorted(store.encoders().to_pylist(), key=lambda row: row["written"])
-    adapters = {row[key]: spec_from_json(row["spec"]).adapter for row in rows for key in ("fingerprint", "name")}
+    adapters = {row[key]: EncoderSpec.from_json(row["spec"]).adapter for row in rows for key in ("fingerprint", "name")}
     return {encoder for encoder, adapter in adapters.items() if adapter in WITHOUT_VECTORS}
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.query.search import Index
-from capim.store.values import Ragged
+from capim.store.sets.search import Index
+from capim.store.vectors import Ragged
 from capim.tasks.analyses.compression import METHODS, FixedEncoding, Method, depths_of, frontier, measured, methods_of
 from capim.tasks.analyses.transforms import BYTES, pooled, token_trees
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus

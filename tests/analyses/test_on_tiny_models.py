@@ -16,7 +16,7 @@ from PIL import Image
 
 from capim.store.schema import BATCHES, SLICES
 from capim.store.types import Corpus, EncoderSpec
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.analyses.ablations import device_rows, forward_precision, restricted, sample_queries, vector_forms
 from capim.tasks.analyses.analysis import (
     AnalysisInput,

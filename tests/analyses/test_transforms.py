@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.analyses.ablations import hits_scored_in
 from capim.tasks.analyses.gallery import centre_distance, mean_cosine
 from capim.tasks.analyses.transforms import (

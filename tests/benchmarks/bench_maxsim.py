@@ -22,7 +22,7 @@ import torch
 from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 from numpy.typing import NDArray
 
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.analyses.compression import METHODS, measured, methods_of
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking import maxsim, maxsim_products

@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from capim.store import Block, EmbeddingStore, SetKey
-from capim.store.keys import table_of
-from capim.store.maintenance.integrity import verify
+from capim.store.integrity import verify
 from tests.benchmarks.rows import Row
 from tests.benchmarks.store_blocks import (
     POOL,
@@ -251,7 +250,7 @@ def measure_multi_read(folder: Path, size: dict[str, int]) -> dict[str, float]:
 
 
 def on_disk(store: EmbeddingStore, key: SetKey) -> int:
-    folder = Path(store.uri) / f"{table_of(key)}.lance"
+    folder = Path(store.uri) / f"{key.table}.lance"
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 

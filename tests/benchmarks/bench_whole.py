@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.schema import TOP
 from capim.store.types import EncoderSpec, Modality
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from tests.benchmarks.commands import Stepwise, capim, planted_store

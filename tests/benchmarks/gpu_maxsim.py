@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores, pair_scores

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from capim.reports.gallery_pages import token_words
 from capim.store import EmbeddingStore
-from capim.store.layout import grids_of, tokens_of
 from capim.store.schema import texts
 from capim.store.types import Modality
+from capim.store.vectors import grids_of, tokens_of
 from capim.tasks.corpora.readers.pages import parse_page, query_id, questions_to, topic_word
 from capim.tasks.corpora.readers.shapes import SIDE, parse_scene
 from capim.tasks.ranking.maxsim_products import token_similarities

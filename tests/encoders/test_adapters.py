@@ -13,9 +13,8 @@ import torch
 from PIL import Image
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.layout import grids_of, tokens_of
 from capim.store.types import EncoderSpec
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged, grids_of, tokens_of
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.adapters import hf_dual
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 
 from capim.store import EmbeddingStore, RequestError, WorkError
-from capim.store.keys import SET_PREFIXES
-from capim.store.maintenance.integrity import FAILED, repair_all, verify
+from capim.store.integrity import FAILED, repair_all, verify
+from capim.store.types import SET_PREFIXES
 from tests.faults.fault import Failed, Fault, Scene, expect
 from tests.faults.small_store import Contents, contents, make, run
 

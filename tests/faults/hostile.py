@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from capim.store.maintenance.inventory import disk_bytes
+from capim.store.inventory import disk_bytes
 from tests.faults.bad_files import BAD_IMAGES, ODD_IMAGES, SAME_IMAGES, fuzz_images
 from tests.faults.bad_texts import BAD_FILES, TEXTS, fuzz_texts
 from tests.faults.fault import Fault, Scene, expect

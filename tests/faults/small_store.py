@@ -12,16 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, IndexedImage
-from capim.store.keys import set_key, table_of
-from capim.store.maintenance.integrity import HISTORY, verify
-from capim.store.schema import CORPUS_PARTS, texts
-from capim.store.sets.decoding import columns_of
+from capim.store.connection import storage_faults
+from capim.store.integrity import HISTORY, verify
+from capim.store.rows import delete, read
+from capim.store.schema import ANALYSES, CORPUS_PARTS, REGISTERS, texts
 from capim.store.sets.reading import open_set
-from capim.store.tables import metadata
-from capim.store.tables.connection import storage_faults
-from capim.store.tables.rows import delete
-from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
-from capim.store.types import Modality
+from capim.store.sets.rows import columns_of
+from capim.store.types import Modality, SetKey
 from tests.faults.fault import expect
 
 _BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,9 +100,9 @@ def _value(field: pa.Field, seed: int) -> object:
 
 def _analysis(table: str, part: int) -> pa.Table:
     """Some rows of an analysis, those of one evaluation."""
-    rows = [{field.name: _value(field, 10 * part + i) for field in ANALYSES[table]} for i in range(4)]
-    fixed = {"evaluation": f"evaluation-{part}"} if "evaluation" in ANALYSES[table].names else {}
-    return pa.Table.from_pylist([row | fixed for row in rows], schema=ANALYSES[table])
+    rows = [{field.name: _value(field, 10 * part + i) for field in ANALYSES[table].columns} for i in range(4)]
+    fixed = {"evaluation": f"evaluation-{part}"} if "evaluation" in ANALYSES[table].columns.names else {}
+    return pa.Table.from_pylist([row | fixed for row in rows], schema=ANALYSES[table].columns)
 
 
 def run(store: EmbeddingStore, *, first: bool = False) -> None:
@@ -119,7 +116,7 @@ def run(store: EmbeddingStore, *, first: bool = False) -> None:
         spec = _spec(name)
         store.write_encoder(spec)
         for modality in _MODALITIES:
-            key = set_key(spec, corpus.name, corpus.fingerprint, modality)
+            key = SetKey.of(spec, corpus.name, corpus.fingerprint, modality)
             n = len(getattr(corpus, f"{modality}s"))
             missing = {*store.missing(key, n).tolist()}
             for start in range(0, n, 4):
@@ -146,8 +143,8 @@ def _stored(store: EmbeddingStore, table: str, rows: pa.Table) -> pa.Table:
 def contents(store: EmbeddingStore) -> Contents:
     """Everything that is stored, as capim reads it, without what differs from write to write."""
     found: dict[str, pa.Table] = {}
-    for name in METADATA_TABLES:
-        found[name] = metadata.read(store.connection, name)
+    for name in REGISTERS:
+        found[name] = store.encoders() if name == "encoders" else read(store.connection, name)
     for name in ANALYSES:
         found[name] = store.rows(name)
     corpus = store.corpus("toy")
@@ -160,7 +157,7 @@ def contents(store: EmbeddingStore) -> Contents:
         table = open_set(store.connection, sealed.key, sealed)
         with storage_faults("reading"):
             columns = [*columns_of(sealed.key), "item_id", "input_sha", "batch_id"]
-            found[table_of(sealed.key)] = table.to_table(columns=columns)
+            found[sealed.key.table] = table.to_table(columns=columns)
     return {
         name: sorted(({k: v for k, v in row.items() if k not in _VARYING} for row in rows.to_pylist()), key=repr)
         for name, rows in found.items()

@@ -16,7 +16,7 @@ from capim.flows.cli import main
 from capim.reports.rows.gallery import map_key, match_maps
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.ranking.maxsim_products import pair_scores, token_similarities
 from capim.tasks.runtime.stored import explain_pair, explain_pairs
 from tests.benchmarks.pointing import pointing_game
@@ -31,7 +31,9 @@ def store(small_demo: Path) -> EmbeddingStore:
 
 def test_shares_add_up_to_every_stored_score(store: EmbeddingStore) -> None:
     images = store.items(CORPUS, "image")["id"].to_pylist()
-    for row in store.outcomes(encoder="tiny-colpali", corpus=CORPUS, protocol="t2i/all").slice(0, 20).to_pylist():
+    for row in (
+        store.rows("outcomes", encoder="tiny-colpali", corpus=CORPUS, protocol="t2i/all").slice(0, 20).to_pylist()
+    ):
         for ord_, score in list(zip(row["top_ords"], row["top_scores"], strict=True))[:3]:
             found = explain_pair(
                 store, encoder="tiny-colpali", corpus=CORPUS, caption=row["query_id"], image=str(images[ord_])

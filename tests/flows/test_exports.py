@@ -55,7 +55,7 @@ def test_pytrec_eval_gives_our_figures_of_exported_runs_and_bounds_them_where_sc
     assert "without lists of items and their scores: pairs/add on thirty, " in printed.err
     assert str(tmp_path / "thirty" / "t2i-all" / "ties.run") in printed.out
     store = EmbeddingStore.open(workspace / "store")
-    ours = {(r["encoder"], r["protocol"], r["metric"]): r for r in store.results().to_pylist()}
+    ours = {(r["encoder"], r["protocol"], r["metric"]): r for r in store.rows("results").to_pylist()}
     theirs = {"R@1": "success_1", "R@5": "success_5", "R@10": "success_10", "nDCG@10": "ndcg_cut_10"}
     compared = 0
     for protocol in ("t2i/all", "i2t/any"):
@@ -95,7 +95,7 @@ def test_ids_with_blanks_are_escaped_and_come_back_by_import(tmp_path: Path) -> 
     assert {line[2] for line in lines} == {"a%20b", "a%2520b", "c%E2%80%83d"}
     words = ["import", "--run", str(run), "--encoder", "again", "--corpus", "odd", *QUICK, "--workspace", str(tmp_path)]
     assert main(words) == 0
-    rows = store.results(protocol="t2i/all").to_pylist()
+    rows = store.rows("results", protocol="t2i/all").to_pylist()
     values = {name: {r["metric"]: r["value"] for r in rows if r["encoder"] == name} for name in ("ours", "again")}
     assert values["ours"] == values["again"]
 
@@ -162,7 +162,9 @@ def test_the_atlas_has_points_exact_neighbours_and_what_each_encoder_found(
         assert len(neighbour["ids"]) == 15
         np.testing.assert_allclose(neighbour["distances"], np.sort(1 - own)[:15], atol=1e-6)
         np.testing.assert_allclose(1 - own[neighbour["ids"]], neighbour["distances"], atol=1e-6)
-    outcomes = EmbeddingStore.open(with_vectors / "store").outcomes(encoder="ties", corpus="thirty", protocol="t2i/all")
+    outcomes = EmbeddingStore.open(with_vectors / "store").rows(
+        "outcomes", encoder="ties", corpus="thirty", protocol="t2i/all"
+    )
     assert table["t2i/all ties rank"].to_pylist() == [*outcomes["rank_best"].to_pylist(), *[None] * 10]  # negatives
     hits = [rank == 1 for rank in outcomes["rank_worst"].to_pylist()]
     assert table["t2i/all ties hit"].to_pylist() == [*hits, *[None] * 10]
@@ -185,6 +187,6 @@ def test_a_figure_that_mteb_wants_is_computed_from_stored_outcomes(workspace: Pa
     assert _export(workspace, "results", tmp_path, "--as", "mteb", "--encoder", "distinct") == 0
     [file] = tmp_path.glob("results/*/*/capim-thirty-t2i-all.json")
     [scores] = json.loads(file.read_text("utf-8"))["scores"]["test"]
-    outcomes = EmbeddingStore.open(workspace / "store").outcomes(encoder="distinct", protocol="t2i/all")
+    outcomes = EmbeddingStore.open(workspace / "store").rows("outcomes", encoder="distinct", protocol="t2i/all")
     gains = [1 / np.log2(rank + 1) if rank <= 10 else 0.0 for rank in outcomes["rank_best"].to_numpy().tolist()]
     assert scores["ndcg_at_10"] == pytest.approx(np.mean(gains))

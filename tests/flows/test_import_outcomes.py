@@ -41,7 +41,7 @@ def imported(workspace: Path, *words: str, encoder: str = "theirs") -> int:
 
 
 def results(workspace: Path, **equals: str) -> list[dict[str, Any]]:
-    return EmbeddingStore.open(workspace / "store").results(**equals).to_pylist()
+    return EmbeddingStore.open(workspace / "store").rows("results", **equals).to_pylist()
 
 
 def values(workspace: Path, **equals: str) -> dict[tuple[str, str], tuple[float, float, float]]:
@@ -273,7 +273,7 @@ def test_bivlc_by_one_command_each_and_a_test_for_every_type(
         assert main(["import", "--outcomes", file, "--encoder", model, "--corpus", "bivlc", *QUICK, *place]) == 0
     store = EmbeddingStore.open(tmp_path / "workspace" / "store")
     for model, scores in expected.items():
-        found = {row["metric"]: row for row in store.results(encoder=model, protocol="winoground").to_pylist()}
+        found = {row["metric"]: row for row in store.rows("results", encoder=model, protocol="winoground").to_pylist()}
         assert tuple(round(found[f"winoground_{s}"]["value"], 4) for s in ("text", "image", "group")) == scores
         assert found["winoground_group"]["ci_low"] < scores[2] < found["winoground_group"]["ci_high"]
         assert found["winoground_group"]["tie_share"] is None

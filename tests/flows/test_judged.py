@@ -42,7 +42,7 @@ def test_figures_equal_pytrec_eval_on_the_exported_run_and_qrels(workspace: Path
     theirs = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
     ours = {
         row["metric"]: row["value"]
-        for row in EmbeddingStore.open(workspace / "store").results().to_pylist()
+        for row in EmbeddingStore.open(workspace / "store").rows("results").to_pylist()
         if row["encoder"] == "random"
     }
     names = {"nDCG@5": "ndcg_cut_5", "nDCG@10": "ndcg_cut_10", "AP": "map", "MRR": "recip_rank"} | {
@@ -58,7 +58,7 @@ def test_an_exported_run_is_imported_again_with_the_same_figures(workspace: Path
     run = tmp_path / "finance" / "t2i-judged" / "random.run"
     words = ["import", "--run", str(run), "--encoder", "again", "--corpus", "finance", *QUICK]
     assert main([*words, "--workspace", str(workspace)]) == 0
-    rows = EmbeddingStore.open(workspace / "store").results().to_pylist()
+    rows = EmbeddingStore.open(workspace / "store").rows("results").to_pylist()
     value = {(row["encoder"], row["metric"]): row["value"] for row in rows if row["protocol"] == "t2i/judged"}
     for metric in ("nDCG@10", "recall@5", "AP", "unjudged@10"):
         assert value["again", metric] == pytest.approx(value["random", metric], abs=1e-12), metric
@@ -95,7 +95,7 @@ def test_compression_is_measured_by_the_headline_and_reported(
     exact, one, both, index = rows
     stored = {
         row["metric"]: row["value"]
-        for row in EmbeddingStore.open(workspace / "store").results().to_pylist()
+        for row in EmbeddingStore.open(workspace / "store").rows("results").to_pylist()
         if row["encoder"] == "random"
     }
     assert {row["metric"] for row in rows} == {"nDCG@10"}
@@ -127,7 +127,7 @@ def test_pages_in_two_stages_and_fused_are_encoders_like_any_other(workspace: Pa
     assert main(["rerank", "--first", "random", "--second", "mirrored", "--depths", "10,80", *members]) == 0
     assert main(["fuse", "--encoders", "random,mirrored", *members]) == 0
     store = EmbeddingStore.open(workspace / "store")
-    value = {(row["encoder"], row["metric"]): row["value"] for row in store.results().to_pylist()}
+    value = {(row["encoder"], row["metric"]): row["value"] for row in store.rows("results").to_pylist()}
     for metric in ("nDCG@10", "recall@10", "AP"):  # all 80 pages ordered again: the second encoder alone
         assert value["random-then-mirrored", metric] == pytest.approx(value["mirrored", metric], abs=1e-12), metric
     shown = {row["metric"] for row in store.rows("slices", analysis="two-stage").to_pylist()}

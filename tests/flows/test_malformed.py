@@ -22,9 +22,9 @@ from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import escape_markdown
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.store.errors import text_of_csv
-from capim.store.exchange import embedding_files
-from capim.store.exchange.embedding_files import read_npz
-from capim.store.exchange.row_files import Judgement, add_judgement, read_judgements, read_row_file, write_row_file
+from capim.store.files import Judgement, add_judgement, read_judgements, read_row_file, write_row_file
+from capim.store.sets import embedding_files
+from capim.store.sets.embedding_files import read_npz
 from tests.store.conftest import _corpus
 
 VECTORS = np.ones((20, 4), np.float32)

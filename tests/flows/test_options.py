@@ -32,7 +32,6 @@ import capim.tasks.encoders.conformance
 from capim.flows import cli, set_environment
 from capim.flows.config import FIELDS
 from capim.store import EmbeddingStore
-from capim.store.keys import table_of
 from capim.store.schema import texts
 from capim.tasks.combine import approximate, fuse, rerank, score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus
@@ -348,7 +347,7 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     vector = store.vectors(encoder="tiny-clip", corpus=SHAPES, modality="image").matrix[0]
     np.save(folder / "vector.npy", vector)
     first, second = (
-        table_of(store.key(encoder=encoder, corpus=SHAPES, modality="image"))
+        store.key(encoder=encoder, corpus=SHAPES, modality="image").table
         for encoder in ("tiny-clip", "tiny-clip-plain")
     )
     assert cli.main(["watch", *RUN.split(), "--workspace", str(evaluated)]) == 0

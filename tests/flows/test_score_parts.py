@@ -15,7 +15,7 @@ from capim.flows.benchmark import evaluate
 from capim.flows.config import run_config
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.score_parts import PREFIX
+from capim.store.rows import PARTS_PREFIX
 from capim.tasks.embed import check_corpora
 from capim.tasks.evaluate import find_sets, score_part
 from capim.tasks.ranking.evaluate import evaluate_part
@@ -55,7 +55,7 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
         score_part.fn(
             pair, store_uri=config.store_uri, protocols=(), device="cpu", memory_bytes=None, part=2, n_parts=3
         )
-    assert sum(name.startswith(PREFIX) for name in store.connection.names()) == len(sets) == 4
+    assert sum(name.startswith(PARTS_PREFIX) for name in store.connection.names()) == len(sets) == 4
     scored: list[range] = []
 
     def counted(*args: Any, **how: Any) -> dict[str, PartOutcomes]:
@@ -66,7 +66,7 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
     evaluate.fn(config)
     assert len(scored) == 2 * len(sets)
     assert outcomes(store).equals(expected)
-    assert not any(name.startswith(PREFIX) for name in store.connection.names())
+    assert not any(name.startswith(PARTS_PREFIX) for name in store.connection.names())
     curves = store.rows("slices", analysis="distractors", metric="R@1").to_pylist()
     for encoder in config.encoders:
         own, most = sorted(

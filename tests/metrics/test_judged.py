@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, digest16
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.subset import keep_images
 from capim.tasks.metrics import METRICS, metrics_of

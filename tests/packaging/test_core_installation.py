@@ -39,7 +39,7 @@ SEARCH = """\
 import sys
 sys.modules.update(dict.fromkeys(sys.argv[2:]))
 from capim.store import EmbeddingStore
-from capim.store.query.search import search
+from capim.store.sets.search import search
 from capim.store.types import Embeddings
 import numpy as np
 store = EmbeddingStore.open(sys.argv[1])

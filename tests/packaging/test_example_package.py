@@ -155,7 +155,7 @@ def test_a_run_with_a_package_evaluates_its_metric_runs_its_analysis_and_reports
     ]
     assert main([*words, *where]) == 0
     store = EmbeddingStore.open(str(tmp_path / "w" / "store"))
-    rows = store.results(metric="left_behind").to_pylist()
+    rows = store.rows("results", metric="left_behind").to_pylist()
     assert {(row["encoder"], row["protocol"]): row["value"] for row in rows} == {
         ("swatch", "t2i/all"): 1.0, ("swatch", "i2t/any"): 1.0, ("swatch", "t2i/warm"): 1.0,
     }  # fmt: skip

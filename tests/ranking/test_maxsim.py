@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores

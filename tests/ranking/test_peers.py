@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.metrics import METRICS

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.store.values import Ragged
+from capim.store.vectors import Ragged
 from capim.tasks.ranking.cosine import dense_score_rows, score_dense
 from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.maxsim_products import gather

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from datetime import timedelta
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -86,9 +85,8 @@ def _retrieval(store: StandIn, name: str, base: float, rng: np.random.Generator)
             value = min(0.995, max(0.01, base + bonus + gain * (1 - base) * 1.4 + rng.normal(0, 0.012)))
             result(store, name, "coco-karpathy", protocol, metric, value, half=0.0065, n_queries=25_010,
                    n_clusters=5000, chance=int(metric[2:]) / 5000, tie_share=0.002)  # fmt: skip
-    result(
-        store, name, "coco-karpathy", "t2i/eccv", "mAP@R", 0.2 + base / 4, half=0.01, n_queries=1332, n_clusters=1261
-    )
+    value = 0.2 + base / 4
+    result(store, name, "coco-karpathy", "t2i/eccv", "mAP@R", value, half=0.01, n_queries=1332, n_clusters=1261)
     result(store, name, "coco-karpathy", "t2i/all", "MRR", base + 0.1, half=0.006, n_queries=25_010, n_clusters=5000)
     result(store, name, "coco-karpathy", "t2i/all", "median_rank", 2.0 + 3 * (0.5 - base), half=0.4)
 
@@ -98,16 +96,8 @@ def _compositional(store: StandIn, name: str, base: float, rng: np.random.Genera
         value = float(np.clip(level + rng.normal(0, 0.03), 0.02, 0.9))
         result(store, name, "winoground", "winoground", f"winoground_{metric}", value, half=0.045, n_queries=400,
                n_clusters=400, chance=chance)  # fmt: skip
-    for category in [
-        "add_att",
-        "add_obj",
-        "replace_att",
-        "replace_obj",
-        "replace_rel",
-        "swap_att",
-        "swap_obj",
-        "macro",
-    ]:
+    kinds = [f"{how}_{what}" for how in ("add", "replace", "swap") for what in ("att", "obj")]
+    for category in (*kinds[:4], "replace_rel", *kinds[4:], "macro"):
         value = float(np.clip(0.6 + base / 2 + rng.normal(0, 0.04), 0.5, 0.99))
         result(store, name, "sugarcrepe", f"sugarcrepe/{category}", "pair_accuracy", value, half=0.02, n_queries=1000,
                n_clusters=700, chance=0.5)  # fmt: skip
@@ -213,11 +203,3 @@ def noisy_jpeg(rng: np.random.Generator) -> bytes:
     target = io.BytesIO()
     Image.fromarray(pixels).save(target, "JPEG", quality=80)
     return target.getvalue()
-
-
-def later(store: StandIn, *, days: int) -> None:
-    """Moves every row of a store to a later day, for comparisons of two runs."""
-    for rows in store.tables.values():
-        for row in rows:
-            if "created" in row:
-                row["created"] += timedelta(days=days)

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from capim.reports.elements.page import Cell, Column, Table
-from capim.reports.exports import FORMATS, export_results
+from capim.reports.exports import export_results
 from capim.reports.exports.tabular import in_seed_order, latex_table, reduced
 from capim.store.errors import RequestError
 from capim.store.schema import RESULTS
@@ -167,7 +167,3 @@ def test_an_export_that_cannot_be_says_why(
     with pytest.raises(RequestError, match=re.escape(message)):
         export_results(demo_store, tmp_path / target, kind=kind)
     assert not list(tmp_path.iterdir())
-
-
-def test_every_format_says_what_it_is() -> None:
-    assert all(f.title for f in FORMATS.values())

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import write_row_file
+from capim.store.files import write_row_file
 from capim.tasks.metrics import metrics_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.imported.rows import named_rows

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import write_row_file
+from capim.store.files import write_row_file
 from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus

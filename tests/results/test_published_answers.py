@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import read_row_file
+from capim.store.files import read_row_file
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.readers.published import table_reader

@@ -9,11 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from capim.store import RequestError
-from capim.store.exchange import embedding_files
-from capim.store.exchange.embedding_files import open_embedding_file
-from capim.store.keys import table_of
-from capim.store.tables import compaction, connection
+from capim.store import RequestError, connection
+from capim.store.sets import embedding_files
+from capim.store.sets.embedding_files import open_embedding_file
 from tests.benchmarks.store_blocks import dense_blocks, images, opened
 from tests.imported import import_embeddings
 
@@ -55,12 +53,11 @@ def test_what_was_read_of_a_parquet_file_does_not_stay_in_memory(tmp_path):
 
 
 def test_the_files_of_a_large_write_are_as_large_as_compaction_would_make_them(tmp_path, monkeypatch):
-    for module in (connection, compaction):
-        monkeypatch.setattr(module, "FILE_BYTES", 4 << 20)
+    monkeypatch.setattr(connection, "FILE_BYTES", 4 << 20)
     n = 80_000
     store, spec, key = opened(tmp_path / "store", images(n), 128)
-    store.put_all(key, spec, dense_blocks(n, 128, 4096, "image"))
-    before = store.connection.find(table_of(key))
+    store.writer(key).put_all(spec, dense_blocks(n, 128, 4096, "image"))
+    before = store.connection.find(key.table)
     assert before is not None
     assert len(before.get_fragments()) > 2
     assert store.seal(key, n_items=n).version == before.version
@@ -77,6 +74,6 @@ def test_a_large_write_that_fails_leaves_no_row_and_no_file(tmp_path):
         yield second
 
     with pytest.raises(RequestError, match=r"row 7 \(id 'i00001007'\): NaN"):
-        store.put_all(key, spec, blocks())
+        store.writer(key).put_all(spec, blocks())
     assert len(store.missing(key, 2000)) == 2000
-    assert not list((tmp_path / "store" / f"{table_of(key)}.lance" / "data").iterdir())
+    assert not list((tmp_path / "store" / f"{key.table}.lance" / "data").iterdir())

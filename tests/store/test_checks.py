@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capim.store import Block, Embeddings, RequestError
-from capim.store.values import row_checksums, row_seeds
+from capim.store.sets.rows import row_checksums, row_seeds
 
 
 def with_values(block: Block, change) -> Block:

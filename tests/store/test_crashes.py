@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.keys import table_of
-from capim.store.maintenance.integrity import verify
-from capim.store.maintenance.removal import drop_set
+from capim.store.integrity import verify
+from capim.store.removal import drop_set
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +68,7 @@ def test_killed_writers_lose_and_double_nothing(tmp_path):
     torn, whole = EmbeddingStore.open(tmp_path / "torn"), EmbeddingStore.open(tmp_path / "whole")
     assert same_contents(torn, whole)
     for sealed in torn.sealed_sets():
-        rows = torn.connection.find(table_of(sealed.key), version=sealed.tag)
+        rows = torn.connection.find(sealed.key.table, version=sealed.tag)
         assert rows is not None
         assert np.array_equal(np.sort(rows.to_table(columns=["ord"]).column("ord").to_numpy()), np.arange(n_items))
     assert {finding.state for finding in verify(torn) if finding.what != "temporary files"} == {"sound"}
@@ -90,7 +89,7 @@ class Killed(BaseException):
     """What ends a process; nobody catches it."""
 
 
-@pytest.mark.parametrize("moment", ["lance.write_dataset", "capim.store.tables.digests.Digests.record"])
+@pytest.mark.parametrize("moment", ["lance.write_dataset", "capim.store.digests.Digests.record"])
 def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(
     store, make_corpus, make_spec, fill, monkeypatch, moment
 ):
@@ -111,9 +110,7 @@ def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(
     assert not record.name.startswith("0-")
 
 
-@pytest.mark.parametrize(
-    "moment", ["capim.store.tables.digests.TableFiles.remove", "lancedb.db.LanceDBConnection.drop_table"]
-)
+@pytest.mark.parametrize("moment", ["capim.store.digests.TableFiles.remove", "lancedb.db.LanceDBConnection.drop_table"])
 def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(
     store, make_corpus, make_spec, fill, monkeypatch, moment
 ):
@@ -125,7 +122,7 @@ def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(
     with monkeypatch.context() as killing, pytest.raises(Killed):
         assert store.connection.database  # imported
         killing.setattr(moment, die)
-        store.connection.drop(table_of(key))
+        store.connection.drop(key.table)
     fresh = EmbeddingStore.open(store.uri)
     assert {check.state for check in verify(fresh)} == {"sound"}
     drop_set(fresh, key)

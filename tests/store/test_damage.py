@@ -17,15 +17,13 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
-from capim.store.keys import table_of
-from capim.store.maintenance.integrity import repair, repair_all, repair_table, verify
-from capim.store.maintenance.inventory import check_disk_space
-from capim.store.maintenance.removal import compact_store, drop, drop_set
+from capim.store.connection import compact
+from capim.store.digests import COPIED, TableFiles
+from capim.store.integrity import repair, repair_all, repair_table, verify
+from capim.store.inventory import check_disk_space
+from capim.store.removal import compact_store, drop, drop_set
+from capim.store.rows import merge
 from capim.store.schema import OUTCOMES, RESULTS, RUNS, texts
-from capim.store.tables.compaction import compact
-from capim.store.tables.digests import COPIED, TableFiles
-from capim.store.tables.rows import merge
-from capim.store.tables.schemas import ANALYSES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def sealed(store, make_corpus, make_spec, fill):
     """A sealed dense set: the store, its key and the folder of its table."""
     key = fill(store, make_corpus(300), make_spec(dim=64), step=100)
-    return store, key, store.connection.folder(table_of(key))
+    return store, key, store.connection.folder(key.table)
 
 
 def read(store):
@@ -68,10 +66,10 @@ def test_a_flipped_byte_in_a_vector_is_named_with_its_item(sealed, make_spec, ma
         read(store)
     with pytest.raises(WorkError, match="'i00123'"):
         list(EmbeddingStore.open(store.uri).stored_blocks(key))
-    finding = state_of(store, table_of(key))
+    finding = state_of(store, key.table)
     assert finding.state == "damaged"
     assert "'i00123'" in finding.detail
-    assert f"Run `capim store repair {table_of(key)}`" in finding.detail
+    assert f"Run `capim store repair {key.table}`" in finding.detail
 
 
 def test_a_flipped_byte_in_a_multi_vector_set_is_named_with_its_item(
@@ -79,7 +77,7 @@ def test_a_flipped_byte_in_a_multi_vector_set_is_named_with_its_item(
 ):
     spec = make_spec(dim=64, vectors="multi")
     key = fill(store, make_corpus(90), spec)
-    file = only_file(store.connection.folder(table_of(key)))
+    file = only_file(store.connection.folder(key.table))
     data = bytearray(file.read_bytes())
     data[data.index(make_embeddings([44], spec).values.astype(np.float16).tobytes()) + 9] ^= 0x01
     file.write_bytes(data)
@@ -122,9 +120,9 @@ def test_a_truncated_or_deleted_file_is_named(sealed, damage, message):
     with pytest.raises(WorkError, match=message) as caught:
         read(store)
     assert str(folder / "data") in str(caught.value)
-    check = state_of(store, table_of(key))
+    check = state_of(store, key.table)
     assert check.state == "damaged"
-    assert f"capim store repair {table_of(key)}" in check.detail
+    assert f"capim store repair {key.table}" in check.detail
     assert "store verify" not in check.detail
     assert state_of(store, "sets").state == "sound"
 
@@ -149,11 +147,11 @@ def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(
     for start in range(0, 300, 10):
         store.put(key, spec, make_block(corpus, spec, range(start, start + 10), batch_id=f"batch-{start}"))
     store.seal(key, n_items=300)
-    folder = store.connection.folder(table_of(key))
+    folder = store.connection.folder(key.table)
     before, state = read(store), store.sealed(key)
     assert repair(store, key) == 0
     assert store.sealed(key) == state
-    writing = store._writer(key)
+    writing = store.writer(key)
     assert len(writing.missing()) == 0
     file = only_file(folder)
     data = bytearray(file.read_bytes())
@@ -180,10 +178,10 @@ def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files
     store.write_corpus(corpus)
     store.write_encoder(spec)
     key = make_key(corpus, spec)
-    name = table_of(key)
+    name = key.table
     store.put(key, spec, make_block(corpus, spec, range(10)))
     with monkeypatch.context() as counted:
-        counted.setattr("capim.store.tables.digests.Digests._paths", lambda *_: pytest.fail("lists every fragment"))
+        counted.setattr("capim.store.digests.Digests._paths", lambda *_: pytest.fail("lists every fragment"))
         store.put(key, spec, make_block(corpus, spec, range(10, 20)))
     other = EmbeddingStore.open(store.uri)
     other.put(key, spec, make_block(corpus, spec, range(20, 30)))  # a version that the first process does not know
@@ -207,7 +205,7 @@ def test_the_record_of_an_append_to_a_set_that_was_made_anew_has_none_of_the_old
     drop_set(other, key)
     other.put(key, spec, make_block(corpus, spec, range(10)))  # has the version that the first process knows
     store.put(key, spec, make_block(corpus, spec, range(10, 20)))
-    assert EmbeddingStore.open(store.uri).connection.digests.faults(table_of(key)) == []
+    assert EmbeddingStore.open(store.uri).connection.digests.faults(key.table) == []
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x" * 100)])
@@ -220,9 +218,7 @@ def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
     key = make_key(corpus, spec)
     for start in (0, 100, 200):
         store.put(key, spec, make_block(corpus, spec, range(start, start + 100)))
-    files = sorted(
-        (store.connection.folder(table_of(key)) / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns
-    )
+    files = sorted((store.connection.folder(key.table) / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
     damage(files[1])
     fresh = EmbeddingStore.open(store.uri)
     assert repair(fresh, key) == 100
@@ -276,7 +272,7 @@ def test_a_damaged_file_of_a_register_or_of_history_is_named_never_read_and_put_
 
 
 def test_history_of_which_there_is_no_copy_is_lost_and_the_rest_stays(store, monkeypatch):
-    monkeypatch.setattr("capim.store.tables.digests._COPIED_BYTES", 0)
+    monkeypatch.setattr("capim.store.digests._COPIED_BYTES", 0)
     write_runs(store, "r1", "r2", "r3")
     files = sorted((Path(store.uri) / "runs.lance" / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
     files[1].unlink()
@@ -311,8 +307,8 @@ def test_of_a_corpus_that_cannot_be_read_only_the_corpus_is_to_be_repaired(seale
             file.unlink()
     advice = {finding.what: finding.detail for finding in verify(EmbeddingStore.open(store.uri))}
     assert f"Run `capim store repair corpus-images-{key.corpus}" in advice[f"corpus {key.corpus}"]
-    assert "Follow the advice for that corpus, or for table 'corpora'" in advice[table_of(key)]
-    assert "store repair" not in advice[table_of(key)]
+    assert "Follow the advice for that corpus, or for table 'corpora'" in advice[key.table]
+    assert "store repair" not in advice[key.table]
 
 
 def test_a_damaged_corpus_is_written_again_and_its_embeddings_stay(sealed, make_corpus):
@@ -333,10 +329,10 @@ def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):
     store, key, _ = sealed
     before = read(store)
     state = store.sealed(key)
-    store.connection.find(table_of(key)).tags.delete(state.tag)
+    store.connection.find(key.table).tags.delete(state.tag)
     with pytest.raises(WorkError, match=rf"{state.tag}.*"):
         read(store)
-    assert state_of(store, table_of(key)).state == "damaged"
+    assert state_of(store, key.table).state == "damaged"
     again = EmbeddingStore.open(store.uri).seal(key, n_items=300)
     assert (again.tag, again.digest) == (state.tag, state.digest)
     np.testing.assert_array_equal(read(store).matrix, before.matrix)
@@ -366,9 +362,9 @@ def test_a_deleted_table_is_not_taken_for_an_empty_one(sealed, make_spec):
             read(store)
         with pytest.raises(WorkError, match="missing"):
             fresh.seal(key, n_items=300)
-        assert state_of(store, table_of(key)).state == "damaged"
+        assert state_of(store, key.table).state == "damaged"
         shutil.rmtree(records(store, folder.stem), ignore_errors=True)  # the row of the set still says it
-    assert drop(fresh, encoder="enc", dry_run=False).tables == (table_of(key),)
+    assert drop(fresh, encoder="enc", dry_run=False).tables == (key.table,)
     assert len(fresh.missing(key, 300)) == 300
 
 
@@ -521,9 +517,7 @@ def test_a_commit_whose_record_was_never_written_is_no_damage(store, monkeypatch
     """A process was killed in between, or the disk was full: whoever opens the table next writes it."""
     write_runs(store, "r1")
     with monkeypatch.context() as killed:
-        killed.setattr(
-            "capim.store.tables.digests.Digests._record", lambda *_, **__: (_ for _ in ()).throw(OSError("full"))
-        )
+        killed.setattr("capim.store.digests.Digests._record", lambda *_, **__: (_ for _ in ()).throw(OSError("full")))
         write_runs(store, "r2")
     folder = Path(store.uri) / "runs.lance"
     before = {path.name for path in records(store, "runs").iterdir()}
@@ -584,7 +578,7 @@ def test_folders_that_come_and_go_while_they_are_listed_are_no_fault(tmp_path):
 @pytest.mark.parametrize("two_faults", [False, True])
 def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, damage, words, two_faults, monkeypatch):
     """The next opening wrote a record of what it found, and wrong bytes were sound from then on."""
-    monkeypatch.setattr("capim.store.tables.digests._PAUSES", (0.0,))
+    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0,))
     write_runs(store, "r1", "r2")
     write_runs(store, "r3")
     writing = EmbeddingStore.open(store.uri)
@@ -646,7 +640,7 @@ def test_the_record_of_an_append_holds_what_the_process_before_wrote_not_what_th
     "name", ["runs", "formats", "sets", "encoders", "corpora", "results", "single", "corpus-images"]
 )
 def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(sealed, name, monkeypatch):
-    monkeypatch.setattr("capim.store.tables.digests._PAUSES", (0.0,))
+    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0,))
     store, _, _ = sealed
     write_runs(store, "r1")
     fillers = {pa.string(): "x", pa.bool_(): True}
@@ -664,7 +658,7 @@ def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(seal
     with pytest.raises(WorkError, match=rf"table '{folder.stem}': {folder} is missing.*capim store repair"):
         fresh.connection.find(folder.stem)
     with pytest.raises(WorkError, match=f"{folder} is missing"):
-        merge(fresh.connection, folder.stem, ANALYSES["runs"], rows["runs"], update=False)
+        merge(fresh.connection, folder.stem, rows["runs"], update=False)
     with pytest.raises(WorkError, match="is missing"):
         if store.connection.find(folder.stem) is None:  # by an object that had it open
             raise AssertionError
@@ -683,7 +677,7 @@ def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(seal
 
 def test_tables_whose_folders_were_exchanged_are_damage(store, make_corpus, make_spec, fill):
     keys = [fill(store, make_corpus(20), make_spec(revision=revision)) for revision in ("r1", "r2")]
-    one, other = (store.connection.folder(table_of(key)) for key in keys)
+    one, other = (store.connection.folder(key.table) for key in keys)
     one.rename(one.with_name("aside"))
     other.rename(one)
     one.with_name("aside").rename(other)
@@ -700,9 +694,9 @@ def test_compaction_does_not_give_damaged_rows_new_digests(store, make_corpus, m
     key = make_key(corpus, spec)
     for start in (0, 10, 20):
         store.put(key, spec, make_block(corpus, spec, range(start, start + 10)))
-    for file in (store.connection.folder(table_of(key)) / "data").iterdir():
+    for file in (store.connection.folder(key.table) / "data").iterdir():
         file.write_bytes(file.read_bytes().replace(b"abab", b"abac"))
-    with pytest.raises(WorkError, match=rf"was changed on disk.*capim store repair {table_of(key)}"):
+    with pytest.raises(WorkError, match=rf"was changed on disk.*capim store repair {key.table}"):
         EmbeddingStore.open(store.uri).seal(key, n_items=30)
     assert repair(EmbeddingStore.open(store.uri), key) == 30
 

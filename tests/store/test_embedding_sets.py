@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
-from capim.store.keys import table_of
-from capim.store.tables.connection import storage_faults
+from capim.store.connection import storage_faults
 
 
 @pytest.mark.parametrize("storage", ["float16", "float32"])
@@ -109,7 +108,7 @@ def test_two_writers_that_do_not_see_each_other_leave_every_row_once(
     other = EmbeddingStore.open(store.uri)
     store.put(key, spec, make_block(corpus, spec, range(5)))
     other.missing(key, 20)
-    writer = other._writer(key)
+    writer = other.writer(key)
     monkeypatch.setattr(writer, "_refresh", lambda: None)  # the moment between looking and writing
     store.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="first"))
     assert other.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="second")) == 15
@@ -117,7 +116,7 @@ def test_two_writers_that_do_not_see_each_other_leave_every_row_once(
     assert len(store.vectors(encoder="enc", corpus="toy", modality="image", partial=True)) == 20
     sealed = store.seal(key, n_items=20)
 
-    batches = store.connection.find(table_of(key), version=sealed.tag).to_table(columns=["batch_id"])
+    batches = store.connection.find(key.table, version=sealed.tag).to_table(columns=["batch_id"])
     assert sorted(set(batches.column("batch_id").to_pylist())) == ["b0", "first"]
     assert sealed.n_rows == batches.num_rows == 20
 
@@ -142,7 +141,7 @@ def test_captions_are_read_by_language(store, make_corpus, make_spec, make_embed
     corpus, spec = make_corpus(5, languages=("en", "de")), make_spec()
     fill(store, corpus, spec, "caption")
     key = store.key(encoder="enc", corpus="toy", modality="caption")
-    indexed = store.connection.find(table_of(key), version=store.sealed(key).tag).list_indices()
+    indexed = store.connection.find(key.table, version=store.sealed(key).tag).list_indices()
     assert [index["fields"] for index in indexed] == [["language"]]
     german = store.vectors(encoder="enc", corpus="toy", modality="caption", language="de")
     expected = [position for position in range(20) if position % 4 >= 2]
@@ -165,7 +164,7 @@ def test_a_sealed_set_is_on_the_disk_and_not_only_in_memory(store, make_corpus, 
     synced = set()
     monkeypatch.setattr("capim.store.files.os.fsync", lambda opened: synced.add(os.fstat(opened).st_ino))
     key = fill(store, make_corpus(5), make_spec())
-    for table, part in ((table_of(key), "data"), (table_of(key), "_versions"), ("sets", "data")):
+    for table, part in ((key.table, "data"), (key.table, "_versions"), ("sets", "data")):
         files = [*(store.connection.folder(table) / part).iterdir()]
         assert files
         assert {file.stat().st_ino for file in files} <= synced

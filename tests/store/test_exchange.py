@@ -13,10 +13,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from capim.store import EmbeddingStore, RequestError
-from capim.store.exchange.embedding_files import open_embedding_file
-from capim.store.exchange.exporting import export_embeddings
-from capim.store.exchange.row_files import write_row_file
+from capim.store.files import write_row_file
 from capim.store.schema import OUTCOMES, RESULTS, texts
+from capim.store.sets.embedding_files import export_embeddings, open_embedding_file
 from tests.imported import import_embeddings
 
 

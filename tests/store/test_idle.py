@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.maintenance.inventory import disk_bytes
-from capim.store.maintenance.removal import compact_store
-from capim.store.schema import RESULTS, RUNS, SLICES
-from capim.store.tables.compaction import drop_old_versions
-from capim.store.tables.schemas import ANALYSES
+from capim.store.connection import drop_old_versions
+from capim.store.inventory import disk_bytes
+from capim.store.removal import compact_store
+from capim.store.schema import ANALYSES, RESULTS, RUNS, SLICES
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -112,7 +111,7 @@ def test_a_clock_that_is_ahead_of_the_storage_removes_nothing(
     for day in range(3):
         write(store, result("again", day, value=day / 100))
     true = time.time
-    monkeypatch.setattr("capim.store.tables.compaction.time.time", lambda: true() + 8 * 86_400)
+    monkeypatch.setattr("capim.store.connection.time.time", lambda: true() + 8 * 86_400)
     table = store.connection.find("results")
     assert table is not None
     assert drop_old_versions(table, timedelta(0)) == 0
@@ -131,4 +130,4 @@ def test_twenty_records_of_runs_take_less_than_a_megabyte(store: EmbeddingStore)
             store.write_rows("runs", rows, replace="run")
     assert store.rows("runs").num_rows == 20
     assert disk_bytes(store.connection.folder("runs").parent) - before < 400_000  # type: ignore[union-attr]
-    assert ANALYSES["runs"].field("run").metadata
+    assert ANALYSES["runs"].keyed_columns.field("run").metadata

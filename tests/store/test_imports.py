@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
-from capim.store.exchange.exporting import export_embeddings
-from capim.store.exchange.importing import import_sets
-from capim.store.keys import table_of
 from capim.store.schema import COMPARISONS, OUTCOMES, RESULTS, SLICES
+from capim.store.sets.embedding_files import export_embeddings
+from capim.store.sets.importing import import_sets
 from tests.imported import import_embeddings, import_of, imported
 
 
@@ -227,7 +226,7 @@ def test_what_was_combined_from_a_replaced_set_goes_too(toy, save, make_spec):
 def test_what_an_interrupted_import_left_is_not_mixed_with_other_contents(toy, save, make_block):
     (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
     spec = toy.encoder("theirs")
-    toy.connection.drop(table_of(first.key))
+    toy.connection.drop(first.key.table)
     toy.connection.find("sets").delete("true")
     left = EmbeddingStore.open(toy.uri)
     left.put(first.key, spec, make_block(toy.corpus("toy"), spec, range(7)))

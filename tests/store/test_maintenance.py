@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
-from capim.store.keys import table_of
-from capim.store.maintenance.integrity import repair_table, verify
-from capim.store.maintenance.inventory import diff, find_set, info
-from capim.store.maintenance.removal import compact_store, drop, drop_superseded
+from capim.store.integrity import repair_table, verify
+from capim.store.inventory import diff, find_set, info
+from capim.store.removal import compact_store, drop, drop_superseded
 from capim.store.schema import BATCHES, FORMAT, RESULTS
 
 NOTHING = timedelta(0)
@@ -28,7 +27,7 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, 
     store.put(make_key(corpus, other), other, make_block(corpus, other, range(3)))
     filler = {field.name: "x" if field.type == pa.string() else 1 for field in BATCHES if not field.nullable}
     batch = filler | {
-        "set_name": table_of(key),
+        "set_name": key.table,
         "host": "node7",
         "device": "H200",
         "warmup": False,
@@ -65,8 +64,8 @@ def test_verify_tells_ok_from_incomplete(store, make_corpus, make_spec, make_key
     result = filler | {"image_tag": store.sealed(key).tag, "caption_tag": "sealed-gone", "created": datetime.now(UTC)}
     store.write_rows("results", pa.Table.from_pylist([result], schema=RESULTS))
     findings = {finding.what: finding for finding in verify(store)}
-    assert findings[table_of(key)].state == "sound"
-    assert findings[table_of(make_key(corpus, other))].detail.startswith("3 of 20 items, not sealed")
+    assert findings[key.table].state == "sound"
+    assert findings[make_key(corpus, other).table].detail.startswith("3 of 20 items, not sealed")
     assert findings["corpus toy"].state == "sound"
     assert findings["encoders"].detail == "1 rows"
     tags = [finding for finding in verify(store) if finding.what == "results" and finding.state == "incomplete"]
@@ -82,7 +81,7 @@ def test_sets_are_found_by_table_tag_or_beginning(store, make_corpus, make_spec,
     corpus = make_corpus(20)
     key = fill(store, corpus, make_spec())
     captions = fill(store, corpus, make_spec(), "caption")
-    assert find_set(store, table_of(key)) == key
+    assert find_set(store, key.table) == key
     assert find_set(store, "single-toy-image") == key
     assert find_set(store, store.sealed(captions).tag) == captions
     with pytest.raises(RequestError, match=r"2 sets match 'single-toy'"):
@@ -126,7 +125,7 @@ def test_dropping_is_a_plan_first(store, make_corpus, make_spec, fill):
     late = fill(store, corpus, make_spec(name="late", vectors="multi"))
 
     plan = drop(store, encoder="enc", modality="image")
-    assert plan.tables == (table_of(key),)
+    assert plan.tables == (key.table,)
     assert (plan.n_rows, plan.done) == (20, False)
     assert store.sealed(key) is not None
 
@@ -137,7 +136,7 @@ def test_dropping_is_a_plan_first(store, make_corpus, make_spec, fill):
     assert fill(store, corpus, spec) == key, "it can be made again"
 
     gone = drop(store, corpus="toy", dry_run=False)
-    assert set(gone.tables) >= {table_of(key), table_of(captions), table_of(late)}
+    assert set(gone.tables) >= {key.table, captions.table, late.table}
     assert store.corpora().num_rows == 0
     assert store.sealed_sets() == []
     assert store.encoder("enc") == spec
@@ -171,7 +170,7 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(
     freed = compact_store(store, history=NOTHING, temporary_age=NOTHING)
 
     assert freed["encoders"] > 0
-    unsealed = store.connection.find(table_of(make_key(corpus, other)))
+    unsealed = store.connection.find(make_key(corpus, other).table)
     assert len(unsealed.get_fragments()) == 1
     assert unsealed.count_rows() == 30
     again = EmbeddingStore.open(store.uri)
@@ -187,21 +186,21 @@ def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(
 ):
     corpus, spec = make_corpus(20), make_spec()
     key = fill(store, corpus, spec)
-    unaware = EmbeddingStore.open(store.uri)._writer(key)
+    unaware = EmbeddingStore.open(store.uri).writer(key)
     monkeypatch.setattr(unaware, "_refresh", lambda: None)
-    unaware._table = store.connection.find(table_of(key))
+    unaware._table = store.connection.find(key.table)
     unaware.put(spec, make_block(corpus, spec, range(20)))
-    assert store.connection.find(table_of(key)).count_rows() == 40
+    assert store.connection.find(key.table).count_rows() == 40
     assert store.seal(key, n_items=20).n_rows == 20
     assert len(store.vectors(encoder="enc", corpus="toy", modality="image")) == 20
     compact_store(store, history=NOTHING)
-    assert store.connection.find(table_of(key)).count_rows() == 20
+    assert store.connection.find(key.table).count_rows() == 20
     assert {finding.state for finding in verify(store)} == {"sound"}
 
 
 def test_temporary_files_are_swept_when_they_are_old(store, make_corpus, make_spec, fill):
     key = fill(store, make_corpus(20), make_spec())
-    folder = store.connection.folder(table_of(key)) / "data"
+    folder = store.connection.folder(key.table) / "data"
     old, young = folder / ".tmp_old", folder / ".tmp_young"
     for file in (old, young):
         file.write_bytes(bytes(1000))
@@ -225,7 +224,7 @@ def test_tables_of_a_corpus_whose_write_was_never_finished_are_collected(store, 
 
 def test_any_lancedb_client_opens_the_store(store, make_corpus, make_spec, fill):
     key = fill(store, make_corpus(20), make_spec())
-    table = lancedb.connect(store.uri).open_table(table_of(key))
+    table = lancedb.connect(store.uri).open_table(key.table)
     assert table.count_rows() == 20
     assert len(table.search(np.ones(16, np.float32)).metric("cosine").limit(3).to_list()) == 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capim.store import RequestError
-from capim.store.exchange.exporting import ImportRow, read_manifest, rows_of_folder
+from capim.store.sets.embedding_files import ImportRow, read_manifest, rows_of_folder
 
 
 def test_a_manifest_counts_paths_from_its_folder(tmp_path):

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
-from capim.store.maintenance.integrity import verify
-from capim.store.maintenance.inventory import info
-from capim.store.maintenance.removal import compact_store, drop
-from capim.store.tables.digests import TableFiles
+from capim.store.digests import TableFiles
+from capim.store.integrity import verify
+from capim.store.inventory import info
+from capim.store.removal import compact_store, drop
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,7 +107,7 @@ def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(m
 
 def test_a_file_whose_answer_breaks_off_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that another process replaced while it was read: "Failed to flush response stream" ended a run."""
-    monkeypatch.setattr("capim.store.tables.digests._READ_AGAIN", (0.0,))
+    monkeypatch.setattr("capim.store.digests._READ_AGAIN", (0.0,))
     answers: list[OSError | bytes] = [OSError("AWS Error INTERNAL_FAILURE during GetObject: Failed to flush"), b"whole"]
 
     class System:

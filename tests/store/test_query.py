@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from capim.store import RequestError
-from capim.store.keys import table_of
-from capim.store.maintenance.inventory import SETS_INFO, TABLES_INFO
-from capim.store.query.search import HITS
-from capim.store.query.sql import known_tables
+from capim.store.inventory import SETS_INFO, TABLES_INFO
 from capim.store.schema import OUTCOMES
+from capim.store.sets.search import HITS
+from capim.store.sql import known_tables
 
 
 @pytest.fixture
@@ -109,6 +108,6 @@ def test_no_column_needs_quotes_in_a_statement(filled):
         columns = filled.sql(f"DESCRIBE {name}").column("column_name").to_pylist()
         assert not refused & set(columns), name
         assert filled.sql(f"SELECT {', '.join(columns)} FROM {name} LIMIT 0").column_names == columns
-    sets = [filled.connection.find(table_of(sealed.key)).schema for sealed in filled.sealed_sets()]
+    sets = [filled.connection.find(sealed.key.table).schema for sealed in filled.sealed_sets()]
     for schema in (*sets, SETS_INFO, TABLES_INFO, HITS):
         assert not refused & set(schema.names)

@@ -59,9 +59,13 @@ def test_outcomes_are_read_in_query_order_whatever_their_number_and_the_order_of
         "outcomes", whole.take(order).set_column(0, "evaluation", pa.array(["b"] * n)), replace="evaluation"
     )
     assert len(store.connection.find("outcomes").get_fragments()) > 3
-    for rows in (store.rows("outcomes", evaluation="a"), store.rows("outcomes", evaluation="b"), store.outcomes()):
+    for rows in (
+        store.rows("outcomes", evaluation="a"),
+        store.rows("outcomes", evaluation="b"),
+        store.rows("outcomes"),
+    ):
         np.testing.assert_array_equal(rows["query_ord"].to_numpy(), np.tile(np.arange(n), len(rows) // n))
-    assert store.outcomes()["evaluation"].to_pylist() == ["a"] * n + ["b"] * n
+    assert store.rows("outcomes")["evaluation"].to_pylist() == ["a"] * n + ["b"] * n
 
 
 def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_number(
@@ -93,7 +97,7 @@ def test_results_are_read_in_an_order_that_does_not_depend_on_the_writing(store)
     ]  # fmt: skip
     for row in np.random.default_rng(0).permutation(len(rows)):
         store.write_rows("results", pa.Table.from_pylist([rows[row]], schema=RESULTS), replace="result")
-    assert store.results()["result"].to_pylist() == [row["result"] for row in rows]
+    assert store.rows("results")["result"].to_pylist() == [row["result"] for row in rows]
 
 
 def test_without_replace_known_rows_stay_as_they_are(store):
@@ -107,7 +111,7 @@ def test_without_replace_known_rows_stay_as_they_are(store):
 def test_a_table_never_written_is_empty_with_its_columns(store):
     assert store.rows("results").schema.equals(RESULTS)
     assert store.rows("results", corpus="toy").num_rows == 0
-    assert store.results().num_rows == 0
+    assert store.rows("results").num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_threads_that_replace_the_same_rows_at_once_leave_them_once(store):
 
 
 def test_many_small_writes_do_not_leave_many_files(store, monkeypatch):
-    monkeypatch.setattr("capim.store.tables.rows._MOST_FILES", 5)
+    monkeypatch.setattr("capim.store.embedding_store._MOST_FILES", 5)
     for number in range(12):
         store.write_rows("runs", run(f"r{number}", "running"))
     table = store.connection.find("runs")

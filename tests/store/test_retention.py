@@ -10,11 +10,9 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.keys import table_of
-from capim.store.maintenance.removal import Pruning, plan_pruning, prune
-from capim.store.schema import OUTCOMES, RESULTS, RUNS, WATCHED, texts
-from capim.store.tables import metadata
-from capim.store.tables.schemas import METADATA_TABLES
+from capim.store.removal import Pruning, plan_pruning, prune
+from capim.store.rows import register
+from capim.store.schema import OUTCOMES, REGISTERS, RESULTS, RUNS, WATCHED, texts
 from capim.store.types import IndexedImage
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -86,7 +84,7 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(
         write(store, "runs", RUNS, day)
         write(store, "results", RESULTS, day, **subject, **place, metric="R@1", evaluation=f"v{day}", result=f"r{day}")
     plan = pruned(store, 1)
-    assert plan.tables == (table_of(keys[0]),)
+    assert plan.tables == (keys[0].table,)
     assert [sealed.key for sealed in store.sealed_sets()] == keys[1:]
     assert {*store.encoders()["fingerprint"].to_pylist()} == {spec.fingerprint for spec in specs[1:]}
     assert store.corpus("toy", corpus.fingerprint).images.num_rows == 4
@@ -117,11 +115,11 @@ def registered(store: EmbeddingStore, *days: int) -> None:
     """From then on the name of the encoder means the revision of that day."""
     for day in days:
         row = {"name": "enc", "fingerprint": f"e{day}", "spec": "{}", "written": BEGUN + timedelta(days=day)}
-        metadata.write(store.connection, "encoders", [row], update=True)
-    corpus = {field.name: 1 for field in METADATA_TABLES["corpora"]} | {"written": BEGUN, "locations": []}
+        register(store.connection, "encoders", [row])
+    corpus = {field.name: 1 for field in REGISTERS["corpora"].columns} | {"written": BEGUN, "locations": []}
     corpus |= dict.fromkeys(("licence", "origin", "reference_language", "main_metric"), "")
     row = corpus | {"name": "toy", "fingerprint": "c0", "languages": []}
-    metadata.write(store.connection, "corpora", [row], update=True)
+    register(store.connection, "corpora", [row])
 
 
 def outcomes(store: EmbeddingStore) -> list[str]:
@@ -131,7 +129,7 @@ def outcomes(store: EmbeddingStore) -> list[str]:
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Specs are not compared with their fingerprints, which are short here."""
-    monkeypatch.setattr("capim.store.tables.metadata.is_spec_of", lambda **_: True)
+    monkeypatch.setattr("capim.store.embedding_store.is_spec_of", lambda **_: True)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -158,7 +156,7 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
     write(store, "runs", RUNS, 1, state="running", started=begun)
     write(store, "runs", RUNS, 9)
     with monkeypatch.context() as then:
-        then.setattr("capim.store.maintenance.removal.now", lambda: begun + timedelta(days=2))
+        then.setattr("capim.store.removal.now", lambda: begun + timedelta(days=2))
         plan = pruned(store, 1)
     assert plan.running == ("run001",)
     assert outcomes(store) == ["v1", "v2"]
@@ -178,7 +176,7 @@ def test_what_a_run_wrote_after_the_plan_stays(store: EmbeddingStore) -> None:
     plan = plan_pruning(store, keep=1)
     assert plan.rows["outcomes"] == ("evaluation", ("v0",), 1)
     row = {"name": "enc", "fingerprint": "e0", "spec": "{}", "written": BEGUN + timedelta(days=2)}
-    metadata.write(store.connection, "encoders", [row], update=True)
+    register(store.connection, "encoders", [row])
     subject = {"encoder": "enc", "encoder_fingerprint": "e0", "corpus": "toy", "corpus_fingerprint": "c0"}
     again = {"protocol": "t2i/all", "evaluation": "v0", "metric": "R@1", "result": "r0-again"}
     write(store, "runs", RUNS, 2, state="running", started=datetime.now(UTC))

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from capim.store import Embeddings, RequestError
-from capim.store.keys import table_of
-from capim.store.maintenance.integrity import verify
-from capim.store.query.search import build_index, search
+from capim.store.integrity import verify
 from capim.store.schema import texts
+from capim.store.sets.search import build_index, search
 
 
 def maxsim(tokens, patches):
@@ -97,9 +96,9 @@ def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(
     with pytest.raises(RequestError, match="has no index"):
         search(store, queries, **images, use_index=True)
     build_index(store, **images)
-    indexed = store.connection.database.open_table(table_of(store.key(**images))).version
+    indexed = store.connection.database.open_table((store.key(**images)).table).version
     build_index(store, **images)
-    assert store.connection.database.open_table(table_of(store.key(**images))).version == indexed, "made once"
+    assert store.connection.database.open_table((store.key(**images)).table).version == indexed, "made once"
     exact = search(store, queries, **images, k=3).to_pylist()
     approximate = search(store, queries, **images, k=3, use_index=True).to_pylist()
     scores = {(row["query"], row["ord"]): row["score"] for row in exact}

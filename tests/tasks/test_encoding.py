@@ -9,8 +9,7 @@ from capim.flows.config import RunConfig, run_config
 from capim.flows.embed import encode_settings
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
-from capim.store.keys import set_key
-from capim.store.types import Corpus
+from capim.store.types import Corpus, SetKey
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import entry_from, load_encoder, pipeline, resolve, spec_of
 from capim.tasks.runtime.encoding import EncodeSettings, SetEncoder
@@ -97,7 +96,7 @@ def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpu
     with pytest.raises(WorkError, match=message):
         first.encode(corpus, "caption")
     first.close()
-    key = set_key(first.spec, corpus.name, corpus.fingerprint, "caption")
+    key = SetKey.of(first.spec, corpus.name, corpus.fingerprint, "caption")
     n_kept = len(corpus.captions) - len(store.missing(key, len(corpus.captions)))
     assert n_kept >= sum(passes[:3])
     encoder.forwards["caption"] = forward

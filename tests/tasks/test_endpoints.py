@@ -18,9 +18,8 @@ import pytest
 from capim.flows.config import read_suite
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
-from capim.store.keys import set_key, spec_to_json
-from capim.store.maintenance.removal import drop
-from capim.store.types import Corpus, EncoderSpec
+from capim.store.removal import drop
+from capim.store.types import Corpus, EncoderSpec, SetKey
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import entry_from, load_encoder, resolve
 from capim.tasks.encoders.endpoint import PROBE_CAPTIONS, PROBE_IMAGE
@@ -34,11 +33,11 @@ CORPUS = {"name": "few", "reader": "shapes", "n_scenes": 20}
 ENCODE = """
 import json, sys
 from capim.store import EmbeddingStore
-from capim.store.keys import spec_from_json
+from capim.store.types import EncoderSpec
 from capim.tasks.runtime.encoding import EncodeSettings, SetEncoder
 store = EmbeddingStore.open(sys.argv[1])
 settings = EncodeSettings(device="cpu", caption_batch=4)
-SetEncoder(spec_from_json(sys.argv[2]), store, settings, "killed").encode(store.corpus("few"), "caption")
+SetEncoder(EncoderSpec.from_json(sys.argv[2]), store, settings, "killed").encode(store.corpus("few"), "caption")
 """
 
 
@@ -106,7 +105,7 @@ def test_what_was_stored_before_a_kill_is_never_asked_for_again(stub, store, cor
     stub.seconds = 0.03
     spec = spec_for(stub)
     store.write_encoder(spec)
-    command = [sys.executable, "-c", ENCODE, store.uri, spec_to_json(spec)]
+    command = [sys.executable, "-c", ENCODE, store.uri, spec.to_json()]
     process = subprocess.Popen(command, cwd=Path(__file__).parents[2], env={**os.environ, "OMP_NUM_THREADS": "1"})
     n_all = len(set(corpus.captions["text"].to_pylist()))
     while sum(asked(stub).values()) < n_all // 2:
@@ -115,7 +114,7 @@ def test_what_was_stored_before_a_kill_is_never_asked_for_again(stub, store, cor
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = asked(stub)
-    key = set_key(spec, corpus.name, corpus.fingerprint, "caption")
+    key = SetKey.of(spec, corpus.name, corpus.fingerprint, "caption")
     missing = store.missing(key, len(corpus.captions))
     wanted = set(corpus.captions["text"].take(missing).to_pylist())
     assert 0 < len(wanted) < n_all
@@ -163,7 +162,7 @@ def test_a_model_that_changes_during_an_encode_leaves_its_set_unsealed(stub, sto
     spec = spec_for(stub, concurrency=1)
     with pytest.raises(WorkError, match="another model"):
         encode(store, corpus, spec)
-    assert store.sealed(set_key(spec, corpus.name, corpus.fingerprint, "caption")) is None
+    assert store.sealed(SetKey.of(spec, corpus.name, corpus.fingerprint, "caption")) is None
 
 
 def test_small_noise_between_two_answers_is_no_other_model(stub, store, corpus) -> None:

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from capim.store.errors import RequestError, unknown
-from capim.store.own_code import loaded_module
-from capim.store.plugins import OWN, Plugin, Table
+from capim.store.plugins import OWN, Plugin, Table, loaded_module
 from capim.store.types import ACCESS_OPTIONS, EncoderSpec
 from capim.tasks.encoders.endpoint import BODY
 

@@ -21,8 +21,8 @@ from PIL.Image import Image
 from torch import Tensor
 
 from capim.store.errors import RequestError
-from capim.store.layout import layout_of_tokens
 from capim.store.types import EncoderSpec, Modality
+from capim.store.vectors import layout_of_tokens
 from capim.tasks.encoders.adapters.late_interaction import (
     FAMILIES,
     KINDS,

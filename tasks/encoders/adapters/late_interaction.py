@@ -12,8 +12,8 @@ from itertools import groupby
 from math import isqrt
 from typing import Any, Literal
 
-from capim.store.layout import UNKNOWN, Grid, grids_of, layout_of_grids
 from capim.store.types import VectorKind
+from capim.store.vectors import UNKNOWN, Grid, grids_of, layout_of_grids
 
 AUGMENTATION_TOKENS = 10  # that colpali_engine's process_queries puts after a query
 # first part of the name of a class of colpali_engine, by what it gives for an item

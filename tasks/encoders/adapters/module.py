@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.own_code import loaded_module, shown_path, what_failed
+from capim.store.plugins import loaded_module, shown_path, what_failed
 from capim.store.types import EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.checkpoint import local_path

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from capim.store.errors import RequestError
-from capim.store.layout import layout_of_tokens
 from capim.store.types import MODALITIES, EncoderSpec, Modality
+from capim.store.vectors import layout_of_tokens
 from capim.tasks.encoders.adapters.late_interaction import image_layout, moved, patch_grids
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized
 from capim.tasks.encoders.checkpoint import complete_folder, json_file

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.exchange.embedding_files import read_npz
 from capim.store.files import NOT_ITS_FORMAT, existing_file
 from capim.store.schema import TOP, texts
+from capim.store.sets.embedding_files import read_npz
 from capim.store.types import Corpus
 from capim.tasks.ranking.given import score_given
 from capim.tasks.ranking.maxsim_products import score_table

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
-from capim.store.exchange.importing import UNVERSIONED, declared_encoder, note_faults
-from capim.store.exchange.row_files import READ_SUFFIXES, read_row_file
+from capim.store.files import READ_SUFFIXES, read_row_file
 from capim.store.schema import OUTCOMES
+from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.retrieval import RECALLS

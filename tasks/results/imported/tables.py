@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, texts
 from capim.store.types import Corpus
-from capim.store.values import positions_within
+from capim.store.vectors import positions_within
 from capim.tasks.metrics.compositional import text_and_image
 from capim.tasks.protocols import ALL_NEGATIVES, MAIN
 from capim.tasks.ranking.given import choice_outcomes

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import capim
 from capim.store import EmbeddingStore
-from capim.store.maintenance.removal import compact_store, drop
+from capim.store.removal import compact_store, drop
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.faults.clicking import click, digest
 from tests.random_store import OTHER, random_store
@@ -22,11 +22,11 @@ from tests.reports.conftest import HOSTILE
 WRITER = """
 import sys, time
 from capim.store import EmbeddingStore
-from capim.store.maintenance.removal import compact_store
-from capim.store.maintenance.removal import drop
+from capim.store.removal import compact_store
+from capim.store.removal import drop
 ends = time.monotonic() + float(sys.argv[2])
 store = EmbeddingStore.open(sys.argv[1])
-rows = store.outcomes(encoder=sys.argv[3], corpus="shapes")
+rows = store.rows("outcomes", encoder=sys.argv[3], corpus="shapes")
 print("ready", flush=True)
 while time.monotonic() < ends:
     store.write_rows("outcomes", rows, replace="evaluation")

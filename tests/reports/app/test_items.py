@@ -114,7 +114,7 @@ def test_points_and_colours_are_those_of_the_store(asker: TestClient, asked: Emb
     plane = project(asked.vectors(encoder=A, corpus="shapes", modality="caption").matrix)
     np.testing.assert_allclose([float(row[f"{A} x"]) for row in rows], plane.points[:, 0], rtol=1e-5, atol=1e-6)
     codes = base64.b64decode(re.findall(r'data-codes="([^"]*)"', figure)[0])
-    outcomes = asked.outcomes(encoder=A, corpus="shapes", protocol="t2i/all")
+    outcomes = asked.rows("outcomes", encoder=A, corpus="shapes", protocol="t2i/all")
     found = {row["query_ord"] for row in outcomes.to_pylist() if row["rank_worst"] == 1}
     assert {at for at, code in enumerate(codes) if code == 0} == found
     assert asked.sql(asker.get(f"{address}&as=sql").text)["colour"].to_pylist().count("found") == len(found)

@@ -18,7 +18,7 @@ from capim.reports.app.queries import languages_of
 from capim.reports.app.state import Evaluated, State
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.exchange.row_files import Judgement, read_judgements
+from capim.store.files import Judgement, read_judgements
 from capim.tasks.protocols import Protocol
 from tests.reports.app.stores import NoServices, asking, csv_of
 

@@ -11,16 +11,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from capim.store.connection import Connection, data_bytes, storage_faults
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
-from capim.store.keys import SET_PREFIXES, key_columns, table_of
 from capim.store.schema import FORMAT, TIME, optional, texts
 from capim.store.sets.reading import open_set, read_blocks
+from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
-from capim.store.tables.compaction import data_bytes
-from capim.store.tables.connection import Connection, storage_faults
-from capim.store.tables.schemas import vector_type
-from capim.store.types import EncoderSpec, SetKey
+from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
 _SIZES = ("n_rows", "n_bytes")  # of the data files of the current version
 SETS_INFO = pa.schema(
@@ -62,7 +60,7 @@ class StoreInfo:
 def info(store: EmbeddingStore) -> StoreInfo:
     """Counts and sizes of everything stored, and who wrote it; reads no vectors."""
     names = store.connection.names()
-    registered = {table_of(sealed.key): sealed for sealed in store.sealed_sets()}
+    registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     writers = _writers(store)
     sets = [
         _set_row(store, name, registered.get(name), writers.get(name, set()))
@@ -87,7 +85,7 @@ def stored_key(connection: Connection, name: str) -> SetKey:
 
 def stored_sets(store: EmbeddingStore) -> dict[str, SetKey]:
     """The identity of every embedding set by the name of its table, which may be damaged or gone if it is sealed."""
-    keys = {table_of(sealed.key): sealed.key for sealed in store.sealed_sets()}
+    keys = {sealed.key.table: sealed.key for sealed in store.sealed_sets()}
     for name in store.connection.names():
         if name.startswith(SET_PREFIXES) and name not in keys:
             with suppress(WorkError):  # `capim store verify` names it
@@ -102,7 +100,7 @@ def find_set(store: EmbeddingStore, reference: str) -> SetKey:
         RequestError: No set or several sets match; the message lists the sets of the store.
     """
     keys = stored_sets(store)
-    tags = {table_of(sealed.key): (sealed.tag, sealed.digest) for sealed in store.sealed_sets()}
+    tags = {sealed.key.table: (sealed.tag, sealed.digest) for sealed in store.sealed_sets()}
     if reference in keys:
         return keys[reference]
     matches = [name for name in keys if any(text.startswith(reference) for text in (name, *tags.get(name, ())))]
@@ -117,7 +115,7 @@ def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers
     row: dict[str, object] = {"set_name": name, "written_by": "; ".join(sorted(writers))}
     try:
         key = sealed.key if sealed else stored_key(store.connection, name)
-        row |= key_columns(key)
+        row |= key.columns
         table = store.connection.find(name, version=sealed.tag if sealed else None)
         if table is None:
             return row | {"state": "damaged"}
@@ -205,7 +203,7 @@ def diff(store: EmbeddingStore, a: SetKey, b: SetKey, *, other: EmbeddingStore |
     dims = [vector_type(table.schema).list_size for table in tables]
     if a.vectors != b.vectors or dims[0] != dims[1]:
         raise RequestError(
-            f"{table_of(a)} ({a.vectors}, dim {dims[0]}) and {table_of(b)} ({b.vectors}, dim {dims[1]}) cannot be "
+            f"{a.table} ({a.vectors}, dim {dims[0]}) and {b.table} ({b.vectors}, dim {dims[1]}) cannot be "
             "compared vector by vector"
         )
     items = [one.item_index(key) for one, key, _ in sides]

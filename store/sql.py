@@ -7,7 +7,9 @@ Tables: metadata and analyses by their names (``encoders``, ``corpora``, ``sets`
 
 Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``query_outcomes`` (outcomes
 with the text or image of the query), ``sourced_results`` (results with the sets they were computed from),
-``ambiguous_misses`` (one row per encoder, query and cause).
+``ambiguous_misses`` (one row per encoder, query and cause); and ``current_results``, ``current_comparisons``,
+``current_rankings``, ``current_slices``, ``current_watched``: of several rows for the same those that reports show, see
+``store.current``.
 
 Only columns whose name occurs in the statement are read, so that a query about ranks reads no vector. ``SELECT *``
 gives every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats:
@@ -27,18 +29,13 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from capim.store.embedding_store import EmbeddingStore
+from capim.store.connection import Connection, storage_faults
+from capim.store.embedding_store import EmbeddingStore, corpus_part
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.keys import key_columns
-from capim.store.schema import CORPUS_PARTS, optional
+from capim.store.rows import one_of, read
+from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, optional
 from capim.store.sets.reading import open_set
 from capim.store.sets.seal import sealed_sets
-from capim.store.tables import rows as of_rows
-from capim.store.tables.connection import Connection, storage_faults
-from capim.store.tables.corpora import corpus_part
-from capim.store.tables.metadata import read
-from capim.store.tables.rows import one_of
-from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
 from capim.store.types import digest16
 
 _CORPUS = ("corpus", "corpus_fingerprint")
@@ -96,6 +93,9 @@ VIEWS = {
 }
 """View -> (tables and views that it reads, its definition)."""
 
+CURRENT = {f"current_{name}": name for name, table in ANALYSES.items() if table.shown_for is not None}
+"""View -> the table whose current rows it has, see ``store.current``."""
+
 
 class _CompactedError(WorkError):
     """Another process compacted the version of a table that was being read."""
@@ -115,16 +115,16 @@ class Stream:
 
 
 def select(
-    connection: Connection,
+    store: EmbeddingStore,
     statement: str,
     parameters: Sequence[object] = (),
     *,
-    held: Callable[[str, pa.Schema], pa.Table | None] | None = None,
+    cached: Callable[[str, pa.Schema], pa.Table | None] | None = None,
 ) -> pa.Table:
     """The answer to one SELECT (or DESCRIBE, SUMMARIZE, EXPLAIN) over the store's tables.
 
     Of columns with one name, such as those of a join, the second is called ``name_2``.
-    ``parameters`` are the values of the ``?`` in the statement. ``held`` gives the chosen columns of a table that is
+    ``parameters`` are the values of the ``?`` in the statement. ``cached`` gives the chosen columns of a table that is
     in memory; None: the table is read.
 
     Raises:
@@ -147,8 +147,8 @@ def select(
                     database.execute(f"CREATE VIEW {name} AS {VIEWS[name][1]}")
                     continue
                 chosen = _chosen(name, wanted, everything=_selects_all(statement))
-                rows = None if held is None else held(name, chosen)
-                batches = partial(_read, connection, name, chosen, faults)
+                rows = None if cached is None else cached(name, chosen)
+                batches = partial(_read, store, name, chosen, faults)
                 database.register(name, Stream(schema=chosen, batches=batches) if rows is None else rows)
             while True:
                 try:
@@ -180,7 +180,7 @@ def _apart(names: Sequence[str]) -> list[str]:
 
 def known_tables() -> list[str]:
     """Names that a statement may select from."""
-    return [*METADATA_TABLES, *ANALYSES, *CORPUS_PARTS, "embeddings", *VIEWS]
+    return [*TABLES, *CORPUS_PARTS, "embeddings", *VIEWS, *CURRENT]
 
 
 def _explained(message: str, words: set[str]) -> str:
@@ -234,11 +234,11 @@ def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:
     return pa.schema([field.remove_metadata().with_nullable(True) for field in fields])
 
 
-def _read(connection: Connection, name: str, chosen: pa.Schema, faults: list[WorkError]) -> Iterator[pa.RecordBatch]:
+def _read(store: EmbeddingStore, name: str, chosen: pa.Schema, faults: list[WorkError]) -> Iterator[pa.RecordBatch]:
     """The rows of a table; a fault is kept, since DuckDB wraps it in an error of its own."""
     try:
         with storage_faults(f"reading {name!r}"):
-            yield from batches_of(connection, name, chosen)
+            yield from batches_of(store, name, chosen)
     except WorkError as fault:
         faults.append(fault)
         raise
@@ -249,15 +249,19 @@ def _schema_of(name: str) -> pa.Schema:
         return _EMBEDDINGS
     if name in CORPUS_PARTS:
         return pa.schema([*optional(pa.string(), *_CORPUS), *optional(pa.int32(), "ord"), *CORPUS_PARTS[name]])
-    return {**METADATA_TABLES, **ANALYSES}[name]
+    return TABLES[CURRENT.get(name, name)].columns
 
 
 def batches_of(
-    connection: Connection, name: str, chosen: pa.Schema, only: str | None = None
+    store: EmbeddingStore, name: str, chosen: pa.Schema, only: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a table with the chosen columns; of parts of corpora ``only`` those of one corpus."""
+    connection = store.connection
     if name == "embeddings":
         yield from _embedding_batches(connection, chosen)
+    elif name in CURRENT:
+        current = [{column: row[column] for column in chosen.names} for row in store.current(CURRENT[name])]
+        yield from pa.Table.from_pylist(current, schema=chosen).to_batches()
     elif name in CORPUS_PARTS:
         for corpus in read(connection, "corpora").to_pylist():
             if only not in (None, corpus["fingerprint"]):
@@ -286,7 +290,7 @@ def _embedding_batches(connection: Connection, chosen: pa.Schema) -> Iterator[pa
         table = open_set(connection, sealed.key, sealed)
         stored = [column for column in chosen.names if column in table.schema.names] or ["ord"]
         size = 256 if _HEAVY & set(stored) else 65_536
-        constants = key_columns(sealed.key)
+        constants = sealed.key.columns
         del constants["vectors"]  # the kind of set; here a column of vectors
         for batch in table.scanner(columns=stored, batch_size=size, batch_readahead=2).to_batches():
             yield _completed(batch, chosen, constants)
@@ -341,15 +345,15 @@ class _Part:
     columns: dict[str, pa.ChunkedArray] = field(default_factory=dict)
 
 
-class HeldTables:
+class TableCache:
     """Reads each needed column once per version of its table; threads may share it.
 
-    Outcomes are held by evaluation, the parts of a corpus by its fingerprint; those that were not used for the longest
+    Outcomes are kept by evaluation, the parts of a corpus by its fingerprint; those that were not used for the longest
     time leave first.
     """
 
     def __init__(self, store: EmbeddingStore) -> None:
-        self._connection = store.connection
+        self._store = store
         self._parts: OrderedDict[tuple[str, str], _Part] = OrderedDict()
         self._lock = RLock()
 
@@ -364,25 +368,27 @@ class HeldTables:
         """The answer of the store to a statement that needs no other rows than those of ``only``.
 
         Args:
-            statement: A SELECT, see ``store.query.sql``.
+            statement: A SELECT, see ``store.sql``.
             parameters: The values of the ``?`` in it.
             only: Table -> the evaluations (of outcomes) or the fingerprints (of parts of a corpus) whose rows it needs;
-                other tables are read whole, and not held.
+                other tables are read whole, and not kept.
             lists: The evaluations whose lists, such as ``top_scores``, it needs; those of others are null.
         """
 
-        def held(name: str, chosen: pa.Schema) -> pa.Table | None:
+        def cached(name: str, chosen: pa.Schema) -> pa.Table | None:
             if name not in only:
                 return None
-            table = None if name in CORPUS_PARTS else self._connection.find(name)  # parts of a corpus never change
+            table = (
+                None if name in CORPUS_PARTS else self._store.connection.find(name)
+            )  # parts of a corpus never change
             version = 0 if table is None else table.version
             parts = [self._rows(name, key, chosen, version, with_lists=key in lists) for key in only[name]]
             return pa.concat_tables(parts) if parts else chosen.empty_table()
 
-        return select(self._connection, statement, parameters, held=held)
+        return select(self._store, statement, parameters, cached=cached)
 
     def _rows(self, name: str, key: str, chosen: pa.Schema, version: int, *, with_lists: bool) -> pa.Table:
-        """The chosen columns of one part; reads those that are not held at this version of the table."""
+        """The chosen columns of one part; reads those that are not in memory at this version of the table."""
         left_out = {f.name for f in chosen if name == "outcomes" and pa.types.is_list(f.type) and not with_lists}
         with self._lock:
             part = self._parts.pop((name, key), _Part(version=version))
@@ -391,9 +397,9 @@ class HeldTables:
             missing = pa.schema([f for f in chosen if f.name not in part.columns and f.name not in left_out])
             if missing.names:
                 if name in CORPUS_PARTS:
-                    found = pa.Table.from_batches(batches_of(self._connection, name, missing, key), schema=missing)
+                    found = pa.Table.from_batches(batches_of(self._store, name, missing, key), schema=missing)
                 else:  # read again where another process has just compacted it
-                    found = of_rows.read(self._connection, name, missing, one_of("evaluation", [key]))
+                    found = read(self._store.connection, name, one_of("evaluation", [key]), missing.names)
                 part.n_rows = found.num_rows
                 part.columns |= {column: found[column] for column in missing.names}
             self._parts[name, key] = part

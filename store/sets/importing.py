@@ -17,16 +17,14 @@ import numpy as np
 
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
-from capim.store.exchange.embedding_files import EmbeddingParts, blocks_of, open_embedding_file, positions_of
-from capim.store.exchange.exporting import ImportRow
-from capim.store.keys import is_fingerprint, set_key, spec_from_json, table_of
-from capim.store.maintenance.inventory import check_disk_space
-from capim.store.maintenance.removal import drop_set, drop_superseded
+from capim.store.inventory import check_disk_space
+from capim.store.removal import drop_set, drop_superseded
+from capim.store.sets.embedding_files import EmbeddingParts, ImportRow, blocks_of, open_embedding_file, positions_of
+from capim.store.sets.rows import ItemIndex, digest
 from capim.store.sets.seal import SealedSet
 from capim.store.sets.writing import block_checksums, check_block
-from capim.store.tables.corpora import ItemIndex, index_of
-from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, Storage, VectorKind
-from capim.store.values import Rounding, digest, rounding_of
+from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, Storage, VectorKind, is_fingerprint
+from capim.store.vectors import Rounding, rounding_of
 
 # --- The encoder that imported files belong to: what the user says it is, and equal for all imports under one name.
 
@@ -132,7 +130,7 @@ def note_faults(known: EncoderSpec, note: str | None = None) -> list[str]:
 def namesakes(store: EmbeddingStore, name: str) -> list[EncoderSpec]:
     """The encoders that were registered under a name, oldest first."""
     rows = [row for row in store.encoders().to_pylist() if row["name"] == name]
-    return [spec_from_json(row["spec"]) for row in sorted(rows, key=lambda row: row["written"])]
+    return [EncoderSpec.from_json(row["spec"]) for row in sorted(rows, key=lambda row: row["written"])]
 
 
 def _form(dim: int, vectors: VectorKind) -> str:
@@ -295,8 +293,8 @@ def _files(
 def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read, *, replace: bool) -> _Plan:
     """Checks one file against its corpus and against the stored set; every fault begins with the path."""
     corpus, contents = file.corpus, read(file.path)
-    key = set_key(spec, corpus.name, corpus.fingerprint, file.modality)
-    items = index_of(corpus.name, file.modality, corpus.images if file.modality == "image" else corpus.captions)
+    key = SetKey.of(spec, corpus.name, corpus.fingerprint, file.modality)
+    items = ItemIndex.of(corpus.name, file.modality, corpus.images if file.modality == "image" else corpus.captions)
     rounding, checksums, n_vectors = Rounding(), np.zeros(len(items), np.uint32), 0
     try:
         positions = positions_of(contents, items.ids, f"corpus {corpus.name!r}")
@@ -358,7 +356,7 @@ def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[Im
         positions = positions_of(contents, plan.items.ids, f"corpus {plan.key.corpus!r}")
         blocks = (block for block, _ in blocks_of(contents, positions, plan.items.ids, plan.spec))
         try:
-            fresh.put_all(plan.key, plan.spec, blocks)
+            fresh.writer(plan.key).put_all(plan.spec, blocks)
             sealed = done[plan.key] = fresh.seal(plan.key, n_items=len(plan.items))
         except (RequestError, WorkError):
             drop_set(fresh, plan.key)
@@ -366,7 +364,7 @@ def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[Im
         if sealed.digest != plan.digest:
             drop_set(fresh, plan.key)
             raise WorkError(
-                f"{plan.file.path} changed while it was imported; set {table_of(plan.key)} was removed",
+                f"{plan.file.path} changed while it was imported; set {plan.key.table} was removed",
                 remedy="Run the same `capim import` again",
             )
     for plan in todo:

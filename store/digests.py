@@ -33,7 +33,7 @@ import xxhash
 
 from capim.store.errors import WorkError
 from capim.store.files import sync
-from capim.store.keys import SET_PREFIXES
+from capim.store.types import SET_PREFIXES
 
 if TYPE_CHECKING:
     import lance
@@ -54,7 +54,7 @@ _LISTINGS = 20  # of one folder, while other processes make and remove folders i
 class TableFiles:
     """The files of every table by the name of the table and their path below its folder.
 
-    A path below ``digests/`` is that of a record of the table, see ``store.tables.digests``.
+    A path below ``digests/`` is that of a record of the table, see ``store.digests``.
 
     Attributes:
         root: The folder that holds the tables' folders, or bucket and prefix.

@@ -9,32 +9,27 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import pyarrow as pa
-
-from capim.store.embedding_store import EmbeddingStore
-from capim.store.errors import RequestError, WorkError
-from capim.store.keys import CORPUS_PREFIX, SET_PREFIXES, corpus_table, spec_from_json, table_of
-from capim.store.maintenance.inventory import disk_bytes, stored_sets
-from capim.store.schema import CORPUS_PARTS, OUTCOMES, texts
-from capim.store.sets.seal import drop_repeats
-from capim.store.tables import rows as of_rows
-from capim.store.tables.compaction import (
+from capim.store.connection import (
     HISTORY_AGE,
     TEMPORARY_AGE,
+    Connection,
     compact,
     data_bytes,
     drop_old_versions,
     remove_temporary_files,
+    retrying,
 )
-from capim.store.tables.connection import Connection, retrying
-from capim.store.tables.corpora import corpus_row
-from capim.store.tables.digests import RECORDS
-from capim.store.tables.metadata import read
-from capim.store.tables.rows import delete, now
-from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
-from capim.store.types import Modality, SetKey
+from capim.store.current import Row, States, newest_rows
+from capim.store.digests import RECORDS
+from capim.store.embedding_store import EmbeddingStore, corpus_table
+from capim.store.errors import RequestError, WorkError
+from capim.store.inventory import disk_bytes, stored_sets
+from capim.store.rows import delete, now, read
+from capim.store.schema import CORPUS_PARTS, TABLES, texts
+from capim.store.sets.seal import drop_repeats
+from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, EncoderSpec, Modality, SetKey
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +69,7 @@ def drop(
         raise RequestError("give what to drop: an encoder, a corpus or both (--encoder, --corpus)")
     connection = store.connection
     encoder_fingerprint = store.encoder(encoder).fingerprint if encoder is not None else None
-    row = corpus_row(connection, corpus) if corpus is not None else None
+    row = store.corpus_row(corpus) if corpus is not None else None
     corpus_fingerprint = str(row["fingerprint"]) if row is not None else None
     names = connection.names()
     sets = [
@@ -116,9 +111,9 @@ def drop(
 
 def drop_set(store: EmbeddingStore, key: SetKey) -> None:
     """Drops one embedding set, sealed or not; does nothing if it is not stored."""
-    delete(store.connection, "sets", "set_name", [table_of(key)])
-    if table_of(key) in store.connection.names():
-        store.connection.drop(table_of(key))
+    delete(store.connection, "sets", "set_name", [key.table])
+    if key.table in store.connection.names():
+        store.connection.drop(key.table)
 
 
 def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_fingerprint: str) -> None:
@@ -187,7 +182,7 @@ def drop_stale(
 
 def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
     """Fingerprints of the encoders that were combined from one of these, by name."""
-    specs = map(spec_from_json, texts(store.encoders()["spec"]))
+    specs = map(EncoderSpec.from_json, texts(store.encoders()["spec"]))
     return [spec.fingerprint for spec in specs if "+" in spec.checkpoint and encoders & {*spec.checkpoint.split("+")}]
 
 
@@ -220,8 +215,6 @@ def discard_if_empty(store: EmbeddingStore) -> None:
 # anything is removed, the plan is made again: what it does not name twice stays.
 
 
-Row: TypeAlias = Mapping[str, Any]
-_EVALUATED = ("outcomes", "replicates")
 _LONGEST_RUN = timedelta(days=14)  # a run that began before has died on a host that no run was on since
 
 
@@ -259,10 +252,12 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
         """Whether a run may be at work on it."""
         return row["encoder_fingerprint"] in meant and row["corpus_fingerprint"] in current
 
-    watched = _newest(store.rows("watched").to_pylist(), ("encoder", "corpus", "protocol"))
+    watched = store.current("watched")
     pinned = {row[name] for row in watched for name in ("evaluation", "baseline_evaluation")}
     every = store.rows("results").to_pylist()
-    shown = {row["result"] for row in _shown(every)}
+    # `capim results` shows those on corpora that were dropped, too
+    states = States.of(every), States.of(every, [row["fingerprint"] for row in described_corpora])
+    shown = {row["result"] for each in states for row in newest_rows(filter(each.has, every), "results")}
     kept = [
         row
         for row in every
@@ -283,7 +278,10 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
         return row["run"] in newest or any(row["encoder_fingerprint"] == encoder for encoder, _ in pairs)
 
     rows = {}
-    for table in _EVALUATED:  # before the results: what is left of both when this is killed goes the next time
+    for table in (
+        "outcomes",
+        "replicates",
+    ):  # before the results: what is left of both when this is killed goes the next time
         counted = store.counts(table, "evaluation")
         gone = tuple(sorted(counted.keys() - evaluations))
         rows[table] = ("evaluation", gone, sum(counted[each] for each in gone))
@@ -350,34 +348,17 @@ def _of_both(earlier: Pruning, later: Pruning) -> Pruning:
 
 def _meant(rows: list[dict[str, Any]], since: datetime) -> set[str]:
     """The fingerprints of what each name has meant at any time since then."""
-    before = _newest([row for row in rows if row["written"] <= since], ("name",), time="written")
+    before = newest_rows((row for row in rows if row["written"] <= since), "encoders")
     return {row["fingerprint"] for row in (*before, *(row for row in rows if row["written"] > since))}
 
 
 def _evaluations(store: EmbeddingStore) -> list[dict[str, str]]:
     """The evaluations that have outcomes, and what they are of."""
-    columns = ["evaluation", "encoder_fingerprint", "corpus_fingerprint"]
-    rows = of_rows.read(store.connection, "outcomes", pa.schema([OUTCOMES.field(name) for name in columns]))
-    found: list[dict[str, str]] = rows.group_by(columns).aggregate([]).to_pylist()
+    columns = ("evaluation", "encoder_fingerprint", "corpus_fingerprint")
+    found: list[dict[str, str]] = (
+        read(store.connection, "outcomes", columns=columns).group_by([*columns]).aggregate([]).to_pylist()
+    )
     return found
-
-
-def _shown(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The results that a report shows: as ``reports.rows.reading`` chooses them."""
-    corpus_of = {row["corpus"]: row["corpus_fingerprint"] for row in sorted(results, key=_age)}
-    current = [row for row in results if corpus_of[row["corpus"]] == row["corpus_fingerprint"]]
-    encoder_of = {row["encoder"]: row["encoder_fingerprint"] for row in sorted(current, key=_age)}
-    current = [row for row in current if encoder_of[row["encoder"]] == row["encoder_fingerprint"]]
-    return _newest(current, ("corpus", "protocol", "metric", "encoder"))
-
-
-def _age(row: Row) -> tuple[object, str]:
-    return row["created"], row["run"]
-
-
-def _newest(rows: list[dict[str, Any]], key: tuple[str, ...], *, time: str = "created") -> list[dict[str, Any]]:
-    """Of several rows with the same values of these columns the newest."""
-    return [*{tuple(row[name] for name in key): row for row in sorted(rows, key=lambda row: row[time])}.values()]
 
 
 def _left_out(rows: list[dict[str, Any]], key: str, kept: set[str]) -> tuple[str, tuple[str, ...], int]:
@@ -438,7 +419,7 @@ def compact_store(
             continue
         folder = connection.folder(name)
         before = disk_bytes(folder) if folder else 0
-        if name in ANALYSES or name in METADATA_TABLES:
+        if name in TABLES:
             removed = drop_old_versions(table, timedelta(0))
             compact(connection, name, free=True)
         else:

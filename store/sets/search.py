@@ -14,16 +14,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from capim.store.connection import storage_faults
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.keys import table_of
 from capim.store.schema import TOP, required
-from capim.store.sets.decoding import StoredRows
 from capim.store.sets.reading import subset_condition
-from capim.store.tables.connection import storage_faults
-from capim.store.tables.schemas import vector_column
+from capim.store.sets.rows import StoredRows, vector_column
 from capim.store.types import Embeddings, Modality, SetKey
-from capim.store.values import Ragged, unit_vectors
+from capim.store.vectors import Ragged, unit_vectors
 
 if TYPE_CHECKING:
     import lancedb
@@ -114,7 +112,7 @@ def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: M
         RequestError: The set is not sealed, was written to since then, or is too small for an index.
     """
     key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-    name = table_of(key)
+    name = key.table
     state = store.sealed(key)
     if state is None:
         raise RequestError(f"set {name!r} is not sealed. Run `capim embed` to complete it")
@@ -177,7 +175,7 @@ def _candidates(
     store: EmbeddingStore, key: SetKey, query: NDArray[np.floating], n: int, condition: str | None
 ) -> NDArray[np.int32]:
     """Positions of ``n`` items that an index finds near a query, ascending."""
-    name, column = table_of(key), vector_column(key.vectors)
+    name, column = key.table, vector_column(key.vectors)
     table = store.connection.database.open_table(name)
     state = store.sealed(key)
     if state is None or not _is_indexed(table, key):

@@ -13,24 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capim.store.embedding_store import EmbeddingStore
+from capim.store.connection import load_lance, retrying, storage_faults, temporary_files
+from capim.store.digests import FileFault
+from capim.store.embedding_store import EmbeddingStore, corpus_table, is_spec_of
 from capim.store.errors import RequestError, WorkError
-from capim.store.keys import CORPUS_PREFIX, SET_PREFIXES, corpus_table, table_of
-from capim.store.maintenance.inventory import find_set, stored_key
-from capim.store.maintenance.removal import drop_set
-from capim.store.schema import CORPUS_PARTS
-from capim.store.score_parts import PREFIX as PARTS_PREFIX
-from capim.store.sets.decoding import columns_of, refuse_damage, scan, unpack
+from capim.store.inventory import find_set, stored_key
+from capim.store.removal import drop_set
+from capim.store.rows import PARTS_PREFIX, delete, one_of
+from capim.store.schema import CORPUS_PARTS, TABLES
 from capim.store.sets.reading import open_set
+from capim.store.sets.rows import ItemIndex, columns_of, refuse_damage, scan, unpack
 from capim.store.sets.seal import SealedSet, delete_rows, drop_remedy, examine, missing_table
-from capim.store.tables.compaction import temporary_files
-from capim.store.tables.connection import load_lance, retrying, storage_faults
-from capim.store.tables.corpora import ItemIndex
-from capim.store.tables.digests import FileFault
-from capim.store.tables.metadata import is_spec_of
-from capim.store.tables.rows import delete, one_of
-from capim.store.tables.schemas import ANALYSES, METADATA_TABLES
-from capim.store.types import SetKey
+from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, SetKey
 
 if TYPE_CHECKING:
     import lance
@@ -72,7 +66,7 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     yield from _corpora(store, corpora)
     registered: dict[str, SealedSet] = {}
     with suppress(WorkError):  # the check of table 'sets', below, names the fault
-        registered = {table_of(sealed.key): sealed for sealed in store.sealed_sets()}
+        registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     for name, sealed in sorted(registered.items()):
         yield _checked(store, name, partial(_sealed_set, store, sealed), repair_remedy(name))
     parts = {corpus_table(part, row["name"], row["fingerprint"]) for row in corpora for part in CORPUS_PARTS}
@@ -82,7 +76,7 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
         elif name.startswith((CORPUS_PREFIX, PARTS_PREFIX)) and name not in parts:
             check = _checked(store, name, partial(_unfinished, store, name), repair_remedy(name))
             yield from () if check.state == "incomplete" else (check,)
-        elif name in ANALYSES or name in METADATA_TABLES:
+        elif name in TABLES:
             yield _checked(store, name, partial(_table, store, name), repair_remedy(name))
     with suppress(WorkError):
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
@@ -153,7 +147,7 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
     try:
         return store.item_index(key)
     except (RequestError, WorkError) as fault:
-        _compare_files(store, table_of(key))
+        _compare_files(store, key.table)
         raise _CorpusError(
             f"not checked: corpus {key.corpus!r} cannot be read. Follow the advice for that corpus, or for table "
             "'corpora', then run `capim store verify` again"
@@ -161,7 +155,7 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
 
 
 def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> StoreCheck:
-    name, items = table_of(sealed.key), _items(store, sealed.key)
+    name, items = sealed.key.table, _items(store, sealed.key)
     if store.connection.find(name) is None:
         raise missing_table(store.connection, sealed.key)
     contents = examine(open_set(store.connection, sealed.key, sealed), sealed.key, items)
@@ -268,7 +262,7 @@ def repair_one(store: EmbeddingStore, name: str, *, accept: bool = False) -> str
     if accept:
         unrecorded = any(fault.is_of_record for fault in store.connection.digests.faults(name))
         accepted = "; what it holds is recorded as right" if unrecorded else "; its record was there: nothing to accept"
-    if name in {*ANALYSES, *METADATA_TABLES} or name.startswith(CORPUS_PREFIX):
+    if name in TABLES or name.startswith(CORPUS_PREFIX):
         done = repair_table(store, name, accept=accept)
         return f"{done}{'; no run makes these again' if name in HISTORY and done.rows else ''}{accepted}"
     if name.startswith(SET_PREFIXES):
@@ -313,7 +307,7 @@ def repair(store: EmbeddingStore, key: SetKey, *, accept: bool = False) -> int:
     Raises:
         WorkError: The record of its digests is missing or was changed, and ``accept`` does not say that it is right.
     """
-    name, connection, digests = table_of(key), store.connection, store.connection.digests
+    name, connection, digests = key.table, store.connection, store.connection.digests
     faults = _restore(store, name, accept=accept)
     changed = {fault.path for fault in faults if not (fault.copied or fault.is_of_record)}
     state = store.sealed(key)
@@ -364,9 +358,8 @@ def repair_table(store: EmbeddingStore, name: str, *, accept: bool = False) -> R
         RequestError: There is no table of this name.
         WorkError: The record of its digests is missing or was changed, and ``accept`` does not say that it is right.
     """
-    if name not in {*ANALYSES, *METADATA_TABLES} and not name.startswith(CORPUS_PREFIX):
-        tables = ", ".join(sorted({*ANALYSES, *METADATA_TABLES}))
-        raise RequestError(f"there is no table {name!r} to repair; the tables are {tables}")
+    if name not in TABLES and not name.startswith(CORPUS_PREFIX):
+        raise RequestError(f"there is no table {name!r} to repair; the tables are {', '.join(sorted(TABLES))}")
     faults = _restore(store, name, accept=accept)
     changed = {fault.path for fault in faults if not fault.copied}
     restored = len(faults) - len(changed)

@@ -1,1 +1,0 @@
-"""Importing and exporting: embeddings and rows in files of other programs."""

@@ -1,1 +1,0 @@
-"""Looking after a store: what it holds, whether it is damaged, repairing, comparing, dropping and compacting."""

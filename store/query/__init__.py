@@ -1,1 +1,0 @@
-"""Questions to a store: SQL, and nearest-neighbour search."""

@@ -1,0 +1,320 @@
+"""Rows of the stored tables: read, checked, merged and deleted; a change is one commit, or nothing changes."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from capim.store.connection import Connection, retrying, storage_faults
+from capim.store.errors import RequestError, WorkError, did_you_mean
+from capim.store.schema import ANALYSES, TABLES, required, texts
+
+if TYPE_CHECKING:
+    from capim.store.embedding_store import EmbeddingStore
+
+_SHOWN = 30  # names that a message about an unknown one lists
+
+
+def read(connection: Connection, name: str, condition: str | None = None, columns: Sequence[str] = ()) -> pa.Table:
+    """The rows of a table that meet an SQL condition, or only some columns of them; none if it was never written."""
+    schema = TABLES[name].columns
+    if columns:
+        schema = pa.schema([schema.field(column) for column in columns])
+    while True:
+        table = connection.find(name)
+        if table is None:
+            return schema.empty_table()
+        try:
+            with storage_faults(f"reading table {name!r}"):
+                rows: pa.Table = table.to_table(columns=schema.names, filter=condition)
+                return rows.cast(schema)
+        except WorkError:
+            latest = connection.find(name)
+            if latest is None or latest.version == table.version:
+                raise  # else another process has just compacted the version that was being read
+
+
+def merge(connection: Connection, name: str, rows: pa.Table, *, update: bool, replaced: str | None = None) -> int:
+    """Adds rows by the key of their table in one commit; the table is made if it does not exist.
+
+    With ``update`` a stored row with the same key is replaced; otherwise it stays and the new one is left out. Stored
+    rows that meet the SQL condition ``replaced`` are deleted in the same commit unless ``rows`` has their key.
+
+    Returns:
+        Number of rows inserted or updated.
+    """
+
+    def commit() -> int:
+        table = connection.find(name) or connection.create(name, TABLES[name].keyed_columns)
+        builder = table.merge_insert([*TABLES[name].key]).when_not_matched_insert_all()
+        if update:
+            builder = builder.when_matched_update_all()
+        if replaced is not None:
+            builder = builder.when_not_matched_by_source_delete(replaced)
+        done = builder.execute(rows)
+        return int(done["num_inserted_rows"]) + int(done["num_updated_rows"])
+
+    written = retrying(f"writing table {name!r}", commit)
+    connection.record(name)
+    return written
+
+
+def register(connection: Connection, name: str, rows: Iterable[Mapping[str, object]], *, update: bool = True) -> None:
+    """Merges rows that are given as objects; see :func:`merge`."""
+    merge(connection, name, pa.Table.from_pylist([*map(dict, rows)], schema=TABLES[name].columns), update=update)
+
+
+def delete(connection: Connection, name: str, column: str, values: Sequence[str]) -> None:
+    """Deletes the rows that hold one of these texts in a column."""
+
+    def commit() -> None:
+        table = connection.find(name)
+        if table is not None:
+            table.delete(one_of(column, values))
+
+    if values:
+        retrying(f"writing table {name!r}", commit)
+        connection.record(name)
+
+
+def quoted(text: str) -> str:
+    """A text as an SQL literal.
+
+    Examples:
+        >>> quoted("it's")
+        "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def one_of(column: str, values: Sequence[str]) -> str:
+    """The SQL condition that a column holds one of these texts.
+
+    Examples:
+        >>> one_of("set_name", ["a", "b"])
+        "set_name IN ('a', 'b')"
+    """
+    return f"{column} IN ({', '.join(map(quoted, values))})" if values else "false"
+
+
+def having(equals: Mapping[str, str | Sequence[str]]) -> str | None:
+    """The SQL condition that columns hold the given texts, any of them where several are given; None: no condition."""
+    conditions = [
+        one_of(column, [wanted] if isinstance(wanted, str) else list(wanted)) for column, wanted in equals.items()
+    ]
+    return " AND ".join(conditions) or None
+
+
+def in_order(table: str, rows: pa.Table) -> pa.Table:
+    """Rows of a table in the order in which they are read: outcomes of an evaluation by query.
+
+    Encoders are compared query by query, and a sum has the same last digit only if it is added up in the same order.
+    """
+    keys: list[tuple[str, Literal["ascending", "descending"]]] = [
+        (name, "ascending") for name in TABLES[table].order if len(pc.unique(rows.column(name))) > 1
+    ]
+    return rows.sort_by(keys) if keys else rows
+
+
+def now() -> datetime:
+    """The current time in UTC."""
+    return datetime.now(UTC)
+
+
+# --- Rows that analyses write. Those that a run computed again and finds stored are not written, so that a run that
+# changes nothing writes nothing.
+
+
+def conformed(table: str, rows: pa.Table) -> pa.Table:
+    """The rows with exactly the columns of the table.
+
+    Raises:
+        RequestError: A column or a value does not fit, or a key comes twice; all faults together.
+    """
+    schema = TABLES[table].columns
+    faults = [f"table {table!r} has no column {name!r}" for name in rows.schema.names if name not in schema.names]
+    for field in schema:
+        if field.name not in rows.schema.names:
+            if not field.nullable:
+                faults.append(f"table {table!r}: column {field.name!r} is missing")
+        elif not field.nullable and rows.column(field.name).null_count:
+            row = pc.index(pc.is_null(rows.column(field.name)), pa.scalar(True)).as_py()
+            faults.append(f"table {table!r}: column {field.name!r} is null at row {row}")
+    if faults:
+        raise RequestError(faults)
+    try:
+        arrays = [
+            rows.column(field.name).cast(field.type)
+            if field.name in rows.schema.names
+            else pa.nulls(rows.num_rows, field.type)
+            for field in schema
+        ]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as fault:
+        raise RequestError(f"table {table!r}: a column has the wrong type: {fault}") from fault
+    conformed = pa.Table.from_arrays(arrays, schema=schema)
+    counted = conformed.group_by([*TABLES[table].key]).aggregate([([], "count_all")])
+    repeated = counted.filter(pc.greater(counted.column("count_all"), pa.scalar(1)))
+    if repeated.num_rows:
+        first = repeated.select([*TABLES[table].key]).slice(0, 1).to_pylist()[0]
+        raise RequestError(f"table {table!r}: {first} comes more than once")
+    return conformed
+
+
+def check_columns(table: str, columns: Iterable[str]) -> None:
+    """Raises :class:`RequestError` unless there is such a table of analyses with these columns."""
+    if table not in ANALYSES:
+        raise RequestError(f"there is no table {table!r}; the tables are {', '.join(ANALYSES)}")
+    names = TABLES[table].columns.names
+    if strange := [column for column in columns if column not in names]:
+        raise RequestError(
+            [f"table {table!r} has no column {column!r}; it has {', '.join(names)}" for column in strange]
+        )
+
+
+def is_stored(connection: Connection, table: str, rows: pa.Table, replace: str) -> bool:
+    """Whether the stored rows with these values of ``replace`` equal ``rows``, apart from run, time and order.
+
+    False where a newer row is shown instead of one of them, so that a request that is repeated is shown again.
+    """
+    if TABLES[table].shown_for is None:
+        return False
+    stored = read(connection, table, one_of(replace, sorted({*texts(rows.column(replace))})))
+    if len(stored) != len(rows):
+        return False
+    order: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in TABLES[table].key]
+    old, new = stored.sort_by(order), rows.sort_by(order)
+    return bool(_lasting(old).equals(_lasting(new))) and not _is_superseded(connection, table, old, replace)
+
+
+def _lasting(rows: pa.Table) -> pa.Table:
+    """What does not change from run to run: all but run, time, and how long an analysis took."""
+    kept = rows.drop_columns(["run", "created"])
+    if "detail" in kept.column_names:
+        untimed = pc.replace_substring_regex(kept.column("detail"), pattern='"seconds":[^,}]*', replacement="")
+        kept = kept.set_column(kept.column_names.index("detail"), "detail", untimed)
+    return kept
+
+
+def _is_superseded(connection: Connection, table: str, old: pa.Table, replace: str) -> bool:
+    """Whether a newer row of the table is shown instead of one of these, or says that a name means another state."""
+    shown_for = TABLES[table].shown_for or ()
+    names = {"corpus": "corpus_fingerprint", "encoder": "encoder_fingerprint"} if table == "results" else {}
+    columns = list(dict.fromkeys([replace, "created", *shown_for, *names.values()]))
+    every = read(connection, table, columns=columns)
+    mine = old.select(columns).to_pylist()
+    values = {row[replace] for row in mine}
+    later = every.filter(pc.greater(every["created"], pc.min(old["created"]))).to_pylist()
+    newer = [row for row in later if row[replace] not in values]
+    shown = {tuple(row[name] for name in shown_for) for row in mine}
+    meanings = [(name, {row[name]: row[fingerprint] for row in mine}) for name, fingerprint in names.items()]
+    return any(tuple(row[name] for name in shown_for) in shown for row in newer) or any(
+        meaning.get(row[name], row[names[name]]) != row[names[name]] for row in newer for name, meaning in meanings
+    )
+
+
+# --- Names that a user gives, compared with the names that rows have.
+
+
+def matching(name: str, known: Sequence[str]) -> list[str]:
+    """The name itself if it is known, else the known names that it matches as a shell pattern.
+
+    A pattern without ``+`` matches no figure over several protocols.
+
+    Examples:
+        >>> matching("t2i/*", ["t2i/all", "t2i/all+i2t/any", "i2t/any"])
+        ['t2i/all']
+    """
+    if name in known:
+        return [name]
+    return [one for one in known if fnmatchcase(one, name) and ("+" in name or "+" not in one)]
+
+
+def names_with_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """For each column the stored texts that the wanted names or shell patterns (``t2i/*``) mean.
+
+    Columns without a wanted name are left out; an empty table has every name.
+
+    Raises:
+        RequestError: Names that no row has, each with the nearest that some row has.
+    """
+    found: dict[str, list[str]] = {}
+    faults = []
+    for column, names in wanted.items():
+        if not names:
+            continue
+        known = sorted(store.counts(table, column))
+        found[column] = matches = []
+        for name in names:
+            meant = matching(name, known) if known else [name]
+            matches += [one for one in meant if one not in matches]
+            if not meant:
+                shown = ", ".join(known[:_SHOWN]) + (" …" if len(known) > _SHOWN else "")
+                faults.append(
+                    f"{column.replace('_', ' ')} {name!r} has no {table} in {store.uri}; {did_you_mean(name, known)}"
+                    f"those with {table}: {shown}"
+                )
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+# --- Parts of an evaluation on their way between processes: a table of its own, which is dropped when they are merged.
+
+
+PARTS_PREFIX = "parts-"
+_PARTS = pa.schema(
+    [*required(pa.string(), "part"), *required(pa.large_binary(), "arrays"), *required(pa.uint32(), "crc")]
+)
+
+
+def write_part(store: EmbeddingStore, evaluation: str, part: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Store the arrays of one part in one commit; another process may write another part at the same time."""
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)  # type: ignore[arg-type]
+    row = {"part": part, "arrays": packed.getvalue(), "crc": zlib.crc32(packed.getvalue())}
+    name, connection = PARTS_PREFIX + evaluation, store.connection
+
+    def append() -> None:
+        table = connection.create(name, _PARTS)
+        connection.append(table, [lambda: pa.RecordBatch.from_pylist([row], schema=_PARTS)])
+
+    retrying(f"writing {name!r}", append)
+
+
+def stored_parts(store: EmbeddingStore, evaluation: str) -> list[str]:
+    """The parts of an evaluation that are stored."""
+    table = store.connection.find(PARTS_PREFIX + evaluation)
+    if table is None:
+        return []
+    with storage_faults(f"reading {PARTS_PREFIX + evaluation!r}"):
+        return sorted(set(table.to_table(columns=["part"]).column("part").to_pylist()))
+
+
+def read_parts(store: EmbeddingStore, evaluation: str) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
+    """Each stored part once, one in memory at a time; a part that changed on disk is left out."""
+    name, read = PARTS_PREFIX + evaluation, set()
+    table = store.connection.find(name)
+    if table is None:
+        return
+    with storage_faults(f"reading {name!r}"):
+        for batch in table.scanner(batch_size=1).to_batches():
+            for row in batch.to_pylist():
+                if row["part"] not in read and zlib.crc32(row["arrays"]) == row["crc"]:
+                    read.add(row["part"])
+                    with np.load(io.BytesIO(row["arrays"]), allow_pickle=False) as arrays:
+                        yield row["part"], dict(arrays)
+
+
+def drop_parts(store: EmbeddingStore, evaluation: str) -> None:
+    """Remove the parts of an evaluation."""
+    if store.connection.find(PARTS_PREFIX + evaluation) is not None:
+        store.connection.drop(PARTS_PREFIX + evaluation)

@@ -1,1 +1,0 @@
-"""Every other table: their columns, how they are opened, written and read."""

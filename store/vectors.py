@@ -1,0 +1,352 @@
+"""Vectors in memory: unit norm, rounding, ragged arrays of many per item, and what each of these stands for.
+
+A vector of many stands for a patch of the image or a token of the caption.
+
+A layout is a JSON text in the column ``layout`` of an embedding set. Of a caption it is the list of its tokens, one per
+vector. Of an image it is a list of grids; vectors in no grid stand for special tokens. An empty text: not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import starmap
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capim.store.types import canonical_json
+
+_UNIT = 2e-6  # a row normalised in float32 has a squared norm within this of 1, whatever its length
+UNKNOWN = ""  # a layout
+
+
+def unit_vectors(values: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Stored rows, shape ``(n, dim)``, as float32 rows of unit norm.
+
+    Rows of unit norm in float32 stay as they are, to the last bit. A row rounded to float16 has another norm (cosines
+    with it would reach 1.0005), and is divided by it. A row's result depends on that row alone: copies stay copies.
+
+    Examples:
+        >>> unit_vectors(np.float32([[0.6, 0.8], [3.0, 4.0]])).tolist() == np.float32([[0.6, 0.8]] * 2).tolist()
+        True
+    """
+    rows = np.asarray(values, dtype=np.float32)
+    squares = np.square(rows).sum(axis=1)  # pairwise, row by row
+    off = np.flatnonzero(np.abs(squares - 1) > _UNIT)
+    if not len(off):
+        return rows
+    unit = rows.copy() if rows is values else rows
+    unit[off] /= np.sqrt(squares[off])[:, None]
+    return unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounding:
+    """How much the storage type changed some vectors.
+
+    Attributes:
+        n_values: Components that were stored.
+        n_changed: Components whose stored value is not the given one.
+        largest: Largest change of a vector, as a fraction of its length.
+    """
+
+    n_values: int = 0
+    n_changed: int = 0
+    largest: float = 0.0
+
+    def __add__(self, other: Rounding) -> Rounding:
+        return Rounding(
+            n_values=self.n_values + other.n_values,
+            n_changed=self.n_changed + other.n_changed,
+            largest=max(self.largest, other.largest),
+        )
+
+    def text(self, storage: str) -> str:
+        """One clause for a message; empty if nothing was changed.
+
+        Examples:
+            >>> Rounding(n_values=512, n_changed=500, largest=2.1e-4).text("float16")
+            'stored as float16: 500 of 512 values rounded, each vector by at most 0.021 % of its length'
+            >>> Rounding(n_values=512).text("float16")
+            ''
+        """
+        if not self.n_changed:
+            return ""
+        percent = 100 * self.largest
+        change = f"at most {percent:.2g} %" if percent >= 0.001 else "less than 0.001 %"
+        return (
+            f"stored as {storage}: {self.n_changed:,} of {self.n_values:,} values rounded, each vector by {change} of "
+            "its length"
+        )
+
+
+def rounding_of(unit: NDArray[np.floating], storage: str) -> Rounding:
+    """What storing these unit vectors, shape ``(n, dim)``, as ``storage`` changes.
+
+    Examples:
+        >>> rounding_of(np.array([[0.6, 0.8], [1.0, 0.0]]), "float32").n_changed
+        2
+    """
+    n_changed, largest = 0, 0.0
+    if unit.dtype != np.dtype(storage) and len(unit):
+        change = unit - unit.astype(storage).astype(unit.dtype)
+        n_changed = int(np.count_nonzero(change))
+        largest = float(np.sqrt(np.einsum("ij,ij->i", change, change).max(initial=0.0)))
+    return Rounding(n_values=unit.size, n_changed=n_changed, largest=largest)
+
+
+def offsets_of(counts: ArrayLike) -> NDArray[np.int64]:
+    """Where each of several consecutive runs starts, and where the last one ends: int64, shape ``(n_runs + 1,)``.
+
+    Examples:
+        >>> offsets_of([2, 3]).tolist()
+        [0, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))]).astype(np.int64)
+
+
+def positions_within(counts: ArrayLike) -> NDArray[np.int64]:
+    """Positions 0, 1, 2 and so on within each of several consecutive runs, shape ``(sum of counts,)``.
+
+    Examples:
+        >>> positions_within([2, 3]).tolist()
+        [0, 1, 0, 1, 2]
+    """
+    lengths, offsets = np.asarray(counts, dtype=np.int64), offsets_of(counts)
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ragged:
+    """The multi-vectors of several items.
+
+    Attributes:
+        values: All vectors of all items, one item after the other, shape ``(n_vectors, dim)``.
+        offsets: int64, shape ``(n_items + 1,)``: item ``i`` owns ``values[offsets[i]:offsets[i + 1]]``.
+        ords: int32, shape ``(n_items,)``: the position of each item in the corpus.
+    """
+
+    values: NDArray[np.floating]
+    offsets: NDArray[np.int64]
+    ords: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, items: Sequence[NDArray[np.floating]], ords: ArrayLike | None = None) -> Ragged:
+        """The items given as one array each, shape ``(n_vectors_of_item, dim)``; ``ords`` default to 0, 1, 2 and so on.
+
+        Examples:
+            >>> two = Ragged.of([np.float32([[1], [2]]), np.float32([[3]])])
+            >>> two.offsets.tolist(), two[0].ravel().tolist()
+            ([0, 2, 3], [1.0, 2.0])
+        """
+        return cls.from_counts(np.concatenate(items), [len(item) for item in items], ords)
+
+    @classmethod
+    def from_counts(cls, values: NDArray[np.floating], counts: ArrayLike, ords: ArrayLike | None = None) -> Ragged:
+        """The items whose numbers of vectors are ``counts``, shape ``(n_items,)``.
+
+        Raises:
+            ValueError: The counts do not add up to the rows of ``values``, or there is not one ord per item.
+        """
+        offsets = offsets_of(counts)
+        positions = np.arange(len(offsets) - 1, dtype=np.int32) if ords is None else np.asarray(ords, dtype=np.int32)
+        if offsets[-1] != len(values):
+            raise ValueError(f"the counts add up to {offsets[-1]} vectors, got {len(values)}")
+        if len(positions) != len(offsets) - 1:
+            raise ValueError(f"got {len(positions)} ords for {len(offsets) - 1} items")
+        return cls(values=values, offsets=offsets, ords=positions)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Ragged]) -> Ragged:
+        """All items of several parts, in order, each with the ord that it had.
+
+        Examples:
+            >>> part = Ragged.of([np.float32([[1], [2]]), np.float32([[3]])], ords=[4, 5])
+            >>> Ragged.concatenate([part, part]).ords.tolist()
+            [4, 5, 4, 5]
+        """
+        every = list(parts)
+        return cls.from_counts(
+            np.concatenate([part.values for part in every]),
+            np.concatenate([part.counts for part in every]),
+            np.concatenate([part.ords for part in every]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, item: int) -> NDArray[np.floating]:
+        return self.values[self.offsets[item] : self.offsets[item + 1]]
+
+    def __iter__(self) -> Iterator[NDArray[np.floating]]:
+        return (self[item] for item in range(len(self)))
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Vectors per item, shape ``(n_items,)``."""
+        return np.diff(self.offsets)
+
+    def take(self, items: ArrayLike) -> Ragged:
+        """Some items, by their positions here, in the order given.
+
+        Examples:
+            >>> three = Ragged.of([np.float32([[0]]), np.float32([[1], [2]]), np.float32([[3]])])
+            >>> two = three.take([2, 1])
+            >>> two.values.ravel().tolist(), two.offsets.tolist(), two.ords.tolist()
+            ([3.0, 1.0, 2.0], [0, 1, 3], [2, 1])
+        """
+        wanted = np.asarray(items, dtype=np.int64)
+        counts = self.counts[wanted]
+        rows = positions_within(counts) + np.repeat(self.offsets[wanted], counts)
+        return Ragged.from_counts(self.values[rows], counts, self.ords[wanted])
+
+    def slice(self, start: int, stop: int) -> Ragged:
+        """Items ``start`` to ``stop`` (exclusive), as a view.
+
+        Examples:
+            >>> Ragged.of([np.float32([[0]]), np.float32([[1], [2]])]).slice(1, 2).values.ravel().tolist()
+            [1.0, 2.0]
+        """
+        first, last = self.offsets[start], self.offsets[min(stop, len(self))]
+        kept = self.offsets[start : stop + 1] - first
+        return Ragged(values=self.values[first:last], offsets=kept, ords=self.ords[start:stop])
+
+    def with_values(self, values: NDArray[np.floating]) -> Ragged:
+        """The same items with other vectors, as many of each as before."""
+        if len(values) != len(self.values):
+            raise ValueError(f"got {len(values)} vectors for items that have {len(self.values)}")
+        return replace(self, values=values)
+
+
+class Grid(NamedTuple):
+    """Patches of an image, or of a tile of it, row by row.
+
+    Attributes:
+        first: Position of the vector of the upper left patch.
+        rows: Patches from top to bottom.
+        columns: Patches from left to right.
+        left: Left edge of the grid, as a share of the width of the image.
+        top: Upper edge, as a share of the height.
+        width: Width, as a share of the width of the image.
+        height: Height, as a share of the height.
+    """
+
+    first: int
+    rows: int
+    columns: int
+    left: float = 0.0
+    top: float = 0.0
+    width: float = 1.0
+    height: float = 1.0
+
+    @property
+    def vectors(self) -> slice:
+        """Positions of its vectors among those of the image."""
+        return slice(self.first, self.first + self.rows * self.columns)
+
+    def boxes(self) -> NDArray[np.float64]:
+        """Left, top, right and lower edge of every patch as shares of the image, shape ``(rows × columns, 4)``.
+
+        Examples:
+            >>> Grid(0, 1, 2).boxes().tolist()
+            [[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]
+        """
+        rows, columns = np.divmod(np.arange(self.rows * self.columns), self.columns)
+        wide, high = self.width / self.columns, self.height / self.rows
+        left, top = self.left + columns * wide, self.top + rows * high
+        return np.stack([left, top, left + wide, top + high], axis=1)
+
+
+def layout_of_grids(grids: Sequence[Grid]) -> str:
+    """The layout of an image; of no grids it is not known.
+
+    Examples:
+        >>> layout_of_grids([Grid(0, 4, 4)])
+        '[[0,4,4,0.0,0.0,1.0,1.0]]'
+    """
+    return canonical_json([list(grid) for grid in grids]) if grids else UNKNOWN
+
+
+def layout_of_tokens(tokens: Sequence[str]) -> str:
+    """The layout of a caption.
+
+    Examples:
+        >>> layout_of_tokens(["a", "bus"])
+        '["a","bus"]'
+    """
+    return canonical_json(list(tokens))
+
+
+def grids_of(layout: str) -> tuple[Grid, ...]:
+    """The grids of an image's layout; none if it is not known."""
+    return tuple(Grid(*grid) for grid in json.loads(layout)) if layout else ()
+
+
+def tokens_of(layout: str) -> tuple[str, ...]:
+    """The tokens of a caption's layout; none if it is not known."""
+    return tuple(json.loads(layout)) if layout else ()
+
+
+def layout_fault(layout: str, n_vectors: int) -> str | None:
+    """What is wrong with the layout of an item that has so many vectors; None if nothing is.
+
+    Examples:
+        >>> layout_fault('["a","bus"]', 3)
+        '2 tokens for 3 vectors'
+        >>> layout_fault('[[0,4,4,0.0,0.0,1.0,1.0]]', 16)
+    """
+    parts = json.loads(layout) if layout else []
+    if parts and isinstance(parts[0], str):
+        return None if len(parts) == n_vectors else f"{len(parts)} tokens for {n_vectors} vectors"
+    for grid in starmap(Grid, parts):
+        if grid.first < 0 or grid.vectors.stop > n_vectors:
+            return f"a grid of vectors {grid.first} to {grid.vectors.stop} for {n_vectors} vectors"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explanation:
+    """The score of one caption with one image by one encoder.
+
+    Attributes:
+        encoder: Name.
+        corpus: Name.
+        caption_id: Id of the caption.
+        image_id: Id of the image.
+        text: The caption; empty where only its id is stored.
+        sha: Hash of the image's bytes, the key of its thumbnail; empty where unknown.
+        tokens: Of the caption, one per vector.
+        shares: float32, shape ``(n_tokens,)``: cosine with the best vector of the image; they add up to the score.
+        similarities: float32, shape ``(n_tokens, n_vectors)``: cosine with every vector of the image.
+        grids: Which vectors are patches, and where; the others stand for special tokens.
+    """
+
+    encoder: str
+    corpus: str
+    caption_id: str
+    image_id: str
+    text: str
+    sha: str
+    tokens: tuple[str, ...]
+    shares: NDArray[np.float32]
+    similarities: NDArray[np.float32]
+    grids: tuple[Grid, ...]
+
+    @property
+    def score(self) -> float:
+        """The score of the pair."""
+        return float(np.add.reduceat(self.shares, [0])[0])
+
+    def best_boxes(self) -> NDArray[np.float64]:
+        """Where every token matches best, shape ``(n_tokens, 4)``: left, top, right, lower edge as shares of the image.
+
+        Of the patches that are equally close the first one; NaN where a special token is closest.
+        """
+        boxes = np.full((self.similarities.shape[1], 4), np.nan)
+        for grid in self.grids:
+            boxes[grid.vectors] = grid.boxes()
+        found: NDArray[np.float64] = boxes[self.similarities.argmax(axis=1)]
+        return found
