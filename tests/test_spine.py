@@ -11,16 +11,8 @@ import pytest
 from capim.flows.cli import main
 from capim.store import EmbeddingStore
 
-RUN = [
-    "run",
-    "--encoders",
-    "tiny-clip,tiny-clip-plain,tiny-colpali",
-    "--replicates",
-    "500",
-    "--device",
-    "cpu",
-    "--quiet",
-]
+EVERY = "tiny-clip,tiny-clip-plain,tiny-colpali"
+RUN = ["run", "--encoders", EVERY, "--replicates", "500", "--device", "cpu", "--quiet"]
 WHOLE = ["--corpora", "shapes,shapes-winoground"]
 
 
