@@ -21,7 +21,7 @@ from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS
 from capim.tasks.encoders.checkpoint import base_folder, folder_of, json_file
 from capim.tasks.encoders.conformance import CHECKS, check_loaded
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
-from tests.encoders.families.colvision import PATCH
+from tests.encoders.families.clip import PATCH
 from tests.encoders.families.openclip import build_own_tokenizer, from_transformers_clip
 from tests.encoders.families.others import build_coco_sm_module
 from tests.encoders.families.sentence import small_bert, text_model
