@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from capim.reports.format import count
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
 from capim.reports.rows.report_data import TABLES, ReportData, Row, grouped, redact, without_paths
 from capim.store import EmbeddingStore
+from capim.store.current import States, current_family, current_ranking, is_outdated, newest_rows
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.rows import matching
 from capim.store.schema import texts
@@ -24,11 +24,6 @@ from capim.store.types import Corpus, MetricFacts
 
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
 
-ENCODER_COLUMNS = (
-    ("encoder", "encoder_fingerprint"),
-    ("encoder_a", "fingerprint_a"),
-    ("encoder_b", "fingerprint_b"),
-)
 _figure = itemgetter("corpus", "protocol", "metric")
 
 
@@ -85,46 +80,30 @@ def read_report_data(
             f"store {source.uri}: these results are on corpora that were dropped ({', '.join(sorted(dropped))}); "
             "embed one again, or read the results with `capim results`"
         )
-    shown = {row["protocol"] for row in results}
-    corpus_of = _newest(results, "corpus", "corpus_fingerprint")
-    on_current = [r for r in results if corpus_of[r["corpus"]] == r["corpus_fingerprint"]]
-    encoder_of = _newest(on_current, "encoder", "encoder_fingerprint")
+    shown, states = {row["protocol"] for row in results}, States.of(results)
 
     def current(row: Row) -> bool:
-        corpus = corpus_of.get(row["corpus"])
-        return (
-            corpus is not None
-            and row.get("corpus_fingerprint", corpus) == corpus
-            and (not protocols or row.get("protocol") in {*shown, None})
-            and all(encoder_of.get(row[name]) == row[column] for name, column in ENCODER_COLUMNS if name in row)
-        )
+        return states.has(row) and (not protocols or row.get("protocol") in {*shown, None})
 
-    def newest(table: str, *key: str) -> tuple[Row, ...]:
-        rows = {tuple(r[k] for k in key): r for r in sorted(tables[table], key=_age) if current(r)}
-        return tuple(rows[values] for values in sorted(rows))
-
-    tables["results"] = results
-    version_of = {_figure(r): r["metric_version"] for r in sorted(on_current, key=_age)}
-    kept = newest("results", "corpus", "protocol", "metric", "encoder")
-    outdated = [r for r in kept if r["metric_version"] != version_of[_figure(r)]]
-    kept = tuple(r for r in kept if r["metric_version"] == version_of[_figure(r)])
-    compared = [r for r in tables["comparisons"] if r["metric_version"] == version_of.get(_figure(r))]
-    by_figure = grouped(kept, _figure)
-    of_figure = {figure: {row["encoder"] for row in rows} for figure, rows in by_figure.items()}
-    comparisons, larger_families = one_family(compared, current, of_figure)
-    slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
+    outdated = is_outdated(r for r in results if states.corpora[r["corpus"]] == r["corpus_fingerprint"])
+    found = newest_rows(filter(current, results), "results")
+    kept = tuple(r for r in found if not outdated(r))
+    comparisons, larger_families = _compared(
+        (r for r in tables["comparisons"] if not outdated(r)), states, grouped(kept, _figure)
+    )
+    slices = tuple(newest_rows(filter(current, tables["slices"]), "slices"))
     batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))
     # of all protocols: the headline of some of them is another one
-    rankings = () if protocols else shown_ranking(tables["rankings"], encoder_of, corpus_of)
+    rankings = () if protocols else tuple(current_ranking(tables["rankings"], states))
     named = {r["run"] for r in (*kept, *comparisons, *rankings, *slices, *batches)}
     runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
     metrics = {r["metric"] for r in kept}
-    contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
+    contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(states.corpora.items())}
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)] if gallery else [])
-    specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(encoder_of.items())}
+    specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(states.encoders.items())}
     thumbnails = _thumbnails(source, queries, contents)
     left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
-    left_out += [*_left_out(results, corpus_of, encoder_of), *_outdated(outdated), *_incomplete(runs, encoder_of)]
+    left_out += [*_left_out(results, states), *_outdated(filter(outdated, found)), *_incomplete(runs, states.encoders)]
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),
@@ -138,8 +117,8 @@ def read_report_data(
         sets=tuple(
             s
             for s in sorted(source.sealed_sets(), key=lambda s: (s.key.corpus, s.key.encoder, s.key.modality))
-            if corpus_of.get(s.key.corpus) == s.key.corpus_fingerprint
-            and encoder_of.get(s.key.encoder) == s.key.encoder_fingerprint
+            if states.corpora.get(s.key.corpus) == s.key.corpus_fingerprint
+            and states.encoders.get(s.key.encoder) == s.key.encoder_fingerprint
         ),
         specs=specs,
         corpora=contents,
@@ -199,23 +178,13 @@ def _thumbnails(
     return dict(sorted(source.thumbnails(sorted(shas)).items())) if shas else {}
 
 
-def _age(row: Row) -> tuple[datetime, str]:
-    """Sort key by time; equal times by run, so that the choice never depends on the order of storage."""
-    return row["created"], row["run"]
-
-
-def _newest(rows: Iterable[Row], name: str, fingerprint: str) -> dict[str, str]:
-    """Name to the fingerprint of its newest row."""
-    return {r[name]: r[fingerprint] for r in sorted(rows, key=_age)}
-
-
-def _left_out(results: Iterable[Row], corpora: Mapping[str, str], encoders: Mapping[str, str]) -> list[str]:
+def _left_out(results: Iterable[Row], states: States) -> list[str]:
     """One sentence per older state of a corpus or an encoder that has results in the store."""
     sentences = set()
     for row in results:
-        if corpora[row["corpus"]] != (fingerprint := row["corpus_fingerprint"]):
+        if states.corpora[row["corpus"]] != (fingerprint := row["corpus_fingerprint"]):
             sentences.add(f"results on an earlier version of corpus {row['corpus']} (fingerprint {fingerprint})")
-        elif encoders.get(row["encoder"]) != (fingerprint := row["encoder_fingerprint"]):
+        elif states.encoders.get(row["encoder"]) != (fingerprint := row["encoder_fingerprint"]):
             sentences.add(f"results of an earlier version of {row['encoder']} (fingerprint {fingerprint})")
     return sorted(sentences)
 
@@ -242,60 +211,28 @@ def _incomplete(runs: Sequence[Row], encoders: Mapping[str, str]) -> list[str]:
     return sentences
 
 
-def one_family(
-    comparisons: Iterable[Row], current: Callable[[Row], bool], shown: Mapping[tuple[str, str, str], Set[str]]
+def _compared(
+    comparisons: Iterable[Row], states: States, results: Mapping[tuple[str, str, str], Sequence[Row]]
 ) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """For each figure the comparisons of one run, and a sentence about families of which only a part is shown.
+    """For each figure the comparisons of one request, and a sentence about requests of which only a part is shown.
 
-    Of the runs that compared encoders by a figure, the one with most pairs of the shown encoders counts; of these the
-    one with fewest others, then the newest. So a request for some encoders takes no pair out of the comparison of all.
-
-    Args:
-        comparisons: Rows of ``schema.COMPARISONS``.
-        current: Whether a row is about the states of corpora and encoders that the report shows.
-        shown: Figure to the encoders with a result by it.
+    P-values are adjusted over the pairs of one request, so that only these are shown beside each other.
     """
+
+    def encoders(rows: Iterable[Row]) -> set[str]:
+        return {row[side] for row in rows for side in ("encoder_a", "encoder_b")}
+
     kept: list[Row] = []
     larger: dict[str, tuple[int, int]] = {}
-    for figure, of_figure in sorted(grouped(comparisons, _figure).items()):
-        if figure not in shown:
-            continue
-        families = grouped(of_figure, itemgetter("run"))
-        fitting = {run: list(filter(current, rows)) for run, rows in families.items()}
-        others = {run: len(_encoders(rows) - shown[figure]) for run, rows in families.items()}
-        newest = {run: max(row["created"] for row in rows) for run, rows in families.items()}
-        best = max(families, key=lambda run: (len(fitting[run]), -others[run], newest[run], run))
-        kept += sorted(fitting[best], key=lambda row: (row["encoder_a"], row["encoder_b"]))
-        if fitting[best] and others[best]:
-            larger[figure[0]] = (len(_encoders(families[best])), len(_encoders(fitting[best])))
+    for figure, of_figure in sorted(grouped(comparisons, _figure).items(), key=itemgetter(0)):
+        if figure in results:
+            shown = {row["encoder"] for row in results[figure]}
+            family, fitting = current_family(of_figure, states, shown)
+            kept += fitting
+            if fitting and encoders(family) - shown:
+                larger[figure[0]] = (len(encoders(family)), len(encoders(fitting)))
     return tuple(kept), tuple(
         f"On {corpus}, p-values are adjusted over the pairs of all {count(of_all, 'encoder')} that were compared, of "
         f"which this report shows {of_shown}."
         for corpus, (of_all, of_shown) in larger.items()
     )
-
-
-def _encoders(rows: Iterable[Row]) -> set[str]:
-    return {row[side] for row in rows for side in ("encoder_a", "encoder_b")}
-
-
-def shown_ranking(rows: Iterable[Row], encoders: Mapping[str, str], corpora: Mapping[str, str]) -> tuple[Row, ...]:
-    """The rows of the ranking of most encoders and corpora, then the newest, of those about what the report shows.
-
-    Args:
-        rows: Of ``schema.RANKINGS``.
-        encoders: Name of each encoder in the report to its fingerprint.
-        corpora: The same of the corpora.
-    """
-    fitting = [
-        group
-        for group in grouped(rows, itemgetter("ranking")).values()
-        if all(encoders.get(row["encoder"]) == row["encoder_fingerprint"] for row in group)
-        and all(corpora.get(c["corpus"]) == c["fingerprint"] for c in json.loads(group[0]["corpora"]))
-    ]
-    chosen = max(
-        fitting,
-        key=lambda g: (g[0]["n_encoders"] * g[0]["n_corpora"], len(g), g[0]["created"], g[0]["ranking"]),
-        default=[],
-    )
-    return tuple(sorted(chosen, key=lambda row: (row["estimand"], row["statistic"], row["encoder"])))
