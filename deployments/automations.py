@@ -31,6 +31,7 @@ LOST = "capim: a run was lost"
 FAILED = "capim: a run failed"
 LATE = "capim: a run is late"
 REGRESSION = "capim: a regression"
+HEARTBEAT = "prefect.flow-run.heartbeat"
 SILENCE = timedelta(seconds=90)  # three heartbeats
 LATENESS = timedelta(hours=1)
 ENDS = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "TimedOut")}
@@ -60,7 +61,9 @@ def apply(webhook: str | None = None, *, private: bool = False) -> list[str]:
     crashed = ChangeFlowRunState(
         name="Crashed", state=StateType.CRASHED, message=f"no heartbeat for {SILENCE.seconds} seconds", force=False
     )
-    automations = [Automation(name=LOST, trigger=_silent(), actions=[crashed])]
+    automations = [
+        Automation(name=LOST, trigger=_missing(after=HEARTBEAT, expect=HEARTBEAT, within=SILENCE), actions=[crashed])
+    ]
     if webhook is not None:
         hook: Any = Webhook(
             url=cast("Any", webhook),
@@ -68,13 +71,10 @@ def apply(webhook: str | None = None, *, private: bool = False) -> list[str]:
             headers=cast("Any", {"Content-Type": "application/json"}),
         )
         block = hook.save(BLOCK, overwrite=True)
+        failed = {f"prefect.flow-run.{state}" for state in ("Failed", "Crashed", "TimedOut")}
         for name, trigger, payload in (
-            (
-                FAILED,
-                _reactive({"prefect.flow-run.Failed", "prefect.flow-run.Crashed", "prefect.flow-run.TimedOut"}),
-                _RUN,
-            ),
-            (LATE, _late(), _RUN),
+            (FAILED, EventTrigger(expect=failed, match_related=cast("Any", _OURS), posture=Posture.Reactive), _RUN),
+            (LATE, _missing(after="prefect.flow-run.Late", expect="prefect.flow-run.Running", within=LATENESS), _RUN),
             (REGRESSION, EventTrigger(expect={"capim.regression"}, posture=Posture.Reactive), _FINDING),
         ):
             call = CallWebhook(block_document_id=block, payload=payload)
@@ -86,32 +86,15 @@ def apply(webhook: str | None = None, *, private: bool = False) -> list[str]:
     return [automation.name for automation in automations]
 
 
-def _reactive(expect: set[str]) -> EventTrigger:
-    return EventTrigger(expect=expect, match_related=cast("Any", _OURS), posture=Posture.Reactive)
-
-
-def _silent() -> EventTrigger:
-    """A run of ours that sent a heartbeat sends neither another one nor its end."""
-    heartbeat = "prefect.flow-run.heartbeat"
+def _missing(*, after: str, expect: str, within: timedelta) -> EventTrigger:
+    """A run of ours sent one event, and in this time neither the other nor its end."""
     return EventTrigger(
-        after={heartbeat},
-        expect={heartbeat, *ENDS},
+        after={after},
+        expect={expect, *ENDS},
         match_related=cast("Any", _OURS),
         for_each={"prefect.resource.id"},
         posture=Posture.Proactive,
-        within=SILENCE,
-    )
-
-
-def _late() -> EventTrigger:
-    """A scheduled run of ours was due, and an hour later it has not begun."""
-    return EventTrigger(
-        after={"prefect.flow-run.Late"},
-        expect={"prefect.flow-run.Running", *ENDS},
-        match_related=cast("Any", _OURS),
-        for_each={"prefect.resource.id"},
-        posture=Posture.Proactive,
-        within=LATENESS,
+        within=within,
     )
 
 

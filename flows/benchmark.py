@@ -16,9 +16,9 @@ from capim.flows.execution import (
     Failed,
     IncompleteError,
     announce,
-    attempt_each,
     call,
     call_each,
+    map_collecting_failures,
     record_end,
     recorded_run,
     refuse_all,
@@ -105,9 +105,9 @@ def evaluate_step(
         where = {"store_uri": config.store_uri, "protocols": config.protocols}
         numbers = range(1, n_parts + 1)
         pieces = [{"sets": pair, "part": part, "n_parts": n_parts} for pair in sets for part in numbers]
-        attempt_each(score_part, [{**piece, **where, **how} for piece in pieces])
+        map_collecting_failures(score_part, [{**piece, **where, **how} for piece in pieces])
     settings = {"n_parts": n_parts, **how, **_settings(config, run)}
-    attempts = attempt_each(score, [{"sets": pair, **settings} for pair in sets])
+    attempts = map_collecting_failures(score, [{"sets": pair, **settings} for pair in sets])
     failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
     if failed and len(failed) == len(sets):
         refuse_all(list(failed.values()))

@@ -28,8 +28,8 @@ from capim.flows.execution import (
     IncompleteError,
     announce,
     attempt,
-    attempt_each,
     call,
+    map_collecting_failures,
     recorded_run,
     refuse_all,
     run_flow,
@@ -354,7 +354,7 @@ def _encode_shards(
         for k in numbers
     ]
     if config.shards > 1:
-        attempts = attempt_each(embed_shard, [{"work": part} for part in shards])
+        attempts = map_collecting_failures(embed_shard, [{"work": part} for part in shards])
         for part, one in zip(shards, attempts, strict=True):
             if isinstance(one, Failed):
                 failed[part.spec.name] = one

@@ -33,7 +33,6 @@ from prefect.context import FlowRunContext, TagsContext
 from prefect.events import emit_event
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runtime import deployment, flow_run
-from prefect.runtime import flow_run as current_run
 from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
@@ -97,7 +96,7 @@ def run_flow(
         vars(begin)["__signature__"] = signature(function, eval_str=True)
 
         def named() -> str:
-            parameters = dict(current_run.parameters)
+            parameters = dict(flow_run.parameters)
             config = _with_deployed(parameters.pop("config"))
             return f"{name} {config.title if title is None else title(config, **parameters)}"
 
@@ -155,7 +154,7 @@ def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     return _each(task, calls, lambda finish: finish())
 
 
-def attempt_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Failed]:
+def map_collecting_failures(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Failed]:
     """As :func:`call_each`, but a call that fails gives its reason, and the others go on."""
     return _each(task, calls, attempt)
 
@@ -322,7 +321,12 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     _check_workspace(config.workspace)
     started = datetime.now(UTC)
     run = f"{started:%Y%m%dT%H%M%S}-{kind}-{secrets.token_hex(2)}"
-    store, is_new = _opened(config.store_uri, create=kind in _ENCODING)
+    try:
+        store, is_new = EmbeddingStore.open(config.store_uri), False
+    except RequestError:
+        if kind not in _ENCODING:
+            raise
+        store, is_new = EmbeddingStore.open(config.store_uri, create=True), True
     row = {
         "run": run,
         "name": config.name,
@@ -338,7 +342,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         "flow_run": flow_run.id,
         "deployment": _deployment(),
     }
-    _end_the_dead(store)
+    _mark_interrupted(store)
 
     def write(**changes: object) -> None:
         store.write_rows("runs", pa.Table.from_pylist([{**row, **changes}], schema=RUNS), replace="run")
@@ -356,16 +360,6 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
             discard_if_empty(store)
         raise
     _end(store, run, ())
-
-
-def _opened(store_uri: str, *, create: bool) -> tuple[EmbeddingStore, bool]:
-    """The store, and whether it was made just now."""
-    try:
-        return EmbeddingStore.open(store_uri), False
-    except RequestError:
-        if not create:
-            raise
-    return EmbeddingStore.open(store_uri, create=True), True
 
 
 class IncompleteError(WorkError):
@@ -404,7 +398,7 @@ def _reasons(missing: Sequence[Missing]) -> list[str]:
     return [f"{each.subject}: {each.reason}" for each in missing]
 
 
-def _end_the_dead(store: EmbeddingStore) -> None:
+def _mark_interrupted(store: EmbeddingStore) -> None:
     """Write that a run was interrupted if its process, on this host, is no more."""
     running = store.rows("runs", state="running", host=this_host()).to_pylist()
     if dead := [row for row in running if not _is_alive(row["pid"], row["started"])]:
@@ -494,7 +488,7 @@ def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
     """
     store = EmbeddingStore.open(config.store_uri)
     if done:
-        _end_the_dead(store)
+        _mark_interrupted(store)
     plan = plan_pruning(store, keep=keep)
     reports = tuple(name for name in folders_of(config.reports_uri) if name < plan.runs[0]) if plan.runs else ()
     freed: dict[str, int] = {}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from html import escape
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
@@ -110,19 +110,19 @@ def _step(
 ) -> Callable[Concatenate[Workspace, P], R]:
     """A step as a method with the options of its class, and with what it gives in Python."""
     known: Any = {each.name: each for each in fields(options)}  # type: ignore[arg-type]
-    first = [each.name for each in known.values() if not each.kw_only]
+    taken = signature(options)
 
     @wraps(function)
     def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> R:
-        given: dict[str, Any] = {**dict(zip(first, args, strict=False)), **kwargs}
+        given: dict[str, Any] = {**taken.bind(*args).arguments, **kwargs}
         suite = given.pop("suite", None)
         config = step_config(function.__name__, known, {"workspace": self.workspace, **given}, suite)
         own = {name: value for name, value in given.items() if name not in FIELDS}
         quiet = {"quiet": self.quiet} if "quiet" in signature(function).parameters else {}
         return give(function(config, **own, **quiet), config, own)
 
-    taken = signature(options).parameters.values()
-    vars(method)["__signature__"] = Signature([Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *taken])
+    itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    vars(method)["__signature__"] = taken.replace(parameters=[itself, *taken.parameters.values()])
     return cast("Callable[Concatenate[Workspace, P], R]", method)
 
 

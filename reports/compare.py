@@ -58,17 +58,13 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     moved = [c for c in shared if c.difference]
     real = [c for c in moved if c.significant]
     worse = [c for c in real if c.worse]
+    counted = {"Figures in both": shared, "Changed": moved, "Significant": real, "Worse": worse}
     metrics = {**old.metrics, **new.metrics}
     sections = [_figures(metrics, moved, shared), _causes(old, new, moved), _coverage(metrics, old, new)]
     return Report(
         title="What changed",
         subtitle=f"from {old.name} to {new.name}",
-        facts=(
-            ("Figures in both", show.number(len(shared), 0)),
-            ("Changed", show.number(len(moved), 0)),
-            ("Significant", show.number(len(real), 0)),
-            ("Worse", show.number(len(worse), 0)),
-        ),
+        facts=tuple((name, show.number(len(changes), 0)) for name, changes in counted.items()),
         sections=tuple(section for section in sections if section is not None),
         thumbnails={},
         colophon="Made by capim from the results.json of the two reports.",
@@ -176,10 +172,7 @@ def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> Section | None:
         "only-one",
         "Figures without a counterpart",
         rows,
-        *(
-            texts(heading, itemgetter(i))
-            for i, heading in enumerate(("Encoder", "corpus", "protocol", "metrics", "where"))
-        ),
+        *(texts(name, itemgetter(i)) for i, name in enumerate(("Encoder", "corpus", "protocol", "metrics", "where"))),
         sortable=True,
     )
     return Section(id="coverage", title="Figures of only one report", lead="", blocks=(table,))

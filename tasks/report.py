@@ -83,7 +83,9 @@ def diagnose_corpus(
 
 def is_diagnosed(protocol: Protocol) -> bool:
     """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
-    whole = protocol.kind in ("judged", "quadruples") and not protocol.name and not protocol.language
+    whole = (protocol.kind == "judged" and not protocol.language) or (
+        protocol.kind == "quadruples" and not protocol.name
+    )
     return protocol.is_main or protocol.kind == "pairs" or whole
 
 

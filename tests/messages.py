@@ -6,7 +6,6 @@ Replacement fields of f-strings stand as ``{expression}``.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import os
 import re
@@ -14,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from capim.flows.cli import build_parser
+from tests.flows.leaf_parsers import all_parsers
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("flows", "tasks", "store", "reports", "deployments")
@@ -24,13 +23,8 @@ LOGGERS = re.compile(r"^logg(er|ing)\.|(faults|problems)\.(append|extend)$|stder
 def help_pages() -> Iterator[tuple[str, str]]:
     """Every command with its help page, subcommands included."""
     os.environ["COLUMNS"] = "120"
-    left: list[tuple[str, argparse.ArgumentParser]] = [("capim", build_parser())]
-    while left:
-        words, parser = left.pop(0)
-        yield words, parser.format_help()
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                left += [(f"{words} {name}", choice) for name, choice in action.choices.items()]
+    for words, parser in all_parsers().items():
+        yield f"capim {words}".strip(), parser.format_help()
 
 
 def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:

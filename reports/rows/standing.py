@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.reports.format import listing
@@ -13,14 +14,21 @@ from capim.tasks.metrics.table import RSUM, headline_of
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import Decision, decide
 
-SUM = RSUM  # both directions together
 NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
 RBO = "consistency_RBO"
 MEASURES = (  # of a language, in the order of COCO-SM's tables, with rank-biased overlap
     *((direction, f"R@{k}") for direction in ("t2i", "i2t") for k in (1, 5, 10)),
     *((direction, metric) for metric in (NDCG, RBO) for direction in ("t2i", "i2t")),
 )
+PAIR_COLUMNS = (
+    "corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state",
+    "n_queries", "family",
+)  # fmt: skip
+AGAINST_BEST = ("against", "difference", "p_adjusted", "state")
+_SHOWN = 6  # names in one line
+_task = itemgetter("corpus_fingerprint", "protocol", "metric")
 Chance: TypeAlias = Literal["", "at chance", "below chance"]
+Outcome: TypeAlias = Literal["one", "equivalent", "undecided", "untested", "alone", "chance"]
 Overall: TypeAlias = Literal["better", "worse", "equivalent", "undecided", "mixed", "untested"]
 
 
@@ -97,7 +105,7 @@ def overall(data: ReportData, tasks: Iterable[Task], a: str, b: str) -> Overall:
         return "equivalent"
     for side in ("better", "worse"):
         if side in states:
-            both = decision(data, tasks[0].corpus, *SUM, a, b)
+            both = decision(data, tasks[0].corpus, *RSUM, a, b)
             supported = "undecided" not in states or (both is not None and both.state == side)
             return side if supported else "undecided"
     return "undecided"
@@ -107,6 +115,89 @@ def chance_of(row: Row | None) -> Chance:
     """What has to be said of a result beside chance: nothing where it is better, or where there is no interval."""
     labels: dict[str, Chance] = {"open": "at chance", "worse": "below chance"}
     return labels.get(row["against_chance"] or "", "") if row else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclusion:
+    """The conclusion on one corpus.
+
+    Attributes:
+        corpus: Its name.
+        tasks: Its headline tasks.
+        outcome: ``one``: better than every other encoder over all tasks; ``equivalent``: no other is better, and they
+            do not differ by more than the margin; ``undecided``: the tests separate no best; ``untested``: not every
+            pair was tested; ``alone``: a single encoder; ``chance``: no encoder is better than chance in any task.
+        names: The best encoder; or all that none is better than.
+        rival: Of the other encoders, the one whose figures come closest to the best one's; empty where there is none.
+        order: All encoders with a value in every task, best first.
+    """
+
+    corpus: str
+    tasks: tuple[Task, ...]
+    outcome: Outcome
+    names: tuple[str, ...]
+    rival: str
+    order: tuple[str, ...]
+
+
+def conclusions(data: ReportData) -> list[Conclusion]:
+    """One conclusion per corpus with headline results: search first, then languages, then compositional corpora."""
+    found = [made for corpus in data.corpus_names() if (made := _conclude(data, corpus)) is not None]
+    return sorted(found, key=_kind)
+
+
+def recommending(found: list[Conclusion]) -> list[Conclusion]:
+    """The conclusions that the recommendation is made of: those of the first kind that there is."""
+    return [c for c in found if _kind(c) == _kind(found[0])]
+
+
+def _kind(conclusion: Conclusion) -> int:
+    return {"pairs": 2, "quadruples": 2, "mean": 1}.get(Protocol.of(conclusion.tasks[0].protocol).kind, 0)
+
+
+def _conclude(data: ReportData, corpus: str) -> Conclusion | None:
+    tasks = tuple(headline_tasks(data, corpus))
+    by_task = [values(data, task) for task in tasks]
+    names = [name for name in data.encoder_names(corpus) if tasks and all(name in of for of in by_task)]
+    if not names:
+        return None
+    both = {row["encoder"]: row["value"] for row in data.ranked(corpus, *RSUM)}
+    if any(both.get(name) is None for name in names):
+        both = {name: sum(of[name] for of in by_task) for name in names}
+    order = sorted(names, key=lambda name: (-both[name], name))
+    outcome, best = _best(data, tasks, order)
+    others = [name for name in order if name != best[0]]
+    return Conclusion(
+        corpus=corpus,
+        tasks=tasks,
+        outcome=outcome,
+        names=best,
+        rival=min(others, key=lambda name: min(of[best[0]] - of[name] for of in by_task)) if others else "",
+        order=tuple(order),
+    )
+
+
+def _best(data: ReportData, tasks: tuple[Task, ...], order: list[str]) -> tuple[Outcome, tuple[str, ...]]:
+    if all(chance_of(data.row(*task[:3], name)) for task in tasks for name in order):
+        return "chance", tuple(order)
+    if len(order) == 1:
+        return "alone", tuple(order)
+    pairs: dict[tuple[str, str], Overall] = {(a, b): overall(data, tasks, a, b) for a, b in permutations(order, 2)}
+    for name in order:
+        if all(pairs[name, other] == "better" for other in order if other != name):
+            return "one", (name,)
+    if "untested" in pairs.values():
+        return "untested", (order[0],)
+    unbeaten = tuple(name for name in order if all(pairs[name, other] != "worse" for other in order if other != name))
+    kept = unbeaten or tuple(order)
+    same = len(kept) > 1 and all(pairs[pair] == "equivalent" for pair in combinations(kept, 2))
+    return ("equivalent" if same else "undecided"), kept
+
+
+def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:
+    """The encoders as the first conclusion orders them, then the others by name."""
+    first = [name for conclusion in found[:1] for name in (*conclusion.names, *conclusion.order)]
+    return list(dict.fromkeys([*first, *data.encoder_names()]))
 
 
 def languages(data: ReportData, corpus: str) -> list[str]:
@@ -155,95 +246,6 @@ def reads(data: ReportData, corpus: str, encoder: str, language: str) -> bool:
     return 2 * sum(not chance_of(row) for row in cells) > len(cells) or not cells
 
 
-# --- What the tests conclude for each corpus: one encoder, several that they do not separate, or nothing tested.
-
-
-Outcome: TypeAlias = Literal["one", "equivalent", "undecided", "untested", "alone", "chance"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conclusion:
-    """The conclusion on one corpus.
-
-    Attributes:
-        corpus: Its name.
-        tasks: Its headline tasks.
-        outcome: ``one``: better than every other encoder over all tasks; ``equivalent``: no other is better, and they
-            do not differ by more than the margin; ``undecided``: the tests separate no best; ``untested``: not every
-            pair was tested; ``alone``: a single encoder; ``chance``: no encoder is better than chance in any task.
-        names: The best encoder; or all that none is better than.
-        rival: Of the other encoders, the one whose figures come closest to the best one's; empty where there is none.
-        order: All encoders with a value in every task, best first.
-    """
-
-    corpus: str
-    tasks: tuple[Task, ...]
-    outcome: Outcome
-    names: tuple[str, ...]
-    rival: str
-    order: tuple[str, ...]
-
-
-def conclusions(data: ReportData) -> list[Conclusion]:
-    """One conclusion per corpus with headline results: search first, then languages, then compositional corpora."""
-    found = [made for corpus in data.corpus_names() if (made := _conclude(data, corpus)) is not None]
-    return sorted(found, key=_kind)
-
-
-def recommending(found: list[Conclusion]) -> list[Conclusion]:
-    """The conclusions that the recommendation is made of: those of the first kind that there is."""
-    return [c for c in found if _kind(c) == _kind(found[0])]
-
-
-def _kind(conclusion: Conclusion) -> int:
-    return {"pairs": 2, "quadruples": 2, "mean": 1}.get(Protocol.of(conclusion.tasks[0].protocol).kind, 0)
-
-
-def _conclude(data: ReportData, corpus: str) -> Conclusion | None:
-    tasks = tuple(headline_tasks(data, corpus))
-    by_task = [values(data, task) for task in tasks]
-    names = [name for name in data.encoder_names(corpus) if tasks and all(name in of for of in by_task)]
-    if not names:
-        return None
-    both = {row["encoder"]: row["value"] for row in data.ranked(corpus, *SUM)}
-    if any(both.get(name) is None for name in names):
-        both = {name: sum(of[name] for of in by_task) for name in names}
-    order = sorted(names, key=lambda name: (-both[name], name))
-    outcome, best = _best(data, tasks, order)
-    others = [name for name in order if name != best[0]]
-    return Conclusion(
-        corpus=corpus,
-        tasks=tasks,
-        outcome=outcome,
-        names=best,
-        rival=min(others, key=lambda name: min(of[best[0]] - of[name] for of in by_task)) if others else "",
-        order=tuple(order),
-    )
-
-
-def _best(data: ReportData, tasks: tuple[Task, ...], order: list[str]) -> tuple[Outcome, tuple[str, ...]]:
-    if all(chance_of(data.row(*task[:3], name)) for task in tasks for name in order):
-        return "chance", tuple(order)
-    if len(order) == 1:
-        return "alone", tuple(order)
-    pairs: dict[tuple[str, str], Overall] = {(a, b): overall(data, tasks, a, b) for a, b in permutations(order, 2)}
-    for name in order:
-        if all(pairs[name, other] == "better" for other in order if other != name):
-            return "one", (name,)
-    if "untested" in pairs.values():
-        return "untested", (order[0],)
-    unbeaten = tuple(name for name in order if all(pairs[name, other] != "worse" for other in order if other != name))
-    kept = unbeaten or tuple(order)
-    same = len(kept) > 1 and all(pairs[pair] == "equivalent" for pair in combinations(kept, 2))
-    return ("equivalent" if same else "undecided"), kept
-
-
-def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:
-    """The encoders as the first conclusion orders them, then the others by name."""
-    first = [name for conclusion in found[:1] for name in (*conclusion.names, *conclusion.order)]
-    return list(dict.fromkeys([*first, *data.encoder_names()]))
-
-
 def unread(data: ReportData) -> list[str]:
     """The languages that no encoder reads: half of its results in them, or more, are not better than chance."""
     found: dict[str, bool] = {}
@@ -253,14 +255,6 @@ def unread(data: ReportData) -> list[str]:
             nobody = not any(reads(data, corpus, name, language) for name in names)
             found[language] = nobody and bool(names) and found.get(language, True)
     return sorted(language for language, nobody in found.items() if nobody)
-
-
-PAIR_COLUMNS = (
-    "corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state",
-    "n_queries", "family",
-)  # fmt: skip
-_SHOWN = 6  # names in one line
-AGAINST_BEST = ("against", "difference", "p_adjusted", "state")
 
 
 def pair_rows(comparisons: Iterable[Row], first: str | None = None) -> list[dict[str, Any]]:
@@ -295,10 +289,6 @@ def against_best(results: Sequence[Row], comparisons: Iterable[Row]) -> list[dic
         found = {"against": best["encoder"], **pair, "state": _state(pair)} if best and pair else {}
         rows.append({**row, **{name: found.get(name) for name in AGAINST_BEST}})
     return rows
-
-
-def _task(row: Row) -> tuple[str, str, str]:
-    return row["corpus_fingerprint"], row["protocol"], row["metric"]
 
 
 def _state(row: Row) -> str | None:

@@ -1,1 +1,1 @@
-"""One module per part of the report: `section(data)` gives it, without blocks if the store has no rows for it."""
+"""Parts of the report, a module per idea: a function of the data gives each, without blocks where there are no rows."""

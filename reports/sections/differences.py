@@ -25,7 +25,8 @@ from capim.reports.elements.tables import (
     value_text,
 )
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import SUM, claimed, decision_of, headline_tasks
+from capim.reports.rows.standing import claimed, decision_of, headline_tasks
+from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol
 
 COLOURS = {
@@ -44,7 +45,7 @@ def section(data: ReportData) -> Section:
     for corpus in data.corpus_names():
         rows = [r for r in data.comparisons if r["corpus"] == corpus]
         compared = sorted({(r["protocol"], r["metric"]) for r in rows})
-        planned = [*((task.protocol, task.metric) for task in headline_tasks(data, corpus)), tuple(SUM)]
+        planned = [*((task.protocol, task.metric) for task in headline_tasks(data, corpus)), tuple(RSUM)]
         drawn = [key for key in planned if key in compared] or compared[:1]
         tested = {(r["protocol"], r["metric"]) for r in rows if r["p_adjusted"] is not None}
         drawn += [key for key in _of_users(data, tested) if key not in drawn]

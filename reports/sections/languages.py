@@ -24,7 +24,7 @@ from capim.reports.rows.standing import (
     over_languages,
     translators,
 )
-from capim.tasks.protocols import DIRECTION_TITLES, Direction, Protocol, language_name
+from capim.tasks.protocols import DIRECTION_TITLES, EVERY, Direction, Protocol, language_name
 
 DIRECTIONS: tuple[Direction, ...] = ("t2i", "i2t")
 OPEN_LANGUAGES = 8  # more are folded
@@ -79,7 +79,7 @@ def section(data: ReportData) -> Section:
     """Corpora with results per language, in detail."""
     blocks: list[Block] = []
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
-        ranked = data.ranked(corpus, _protocol("t2i", "*", "*"), R1)
+        ranked = data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)
         encoders = [r["encoder"] for r in ranked] or data.encoder_names(corpus)
         blocks.append(_heat_map(data, corpus, encoders))
         for encoder in encoders:

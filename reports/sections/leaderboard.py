@@ -27,10 +27,10 @@ from capim.reports.elements.tables import (
 )
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import SUM, headline_tasks, same_photographs
+from capim.reports.rows.standing import headline_tasks, same_photographs
 from capim.reports.sections.speed import accuracy_over_speed, rate_cell
 from capim.store.sets.importing import ADAPTER as IMPORTED
-from capim.tasks.metrics.table import FURTHER, SHOWN, headline_of
+from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, headline_of
 from capim.tasks.protocols import DIRECTION_TITLES, MAIN, READING_ORDER, Protocol
 
 WINOGROUND, [PAIRS], UNJUDGED = SHOWN["quadruples"], SHOWN["pairs"], SHOWN["judged"][-1]
@@ -119,9 +119,9 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
             for metric in shown_metrics(data, corpus, protocol)
         ]
         columns += _tie_column(data, corpus, protocol, first)
-    if data.ranked(corpus, *SUM):
+    if data.ranked(corpus, *RSUM):
         explain = "Sum of R@1, R@5 and R@10 in both directions, points of 600"
-        columns.append(result_column(data, corpus, *SUM, group=Protocol.of(SUM.protocol).titled, explain=explain))
+        columns.append(result_column(data, corpus, *RSUM, group=Protocol.of(RSUM.protocol).titled, explain=explain))
 
     best = "lowest" if ranked[0]["lower_is_better"] else "highest"
     marks = f"Bold: {best} value; not tested (run `capim compare`)."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from capim.tasks.encoders.adapters import ADAPTERS, Adapter, adapter_named, require_libraries
 from capim.tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_of, spec_of
-from capim.tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
+from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 from capim.tasks.encoders.identity import identity_gap, resolve
 from capim.tasks.encoders.loading import load_encoder
 
@@ -17,7 +17,6 @@ __all__ = [
     "Adapter",
     "CatalogEntry",
     "Encoder",
-    "Prepared",
     "adapter_named",
     "catalog",
     "encode_captions",

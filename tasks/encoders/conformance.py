@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -32,6 +32,7 @@ NORM_TOLERANCE = 1e-3
 PRECISION_COSINE = 0.999
 # the same item in another batch: float32 differs by rounding alone, half precision by its own rounding
 NEIGHBOUR_TOLERANCE = {"float32": 2e-5, "bfloat16": 2e-2, "float16": 4e-3}
+_OPEN_CLIP_RESIZE: dict[str, Literal["crop", "squash"]] = {"shortest": "crop", "squash": "squash"}
 _COLOURS = {
     "red": (220, 40, 40),
     "green": (40, 170, 60),
@@ -114,8 +115,8 @@ def weights_are_in_the_model(encoder: Encoder) -> str:
 
 def shapes_and_norms(encoder: Encoder) -> str:
     """Vectors are finite float32 of unit norm and the right dimension, one item per input, with their norms."""
-    sample = suite_embeddings(encoder)
-    for name, block, n in (("image", sample.images, 6), ("caption", sample.captions, 6 + len(CAPTIONS))):
+    images, captions = suite_embeddings(encoder)
+    for name, block, n in (("image", images, 6), ("caption", captions, 6 + len(CAPTIONS))):
         values = block.values
         if len(block) != n or values.shape[1] != encoder.spec.dim or values.dtype != np.float32:
             raise CheckFailed(
@@ -134,8 +135,8 @@ def shapes_and_norms(encoder: Encoder) -> str:
             raise CheckFailed(f"{name}s: an item has no vector, or its original norm is not positive")
         if _highest_cosine(block) > 1 - 1e-6:
             raise CheckFailed(f"{name}s: two different {name}s have the same vectors")
-    norms = f"norms before normalising {np.median(sample.images.norms):.3g} and {np.median(sample.captions.norms):.3g}"
-    per_item = "" if sample.images.offsets is None else f", {sample.images.counts.max()} vectors per image"
+    norms = f"norms before normalising {np.median(images.norms):.3g} and {np.median(captions.norms):.3g}"
+    per_item = "" if images.offsets is None else f", {images.counts.max()} vectors per image"
     return f"dim {encoder.spec.dim}{per_item}, {norms} (images, captions)"
 
 
@@ -190,13 +191,13 @@ def declared_resize(encoder: Encoder) -> Literal["crop", "squash"] | None:
     """How the checkpoint's configuration treats the aspect ratio of images."""
     tag = open_clip_tag(encoder.spec)
     if tag is not None:
-        return _open_clip_resize(dict(tag.preprocess))
+        return _OPEN_CLIP_RESIZE.get(tag.preprocess.get("resize_mode", "shortest"))
     path = local_path(encoder.spec.checkpoint)
     if path is not None and path.is_file():
         return None
     folder = folder_of(encoder.spec)
     if (config := json_file(folder / "open_clip_config.json")) is not None:
-        return _open_clip_resize(config.get("preprocess_cfg", {}))
+        return _OPEN_CLIP_RESIZE.get(config.get("preprocess_cfg", {}).get("resize_mode", "shortest"))
     file = next(iter(sorted(folder.rglob("preprocessor_config.json"))), folder / "preprocessor_config.json")
     config = json_file(file) or (json_file(folder / "processor_config.json") or {}).get("image_processor")
     if config is None:
@@ -406,7 +407,7 @@ def _hub_switched_off() -> Iterator[None]:
         constants.HF_HUB_OFFLINE = before
 
 
-def _agreement(spec: EncoderSpec, embeddings: SuiteEmbeddings, device: str, trust_remote_code: bool) -> CheckResult:
+def _agreement(spec: EncoderSpec, found: Sequence[Embeddings], device: str, trust_remote_code: bool) -> CheckResult:
     """Whether another precision on the CPU gives nearly the same vectors."""
     if adapter_named(spec.adapter).endpoint:
         return CheckResult("agrees with another precision", "skip", "the service chooses it")
@@ -414,31 +415,24 @@ def _agreement(spec: EncoderSpec, embeddings: SuiteEmbeddings, device: str, trus
     name = f"agrees with {other} on the CPU"
     try:
         encoder = load_encoder(replace(resolve(spec), precision=other), trust_remote_code=trust_remote_code)
-        lowest = lowest_cosine(embeddings, suite_embeddings(encoder))
+        lowest = lowest_cosine(found, suite_embeddings(encoder))
     except (WorkError, RequestError, RuntimeError) as error:
         return CheckResult(name, "fail", f"{type(error).__name__}: {error}")
     detail = f"lowest cosine between {spec.precision} on {device} and {other} on cpu is {lowest:.5f}"
     return CheckResult(name, "pass" if lowest > PRECISION_COSINE else "fail", detail)
 
 
-class SuiteEmbeddings(NamedTuple):
-    """Embeddings of the suite's images and captions."""
-
-    images: Embeddings
-    captions: Embeddings
-
-
-def suite_embeddings(encoder: Encoder) -> SuiteEmbeddings:
-    """Embeddings of the six scenes, and of their captions and four others."""
+def suite_embeddings(encoder: Encoder) -> tuple[Embeddings, Embeddings]:
+    """Embeddings of the six scenes, and those of their captions and of four others."""
     images, captions = six_scenes()
-    return SuiteEmbeddings(encode_images(encoder, images), encode_captions(encoder, [*captions, *CAPTIONS]))
+    return encode_images(encoder, images), encode_captions(encoder, [*captions, *CAPTIONS])
 
 
-def lowest_cosine(a: SuiteEmbeddings, b: SuiteEmbeddings) -> float:
+def lowest_cosine(a: Sequence[Embeddings], b: Sequence[Embeddings]) -> float:
     """The lowest cosine of any item with itself in another run; for multi-vectors, the mean over an item's vectors."""
     return min(
         float((x * y).sum(axis=1).mean())
-        for left, right in ((a.images, b.images), (a.captions, b.captions))
+        for left, right in zip(a, b, strict=True)
         for x, y in zip(_items(left), _items(right), strict=True)
     )
 
@@ -455,11 +449,6 @@ def _highest_cosine(block: Embeddings) -> float:
     return float((unit @ unit.T)[~np.eye(len(unit), dtype=bool)].max())
 
 
-def _open_clip_resize(config: dict[str, Any]) -> Literal["crop", "squash"] | None:
-    modes: dict[str, Literal["crop", "squash"]] = {"shortest": "crop", "squash": "squash"}
-    return modes.get(config.get("resize_mode", "shortest"))
-
-
 def _tolerance(encoder: Encoder) -> float:
     """How far a vector may be from that of the same item in another batch; the precision of a service is unknown."""
     return NEIGHBOUR_TOLERANCE["bfloat16" if service_of(encoder) else encoder.spec.precision]
@@ -472,7 +461,11 @@ def six_scenes() -> tuple[list[Image.Image], list[str]]:
         image = Image.new("RGB", (256, 256), (240, 240, 240))
         draw = ImageDraw.Draw(image)
         for colour, shape, x in ((left, first, 68), (right, second, 188)):
-            _draw(draw, shape, x, 128, 50, _COLOURS[colour])
+            if shape == "triangle":
+                draw.polygon([(x, 78), (x - 50, 178), (x + 50, 178)], fill=_COLOURS[colour])
+            else:
+                drawn = draw.ellipse if shape == "circle" else draw.rectangle
+                drawn((x - 50, 78, x + 50, 178), fill=_COLOURS[colour])
         images.append(image)
         captions.append(f"a large {left} {first} left of a large {right} {second}")
     return images, captions
@@ -498,12 +491,3 @@ def wide_pair() -> tuple[Image.Image, Image.Image]:
     first, second = noise_image(720, 240, seed=7), noise_image(720, 240, seed=8)
     second.paste(first.crop((200, 0, 520, 240)), (200, 0))
     return first, second
-
-
-def _draw(draw: ImageDraw.ImageDraw, shape: str, x: int, y: int, r: int, colour: tuple[int, int, int]) -> None:
-    if shape == "circle":
-        draw.ellipse((x - r, y - r, x + r, y + r), fill=colour)
-    elif shape == "square":
-        draw.rectangle((x - r, y - r, x + r, y + r), fill=colour)
-    else:
-        draw.polygon([(x, y - r), (x - r, y + r), (x + r, y + r)], fill=colour)

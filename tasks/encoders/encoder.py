@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -160,9 +161,5 @@ def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
 
 def joined_layouts(parts: Sequence[Embeddings] | Sequence[Prepared]) -> tuple[str, ...] | None:
     """The layouts of several parts, in order; None where they are not known."""
-    found: list[str] = []
-    for part in parts:
-        if part.layouts is None:
-            return None
-        found += part.layouts
-    return tuple(found)
+    known = [part.layouts for part in parts if part.layouts is not None]
+    return tuple(chain.from_iterable(known)) if len(known) == len(parts) else None

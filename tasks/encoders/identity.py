@@ -8,6 +8,7 @@ module opens. What a suite gives wins over what the files say.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import json
 import re
@@ -266,19 +267,15 @@ def declared_files(path: Path) -> list[str] | None:
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             if any(isinstance(target, ast.Name) and target.id == "files" for target in targets):
-                return _texts(statement.value, path)
+                written = ast.unparse(statement.value) if statement.value is not None else "nothing"
+                with contextlib.suppress(ValueError):
+                    items = ast.literal_eval(written)
+                    if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
+                        return list(items)
+                raise RequestError(
+                    f'{path}: files must be a literal list of file names, files = ["weights.pt"], got {written}'
+                )
     return None
-
-
-def _texts(value: ast.expr | None, path: Path) -> list[str]:
-    written = ast.unparse(value) if value is not None else "nothing"
-    try:
-        items = ast.literal_eval(written)
-    except ValueError:
-        items = None
-    if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
-        return list(items)
-    raise RequestError(f'{path}: files must be a literal list of file names, files = ["weights.pt"], got {written}')
 
 
 def identity_gap(spec: EncoderSpec) -> str | None:

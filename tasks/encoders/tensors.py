@@ -61,7 +61,9 @@ def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
     for name, first in parts[0].inputs.items():
         values: list[Any] = [part.inputs[name] for part in parts]
         if isinstance(first, Tensor):
-            inputs[name] = _joined(values, pinned=pinned)
+            shape = (sum(len(value) for value in values), *first.shape[1:])
+            out = torch.empty(shape, dtype=first.dtype, pin_memory=True) if pinned else None
+            inputs[name] = first if len(values) == 1 and not pinned else torch.cat(values, out=out)
         else:
             inputs[name] = first if isinstance(first, str) else [item for value in values for item in value]
     return Prepared(
@@ -71,13 +73,6 @@ def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
         truncated=np.concatenate([part.truncated for part in parts]),
         layouts=joined_layouts(parts),
     )
-
-
-def _joined(values: Sequence[Tensor], *, pinned: bool) -> Tensor:
-    if not pinned:
-        return values[0] if len(values) == 1 else torch.cat(list(values))
-    shape = (sum(len(value) for value in values), *values[0].shape[1:])
-    return torch.cat(list(values), out=torch.empty(shape, dtype=values[0].dtype, pin_memory=True))
 
 
 class Uploads:

@@ -1,4 +1,4 @@
-"""Single adapters beyond the suite: the same vectors as their library, and errors with the next step."""
+"""Single adapters beyond the suite: the vectors and layouts of their library, and errors with the next step."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from PIL import Image
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
-from capim.store.vectors import Ragged
+from capim.store.vectors import Ragged, grids_of, tokens_of
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.adapters import hf_dual
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS
 from capim.tasks.encoders.checkpoint import base_folder, folder_of, json_file
 from capim.tasks.encoders.conformance import CHECKS, check_loaded
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
+from tests.encoders.families.clip import PATCH
 from tests.encoders.families.openclip import build_own_tokenizer, from_transformers_clip
 from tests.encoders.families.others import build_coco_sm_module
+from tests.encoders.families.sentence import small_bert, text_model
 from tests.encoders.families.table import CASES
-from tests.encoders.families.vocabulary import bert_tokenizer
 
+SINGLE, MULTI = ({"vectors": kind, "storage": "float32"} for kind in ("single", "multi"))
+PAGES = [Image.new("RGB", size, "red") for size in ((56, 56), (112, 56), (90, 140))]
 CAPTIONS = ["a red circle left of a blue square", "A Green triangle, above a yellow circle!", "", "the " * 200]
 
 
@@ -182,16 +185,10 @@ def test_the_fast_way_to_pixels_is_taken(name, family) -> None:
 
 def test_a_text_model_of_sentence_transformers_equals_its_own_loop(tmp_path) -> None:
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Pooling, Transformer
-    from transformers import BertConfig, BertModel
+    from sentence_transformers.models import Pooling
 
-    tokenizer = bert_tokenizer(tmp_path / "bert")
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    BertModel(BertConfig(vocab_size=len(tokenizer), **small)).save_pretrained(tmp_path / "bert")
-    tokenizer.save_pretrained(tmp_path / "bert")
-    theirs = SentenceTransformer(modules=[Transformer(str(tmp_path / "bert")), Pooling(32)], device="cpu")
-    theirs.save(str(tmp_path / "model"))
-    spec = EncoderSpec(name="t", adapter="sentence_transformers", checkpoint=str(tmp_path / "model"), dim=32)
+    spec = text_model(tmp_path / "model", small_bert(tmp_path / "bert"), Pooling(32))
+    theirs = SentenceTransformer(spec.checkpoint, device="cpu")
     work = CaptionWork(ords=np.arange(3, dtype=np.int32), texts=CAPTIONS[:3])
     for batch in encode_stream(load_encoder(spec), work, batch_size=1):
         expected = theirs.encode([CAPTIONS[i] for i in batch.ords], normalize_embeddings=True)
@@ -235,37 +232,34 @@ def test_a_template_is_put_around_every_caption_and_changes_the_fingerprint(fami
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("name", "changes", "message"),
     [
-        ({"caption_template": "a photo"}, "must contain {caption} exactly once"),
-        ({"max_length": 500}, "max_length must be from 3 to 77, got 500"),
-        ({"max_lenght": 10}, "option 'max_lenght' is unknown"),
+        ("clip", {"options": {"caption_template": "a photo"}}, "must contain {caption} exactly once"),
+        ("clip", {"options": {"max_length": 500}}, "max_length must be from 3 to 77, got 500"),
+        ("clip", {"options": {"max_lenght": 10}}, "option 'max_lenght' is unknown"),
+        ("clip", {"adapter": "clippy"}, "adapter 'clippy' is unknown; known: hf_dual, colvision"),
+        ("clip", {"adapter": "openclip"}, "no open_clip_config.json.*hf_dual"),
+        ("clip", {"adapter_version": 0}, "made with version 0 of adapter 'hf_dual', but this is version 1"),
+        ("jina", {}, "brings Python code.*--trust-remote-code"),
+        ("colpali", {"adapter": "hf_dual"}, "is a 'paligemma' model; adapter hf_dual loads clip"),
+        ("colqwen2", SINGLE, "holds a ColQwen2, so that vectors must be 'multi', got 'single'"),
+        ("biqwen2.5", MULTI, "holds a BiQwen2_5, so that vectors must be 'single', got 'multi'"),
+        ("multi-vector", SINGLE, "is a MultiVectorEncoder, so that vectors must be 'multi', got 'single'"),
+        ("colqwen2-hf", SINGLE, "is a MultiVectorEncoder, so that vectors must be 'multi'"),
+        ("qwen3-vl-embedding", MULTI, "is a SentenceTransformer, so that vectors must be 'single'"),
+        ("multi-vector", {"options": {"caption_role": "search"}},
+         "caption_role must be 'query' or 'document' or 'none', got 'search'"),
     ],
-)
-def test_options_that_make_no_sense_are_refused(options, message, family) -> None:
+)  # fmt: skip
+def test_a_spec_that_does_not_fit_its_checkpoint_is_refused_with_the_next_step(name, changes, message, family) -> None:
     with pytest.raises(RequestError, match=message):
-        load_encoder(replace(family("clip"), options=options))
+        load_encoder(replace(family(name), **changes))
 
 
 def test_a_shorter_max_length_cuts_there(family) -> None:
     block = encode_captions(load_encoder(replace(family("clip"), options={"max_length": 6})), CAPTIONS[:2])
     assert block.n_tokens.tolist() == [6, 6]
     assert block.truncated.all()
-
-
-def test_remote_code_needs_consent(family) -> None:
-    with pytest.raises(RequestError, match=r"brings Python code.*--trust-remote-code"):
-        load_encoder(family("jina"))
-
-
-def test_an_architecture_of_another_adapter_is_named(family) -> None:
-    with pytest.raises(RequestError, match="is a 'paligemma' model; adapter hf_dual loads clip"):
-        load_encoder(replace(family("colpali"), adapter="hf_dual"))
-
-
-def test_a_transformers_folder_given_to_open_clip_says_what_to_do(family) -> None:
-    with pytest.raises(RequestError, match=r"no open_clip_config.json.*hf_dual"):
-        load_encoder(replace(family("clip"), adapter="openclip"))
 
 
 def test_damaged_weights_are_an_error_in_one_line(family, tmp_path) -> None:
@@ -319,3 +313,72 @@ def test_a_caption_that_spells_the_image_token_is_text(name, family) -> None:
     together = encode_captions(encoder, ["a red circle", f"a {encoder._image_token} circle"])
     assert encoder._image_token
     np.testing.assert_allclose(together.values[: len(alone)], alone, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.vectors == "multi"])
+def test_layouts_fit_the_vectors_and_cover_the_image(name, family) -> None:
+    encoder: Any = load_encoder(family(name), device="cpu")
+    embeddings = encode_images(encoder, PAGES)
+    inputs = encoder.prepare_images(PAGES).inputs
+    read = [ids[mask.bool()].tolist() for ids, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)]
+    assert embeddings.layouts is not None
+    for image, layout, count, ids in zip(PAGES, embeddings.layouts, embeddings.counts.tolist(), read, strict=True):
+        grids = grids_of(layout)
+        assert grids, f"{name}: no grid for {image.size}"
+        assert all(grid.first >= 0 and grid.first + grid.rows * grid.columns <= count for grid in grids)
+        patches = [one for grid in grids for one in ids[grid.first : grid.first + grid.rows * grid.columns]]
+        assert set(patches) == {patches[0]} and len(patches) == ids.count(patches[0]) > 1  # one token for every patch
+        area = sum(((box := grid.boxes())[:, 2] - box[:, 0]) @ (box[:, 3] - box[:, 1]) for grid in grids)
+        assert area == pytest.approx(2 if len(grids) > 1 else 1)  # tiles, and the whole image once more
+    captions = encode_captions(encoder, ["a red bus", "a bus"])
+    assert captions.layouts is not None
+    for text, layout, count in zip(["a red bus", "a bus"], captions.layouts, captions.counts.tolist(), strict=True):
+        tokens = tokens_of(layout)
+        assert len(tokens) == count
+        assert "bus" in "".join(tokens), text
+
+
+def test_layouts_follow_the_mask_of_a_multi_vector_encoder(family) -> None:
+    """keep_only_token_ids leaves the patches of an image alone; a model that merges vectors has no layout."""
+    from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
+
+    encoder: Any = load_encoder(family("multi-vector"), device="cpu")
+    [model] = encoder.modules
+    model[2].keep_only_token_ids = [model.tokenizer.convert_tokens_to_ids(model.processor.image_token)]
+    embeddings = encode_images(encoder, PAGES)
+    assert embeddings.layouts is not None
+    for layout, count in zip(embeddings.layouts, embeddings.counts.tolist(), strict=True):
+        [grid] = grids_of(layout)
+        assert (grid.first, grid.rows * grid.columns) == (0, count)
+    model.append(HierarchicalTokenPooling(2))
+    assert encoder.prepare_images(PAGES).layouts is None
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", ["colpali", "colqwen2", "colqwen2.5", "colqwen3", "colqwen3.5"])
+def test_grids_are_those_of_colpali_engines_similarity_maps(name, family) -> None:
+    import colpali_engine.models as col
+    import torch
+    from colpali_engine.interpretability import get_similarity_maps_from_embeddings
+    from transformers import AutoImageProcessor
+
+    encoder: Any = load_encoder(family(name), device="cpu")
+    folder = folder_of(encoder.spec)
+    processor = getattr(col, FAMILIES[model_type(encoder.spec)].processor).from_pretrained(folder)
+    processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+    batch = processor.process_images(PAGES)
+    mask = processor.get_image_mask(batch)
+    images = encode_images(encoder, PAGES)
+    query = torch.from_numpy(encode_captions(encoder, ["a red bus"]).values)
+    assert images.layouts is not None and images.offsets is not None
+    for row, image in enumerate(PAGES):
+        [grid] = grids_of(images.layouts[row])
+        size = PATCH if name == "colpali" else encoder.modules[0].spatial_merge_size
+        n_patches = processor.get_n_patches(image.size, size)
+        vectors = torch.from_numpy(images.values[images.offsets[row] : images.offsets[row + 1]])
+        kept = mask[row][batch["attention_mask"][row].bool()]
+        [theirs] = get_similarity_maps_from_embeddings(vectors[None], query[None], n_patches, kept[None])
+        ours = (query @ vectors[grid.first : grid.first + grid.rows * grid.columns].T).reshape(
+            -1, grid.rows, grid.columns
+        )
+        np.testing.assert_allclose(theirs.numpy().swapaxes(1, 2), ours.numpy(), atol=1e-6)

@@ -1,32 +1,50 @@
-"""The files of a spec: resolved offline, fixed in the fingerprint, an error when they do not exist."""
+"""The files of a spec: resolved offline, fixed in the fingerprint, an error when they or one of them do not exist."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import shlex
+import shutil
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from huggingface_hub import constants, errors
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders import ADAPTERS, catalog, entry_from, load_encoder, resolve, spec_of
+from capim.tasks.encoders import (
+    ADAPTERS,
+    catalog,
+    encode_captions,
+    encode_images,
+    entry_from,
+    load_encoder,
+    resolve,
+    spec_of,
+)
 from capim.tasks.encoders.checkpoint import (
     digest_of,
+    folder_of,
     hub_error,
     local_path,
     needed_files,
     open_clip_tag,
     snapshot,
 )
-from capim.tasks.encoders.conformance import CHECKS
+from capim.tasks.encoders.conformance import CHECKS, SHORT, six_scenes
 from capim.tasks.encoders.identity import pin, pinned_toml
 from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES
+
+IMAGES = "has no preprocessor_config.json, which says how images are resized"
+TOKENS = "has no tokenizer"
 
 
 def spec(**fields: Any) -> EncoderSpec:
@@ -131,11 +149,6 @@ def test_the_dense_layer_in_a_folder_of_a_sentence_transformer_is_fetched_too() 
     assert needed_files(files, ADAPTERS["sentence_transformers"].weights) == [files[0], *files[2:]]
 
 
-def test_an_unknown_adapter_lists_the_known_ones() -> None:
-    with pytest.raises(RequestError, match="adapter 'clippy' is unknown; known: hf_dual, colvision"):
-        load_encoder(spec(adapter="clippy"))
-
-
 def test_a_missing_package_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
@@ -148,11 +161,6 @@ def test_a_missing_package_says_what_to_install(monkeypatch) -> None:
 def test_a_device_that_is_not_there_is_refused(device, family) -> None:
     with pytest.raises(RequestError, match="device"):
         load_encoder(family("clip"), device=device)
-
-
-def test_a_spec_of_an_older_adapter_is_refused(family) -> None:
-    with pytest.raises(RequestError, match="made with version 0 of adapter 'hf_dual', but this is version 1"):
-        load_encoder(replace(family("clip"), adapter_version=0))
 
 
 def test_an_unknown_name_lists_the_catalog() -> None:
@@ -239,3 +247,81 @@ def test_pins_are_rows_of_a_suite_file_and_faults_are_comments(family) -> None:
     assert rows["siglip-so400m"]["revision"] == commit("google/siglip-so400m-patch14-384")
     again = entry_from("siglip-so400m", {k: v for k, v in rows["siglip-so400m"].items() if k != "name"}).spec
     assert again == resolve(spec_of("siglip-so400m"))
+
+
+@pytest.fixture
+def spec_without(family, tmp_path):
+    """A spec of a copy of a family's folder, in which some files are missing."""
+
+    def copied(name: str, *patterns: str):
+        folder = shutil.copytree(folder_of(resolve(family(name))), tmp_path / "my-model")
+        for file in [file for pattern in patterns for file in folder.rglob(pattern)]:
+            file.unlink()
+        return replace(family(name), checkpoint=str(folder))
+
+    return copied
+
+
+def follow(advice: str, original: Path) -> None:
+    """What ``hf download ORIGINAL --include PATTERN --local-dir FOLDER`` does, with ORIGINAL in a folder."""
+    *_, include, pattern, local_dir, folder = shlex.split(re.sub("^.*hf download", "", advice))
+    assert (include, local_dir) == ("--include", "--local-dir")
+    for file in original.glob(pattern):
+        shutil.copy(file, folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "message"),
+    [
+        ("clip", ["preprocessor_config.json"], IMAGES),
+        ("clip", ["tokenizer*"], TOKENS),
+        ("siglip2", ["tokenizer.json"], TOKENS),
+        ("sentence-transformers", ["preprocessor_config.json"], IMAGES),
+    ],
+)
+def test_what_the_error_of_an_incomplete_folder_says_makes_it_whole(
+    name, missing, message, family, spec_without
+) -> None:
+    spec = spec_without(name, *missing)
+    with pytest.raises(RequestError, match=f"my-model.* {message}.*trained from \\(ORIGINAL\\): hf download") as error:
+        load_encoder(spec)
+    whole = load_encoder(family(name))
+    follow(str(error.value), next(folder_of(whole.spec).rglob("preprocessor_config.json")).parent)
+    mended = load_encoder(spec)
+    np.testing.assert_array_equal(encode_captions(mended, [SHORT]).values, encode_captions(whole, [SHORT]).values)
+    images = six_scenes()[0][:2]
+    np.testing.assert_array_equal(encode_images(mended, images).values, encode_images(whole, images).values)
+
+
+def test_the_original_is_named_where_the_folder_knows_it(spec_without, hub_cache) -> None:
+    spec = spec_without("colpali-lora", "preprocessor_config.json", "processor_config.json")
+    base = "vidore/colpaligemma-3b-pt-448-base"
+    with pytest.raises(RequestError, match=f"hf download {base} --include 'preprocessor_config.json' --local-dir"):
+        load_encoder(spec)
+
+
+def test_a_repository_of_the_hub_is_copied_before_it_is_completed(family, hub_cache, monkeypatch) -> None:
+    spec = family("chinese-clip")
+    folder = folder_of(resolve(spec))
+    file = folder / "preprocessor_config.json"
+    contents = file.read_text()
+    file.unlink()
+    try:
+        with pytest.raises(RequestError) as error:
+            load_encoder(spec)
+    finally:
+        file.write_text(contents)
+    assert f'hf download {spec.checkpoint} --local-dir ./model, set checkpoint = "./model", and hf' in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [("config.json", "has no config.json, which names"), ("model.safetensors", "has no weights .*model.*safetensors")],
+)
+def test_bare_weights_and_a_bare_configuration_are_no_model(missing, message, spec_without) -> None:
+    with pytest.raises(RequestError, match=f'{message}.*call save_pretrained, or .*adapter = "module"'):
+        load_encoder(spec_without("clip", missing))
+
+
+def test_a_folder_with_the_processors_of_transformers_5_is_whole(spec_without) -> None:
+    assert load_encoder(spec_without("colqwen2"))  # processor_config.json holds the image processor

@@ -13,25 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from capim.store.types import Embeddings, EncoderSpec
-from capim.tasks.encoders import ADAPTERS, catalog, encode_captions, load_encoder, spec_of
-from capim.tasks.encoders.adapters import hf_dual, loaded_encoder
+from capim.tasks.encoders import ADAPTERS, catalog, encode_captions, load_encoder, pixels, spec_of
+from capim.tasks.encoders.adapters import hf_dual
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.checkpoint import chosen_weights, folder_of
 from capim.tasks.encoders.conformance import CHECKS, check_encoder, check_loaded
-from capim.tasks.encoders.pixels import PixelPipeline
-from capim.tasks.encoders.tensors import dense_embeddings
 from capim.tasks.encoders.weights import MissingWeightsError, read_tensors
 from tests.encoders.families.hub import commit
+from tests.encoders.families.sentence import small_bert, text_model
 from tests.encoders.families.table import CASES, Case
-from tests.encoders.families.vocabulary import bert_tokenizer
-
-
-def failed(encoder) -> dict[str, str]:
-    which = {name: check for name, check in CHECKS.items() if name not in ("matching pairs", "speed")}
-    return {v.check: v.detail for v in check_loaded(encoder, which) if v.result == "fail"}
 
 
 @pytest.fixture
@@ -47,54 +41,33 @@ def test_trained_models_pass_every_check(name) -> None:
     assert {v.check for v in results if v.result != "pass"} <= untrained
 
 
-def test_siglip_padded_to_the_longest_caption_fails(loaded, monkeypatch) -> None:
-    monkeypatch.setitem(hf_dual.FAMILIES, "siglip", replace(hf_dual.FAMILIES["siglip"], padding="longest"))
-    assert "independent of batch" in failed(loaded("siglip"))
-
-
-def test_siglip_with_an_attention_mask_fails(loaded) -> None:
-    encoder = loaded("siglip")
+def with_mask(encoder: Any) -> None:
     prepare = encoder.prepare_captions
 
-    def with_mask(captions):
-        prepared = prepare(captions)
-        mask = torch.zeros_like(prepared.inputs["input_ids"])
-        mask[:, : int(prepared.n_tokens.max())] = 1  # as a tokenizer would: by the longest of the batch
-        return replace(prepared, inputs={**prepared.inputs, "attention_mask": mask})
+    def prepared(captions):
+        batch = prepare(captions)
+        mask = torch.zeros_like(batch.inputs["input_ids"])
+        mask[:, : int(batch.n_tokens.max())] = 1  # as a tokenizer would: by the longest of the batch
+        return replace(batch, inputs={**batch.inputs, "attention_mask": mask})
 
-    encoder.prepare_captions = with_mask
-    assert "independent of batch" in failed(encoder)
-
-
-def test_a_model_that_crops_made_to_squash_fails(loaded) -> None:
-    encoder = loaded("clip")
-    pipeline = encoder.pixel_pipeline
-    encoder.pixel_pipeline = PixelPipeline(
-        fit=lambda image: image.resize((56, 56)), mean=pipeline.mean, std=pipeline.std
-    )
-    assert "resizing as declared" in failed(encoder)
+    encoder.prepare_captions = prepared
 
 
-def test_a_model_that_squashes_made_to_crop_fails(loaded) -> None:
-    encoder, cropping = loaded("dfn"), loaded("laion")
-    encoder.pixel_pipeline = cropping.pixel_pipeline
-    assert "resizing as declared" in failed(encoder)
+def squashing(encoder: Any) -> None:
+    encoder.pixel_pipeline = replace(encoder.pixel_pipeline, fit=lambda image: image.resize((56, 56)))
 
 
-def test_vectors_that_are_not_normalised_fail(loaded, monkeypatch) -> None:
-    encoder = loaded("clip")
-
-    def raw(features, prepared, spec):
-        unit = dense(features, prepared, spec)
-        return replace(unit, values=unit.values * unit.norms[:, None])
-
-    dense = dense_embeddings
-    monkeypatch.setattr(loaded_encoder, "dense_embeddings", raw)
-    assert "shapes and norms" in failed(encoder)
+def cropping(encoder: Any) -> None:
+    fit = partial(pixels._resize_and_crop, edge=56, crop=(56, 56), resample=Image.Resampling.BICUBIC)
+    encoder.pixel_pipeline = replace(encoder.pixel_pipeline, fit=fit)
 
 
-def test_zero_padded_multi_vectors_fail(loaded) -> None:
-    encoder = loaded("colpali")
+def not_normalised(encoder: Any) -> None:
+    embed = encoder.embed
+    encoder.embed = lambda batch: replace((unit := embed(batch)), values=unit.values * unit.norms[:, None])
+
+
+def zero_padded(encoder: Any) -> None:
     embed = encoder.embed
 
     def padded(prepared) -> Embeddings:
@@ -105,38 +78,53 @@ def test_zero_padded_multi_vectors_fail(loaded) -> None:
         return replace(block, values=values, offsets=np.arange(len(items) + 1) * longest)
 
     encoder.embed = padded
-    faults = failed(encoder)
-    assert "shapes and norms" in faults
-    assert "independent of batch" in faults
 
 
-def test_colpali_without_prefix_attention_fails(loaded, monkeypatch) -> None:
-    monkeypatch.setitem(FAMILIES, "paligemma", replace(FAMILIES["paligemma"], prefix_attention=False))
-    assert "independent of batch" in failed(loaded("colpali"))
-
-
-def test_a_model_in_training_mode_fails(loaded) -> None:
-    encoder = loaded("uform2")
-    encoder.modules[0].train()
-    assert "repeated calls" in failed(encoder)
-
-
-def test_captions_truncated_without_being_marked_fail(loaded) -> None:
-    encoder = loaded("clip")
+def without_marks_of_truncation(encoder: Any) -> None:
     prepare = encoder.prepare_captions
     encoder.prepare_captions = lambda captions: replace(
         (p := prepare(captions)), truncated=np.zeros(len(p), dtype=np.bool_)
     )
-    assert "truncation" in failed(encoder)
 
 
-def test_an_adapter_that_is_not_applied_fails(loaded) -> None:
-    encoder = loaded("colpali-lora")
-    with torch.no_grad():
-        for name, weights in encoder.modules[0].named_parameters():
-            if "lora_B" in name:
-                weights.zero_()
-    assert "weights in the model" in failed(encoder)
+def without_its_adapter(encoder: Any) -> None:
+    for name, weights in encoder.modules[0].named_parameters():
+        if "lora_B" in name:
+            weights.data.zero_()
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "checks"),
+    [
+        ("siglip", with_mask, ["independent of batch"]),
+        ("clip", squashing, ["resizing as declared"]),
+        ("dfn", cropping, ["resizing as declared"]),
+        ("clip", not_normalised, ["shapes and norms"]),
+        ("colpali", zero_padded, ["shapes and norms", "independent of batch"]),
+        ("uform2", lambda encoder: encoder.modules[0].train(), ["repeated calls"]),
+        ("clip", without_marks_of_truncation, ["truncation"]),
+        ("colpali-lora", without_its_adapter, ["weights in the model"]),
+    ],
+)
+def test_what_is_wrong_with_a_model_fails_its_check(name, spoil, checks, loaded) -> None:
+    encoder = loaded(name)
+    spoil(encoder)
+    assert {v.result for v in check_loaded(encoder, {check: CHECKS[check] for check in checks})} == {"fail"}
+
+
+@pytest.mark.parametrize(
+    ("name", "families", "kind", "change"),
+    [
+        ("siglip", hf_dual.FAMILIES, "siglip", {"padding": "longest"}),
+        ("colpali", FAMILIES, "paligemma", {"prefix_attention": False}),
+    ],
+)
+def test_captions_that_are_padded_or_read_in_another_way_than_their_family_fail(
+    name, families, kind, change, loaded, monkeypatch
+) -> None:
+    monkeypatch.setitem(families, kind, replace(families[kind], **change))
+    [found] = check_loaded(loaded(name), {"independent of batch": CHECKS["independent of batch"]})
+    assert found.result == "fail"
 
 
 def test_an_adapter_file_without_some_of_its_weights_does_not_load(family, hub_cache, tmp_path) -> None:
@@ -234,24 +222,6 @@ def test_a_shard_that_lacks_a_weight_and_a_pickle_do_not_load(family, tmp_path) 
         without(next(f for f in files if any("fc1.weight" in name for name in read_tensors(f))), "fc1.weight")
         with pytest.raises(MissingWeightsError, match=r"1 of 78 weights .*fc1.weight\)"):
             load_encoder(changed)
-
-
-def text_model(folder: Path, *modules: Any) -> EncoderSpec:
-    from sentence_transformers import SentenceTransformer
-
-    SentenceTransformer(modules=list(modules), device="cpu").save(str(folder))
-    return EncoderSpec(name="t", adapter="sentence_transformers", checkpoint=str(folder), dim=32)
-
-
-def small_bert(folder: Path) -> Any:
-    from sentence_transformers.models import Transformer
-    from transformers import BertConfig, BertModel
-
-    tokenizer = bert_tokenizer(folder)
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    BertModel(BertConfig(vocab_size=len(tokenizer), **small)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return Transformer(str(folder))
 
 
 def test_a_pooler_that_no_vector_needs_may_be_missing_and_is_named(tmp_path) -> None:

@@ -147,14 +147,6 @@ def test_check_says_what_it_cannot_know_of_a_module(tmp_path) -> None:
     assert "revision:weights.npy = sha256-" in named["identity"].detail
 
 
-def test_check_knows_of_every_checkpoint_whether_all_weights_are_from_it(family) -> None:
-    [weights] = [r for r in check_encoder(family("sentence-transformers")) if r.check == "no missing weights"]
-    assert (weights.result, weights.detail) == ("pass", "all 78 weights of the model are from the checkpoint")
-    results = {row.check: row for row in check_encoder(family("colqwen2"))}
-    assert results["no missing weights"].result == "pass"
-    assert "caption_template = {caption}<|endoftext|>" in results["identity"].detail
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_in_a_folder_is_loaded_from_files_that_its_identity_covers(name, family, hub_cache, tmp_path) -> None:
     folder = tmp_path / "model"
@@ -283,11 +275,6 @@ def test_roles_and_prompts_are_those_of_the_checkpoint_unless_the_suite_says_oth
     assert (spec.fingerprint == resolve(family("qwen3-vl-embedding")).fingerprint) == (not options)
 
 
-def test_an_unknown_role_is_refused_with_the_known_ones(family) -> None:
-    with pytest.raises(RequestError, match="caption_role must be 'query' or 'document' or 'none', got 'search'"):
-        resolve(replace(family("multi-vector"), options={"caption_role": "search"}))
-
-
 def test_a_prompt_in_a_suite_is_the_prompt_of_the_library(family) -> None:
     from sentence_transformers import MultiVectorEncoder
 
@@ -301,21 +288,6 @@ def test_the_markers_of_pylate_come_before_its_prompts() -> None:
     config = {"query_prefix": "[Q] ", "document_prefix": "[D] ", "prompts": {"query": "find: "}}
     options = prompts_of(spec, [lambda name: config if name == "config_sentence_transformers.json" else None])
     assert (options["caption_prompt"], options["image_prompt"]) == ("[Q] find: ", "[D] ")
-
-
-@pytest.mark.parametrize(
-    ("name", "vectors", "message"),
-    [
-        ("colqwen2", "single", "holds a ColQwen2, so that vectors must be 'multi', got 'single'"),
-        ("biqwen2.5", "multi", "holds a BiQwen2_5, so that vectors must be 'single', got 'multi'"),
-        ("multi-vector", "single", "is a MultiVectorEncoder, so that vectors must be 'multi', got 'single'"),
-        ("colqwen2-hf", "single", "is a MultiVectorEncoder, so that vectors must be 'multi'"),
-        ("qwen3-vl-embedding", "multi", "is a SentenceTransformer, so that vectors must be 'single'"),
-    ],
-)
-def test_a_model_of_the_other_kind_of_vectors_is_not_converted(name, vectors, message, family) -> None:
-    with pytest.raises(RequestError, match=message):
-        load_encoder(replace(family(name), vectors=vectors, storage="float32"))
 
 
 def test_check_says_in_which_role_and_with_which_prompt_items_are_encoded(family) -> None:

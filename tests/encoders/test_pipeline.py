@@ -1,4 +1,4 @@
-"""encode_stream: every item once, under its own ord, whatever happens."""
+"""encode_stream: every item once, under its own ord, whatever happens; find_batch_size: small enough and fast."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +18,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.types import Embeddings
 from capim.tasks.encoders import pipeline
 from capim.tasks.encoders.encoder import Prepared, encode_captions
-from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
-from capim.tasks.encoders.tensors import Uploads
+from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream, find_batch_size
 from tests.encoders.toy import ToyEncoder
 
 
@@ -130,10 +130,6 @@ def test_stopping_early_ends_all_threads() -> None:
     assert threading.active_count() <= before
 
 
-def test_no_items_give_no_blocks() -> None:
-    assert list(encode_stream(ToyEncoder(), caption_work([]), batch_size=4)) == []
-
-
 def test_batch_size_must_be_positive() -> None:
     with pytest.raises(RequestError, match="at least 1, got 0"):
         next(encode_stream(ToyEncoder(), caption_work(["a"]), batch_size=0))
@@ -153,10 +149,8 @@ def test_decoding_overlaps_with_the_forward_pass() -> None:
 
     encoder.embed = slowly  # type: ignore[method-assign]
     images = {f"i{n}": png(n) for n in range(12)}
-    work = image_work(images)
-    slow = ImageWork(ords=work.ords, keys=work.keys, shas=work.shas, decode=work.decode, read=read)
     start = time.perf_counter()
-    batches = list(encode_stream(encoder, slow, batch_size=2, workers=4))
+    batches = list(encode_stream(encoder, replace(image_work(images), read=read), batch_size=2, workers=4))
     taken = time.perf_counter() - start
     in_turn = sum(b.decode_seconds + b.forward_seconds for b in batches)
     assert taken < 0.85 * in_turn
@@ -172,13 +166,6 @@ def test_small_batches_keep_all_workers_busy() -> None:
 
     batches = list(encode_stream(ToyEncoder(), replace(images, decode=decode), batch_size=1, workers=12))
     assert len(batches) == 24
-
-
-def test_uploads_leave_batches_alone_where_there_is_no_card() -> None:
-    prepared = ToyEncoder().prepare_captions(["a", "b"])
-    uploads = Uploads("cpu")
-    assert uploads.begin(prepared) is prepared
-    uploads.finish()
 
 
 def test_the_next_batch_is_copied_while_the_model_computes(monkeypatch) -> None:
@@ -206,3 +193,40 @@ def test_the_next_batch_is_copied_while_the_model_computes(monkeypatch) -> None:
     assert len(scattered(batches, 12)) == 12
     assert order.count("finish") == order.count("embed")
     assert "finish begin embed" in " ".join(order)
+
+
+class Slow(ToyEncoder):
+    """A pass takes 20 ms up to eight items and 2.5 ms per item beyond, on a clock that only it advances."""
+
+    now = 0.0
+
+    def embed(self, prepared):
+        self.now += max(0.02, 0.0025 * len(prepared))
+        return super().embed(prepared)
+
+
+def test_doubling_stops_when_larger_batches_are_no_faster(monkeypatch) -> None:
+    encoder = Slow()
+    monkeypatch.setattr(pipeline, "time", SimpleNamespace(perf_counter=lambda: encoder.now))
+    assert find_batch_size(encoder, "caption", start=1, largest=256, gain=1.3) == 8
+
+
+def test_doubling_stops_at_the_memory_and_at_the_largest_allowed_size(monkeypatch) -> None:
+    monkeypatch.setattr(pipeline, "_TIMED_SECONDS", 0.0)
+    assert find_batch_size(ToyEncoder(capacity=9), "image", start=2, gain=0.0) == 8
+    assert find_batch_size(ToyEncoder(), "caption", start=4, largest=16, gain=0.0) == 16
+    with pytest.raises(WorkError, match="not even 4 captions fit"):
+        find_batch_size(ToyEncoder(capacity=3), "caption")
+
+
+def test_one_image_is_prepared_for_all_batch_sizes_of_a_model_that_joins_images(monkeypatch) -> None:
+    prepared: list[int] = []
+
+    class Counting(ToyEncoder):
+        def prepare_images(self, images):
+            prepared.append(len(images))
+            return super().prepare_images(images)
+
+    monkeypatch.setattr(pipeline, "_TIMED_SECONDS", 0.0)
+    assert find_batch_size(Counting(), "image", start=2, largest=64, gain=0.0) == 64
+    assert set(prepared) == {1}

@@ -12,28 +12,15 @@ import pytest
 from capim.flows import cli
 from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
+from tests.flows.leaf_parsers import all_parsers
 
 
-def _commands() -> dict[str, argparse.ArgumentParser]:
-    """Every command and command of a command, by its words."""
-    found: dict[str, argparse.ArgumentParser] = {}
-    left = [("", cli.build_parser())]
-    while left:
-        words, parser = left.pop()
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                inner = {f"{words} {name}".strip(): choice for name, choice in action.choices.items()}
-                found |= inner
-                left += inner.items()
-    return found
-
-
-@pytest.mark.parametrize("name", sorted(_commands()))
+@pytest.mark.parametrize("name", sorted(all_parsers().keys() - {""}))
 def test_every_command_explains_itself_with_an_example_and_fits_the_terminal(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    said = _commands()[name].format_help()
+    said = all_parsers()[name].format_help()
     assert f"Example: capim {name}" in said
     assert [line for line in said.splitlines() if len(line) > 80 and not line.startswith("Example: ")] == []
 

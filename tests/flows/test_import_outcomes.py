@@ -201,11 +201,6 @@ def test_a_model_with_embeddings_keeps_its_name(
     assert EmbeddingStore.open(workspace / "store").encoder("clip") == spec
 
 
-def test_outcomes_need_a_name(workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert imported(workspace, "--outcomes", ranks_file(tmp_path, [1] * 60), encoder="") == 2
-    assert "--encoder NAME" in capsys.readouterr().err
-
-
 @pytest.fixture
 def matrix(tmp_path: Path) -> str:
     path = tmp_path / "matrix.npy"

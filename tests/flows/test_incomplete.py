@@ -159,12 +159,8 @@ def test_an_encoder_that_cannot_be_scored_does_not_stop_the_others(
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        (["--protocols", "t2i/al"], "did you mean 't2i/all'?"),
-        (["--analyses", "hub"], "did you mean 'hubs'?"),
         (["--device", "cuda:99"], "device 'cuda:99' does not exist"),
         (["--device", "cpu,graphics"], "device 'graphics' is unknown"),
-        (["--encoders", "tiny-clap"], "did you mean 'tiny-clip'?"),
-        (["--corpora", "shaps"], "did you mean 'shapes'?"),
     ],
 )
 def test_a_wrong_request_still_refuses_the_whole_run(

@@ -203,6 +203,10 @@ def result(
         "corpus_fingerprint": store.contents[corpus_name].fingerprint,
         "protocol": protocol,
     }
+    figures = {} if value is None else {
+        "ci_low": max(0.0, value - half), "ci_high": value + half, "standard_error": half / 1.96,
+        "value_ties_lost": value - tie_share / 2, "value_ties_won": value + tie_share / 2,
+    }  # fmt: skip
     store.tables["results"].append(
         {
             "result": digest16([*key.values(), metric, run]),
@@ -211,11 +215,7 @@ def result(
             "metric": metric,
             **version_facts(metric),
             "value": value,
-            "ci_low": max(0.0, value - half) if value is not None else None,
-            "ci_high": value + half if value is not None else None,
-            "standard_error": half / 1.96 if value is not None else None,
-            "value_ties_lost": value - tie_share / 2 if value is not None else None,
-            "value_ties_won": value + tie_share / 2 if value is not None else None,
+            **(dict.fromkeys(("ci_low", "ci_high", "standard_error", "value_ties_lost", "value_ties_won")) | figures),
             "tie_share": tie_share,
             "n_queries": n_queries,
             "n_clusters": n_clusters,
@@ -249,6 +249,7 @@ def comparison(
     margin: float = 0.01,
 ) -> None:
     """Adds one comparison row: a minus b."""
+    low, high = (None, None) if difference is None else (difference - half, difference + half)
     store.tables["comparisons"].append(
         {
             "comparison": digest16([corpus_name, protocol, metric, a, b]),
@@ -262,14 +263,13 @@ def comparison(
             "encoder_b": b,
             "fingerprint_b": store.specs[b].fingerprint,
             "difference": difference,
-            "ci_low": None if difference is None else difference - half,
-            "ci_high": None if difference is None else difference + half,
+            "ci_low": low,
+            "ci_high": high,
             "interval_method": "percentile",
-            "simultaneous_low": None if difference is None else difference - half,
-            "simultaneous_high": None if difference is None else difference + half,
+            "simultaneous_low": low,
+            "simultaneous_high": high,
             "p_exact": False,
             "p_sign_flip": p,
-            "p_mcnemar": None,
             "p_adjusted": p,
             "adjustment": "max-t",
             "family": "headline" if protocol in MAIN and metric == "R@1" else "exploratory",
@@ -288,7 +288,6 @@ def comparison(
             "replicates": 10_000,
             "permutations": 100_000,
             "seed": 0,
-            "reason": None,
             "run": "run-1",
             "created": START,
         }
@@ -357,8 +356,6 @@ def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item:
                     "device": "Example CPU, 2 cores",
                     "host": "example",
                     "versions": json.dumps({"torch": "2.9.0", "transformers": "5.0.0"}),
-                    "n_tokens": None,
-                    "cost": None,
                     "run": "run-1",
                     "created": START + timedelta(seconds=i),
                 }
@@ -377,7 +374,6 @@ def run_row(store: StandIn, run: str = "run-1") -> None:
             "started": START,
             "finished": START + timedelta(seconds=83),
             "state": "completed",
-            "message": None,
             "pid": 1,
         }
     )

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -47,13 +48,20 @@ class Watched:
         self.page.wait_for_selector("html[data-charts=drawn]", state="attached")
 
 
-@pytest.fixture
-def page(browser: Browser, hostile_report: Path) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+@contextmanager
+def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Watched]:
+    """A file in a context of its own."""
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
     watched = Watched(context.new_page())
-    watched.page.goto((hostile_report / "report.html").as_uri())
+    watched.page.goto(file.as_uri(), wait_until="commit" if file.parent.name == "sample" else None)
     yield watched
     context.close()
+
+
+@pytest.fixture
+def page(browser: Browser, hostile_report: Path) -> Iterator[Watched]:
+    with opened(browser, hostile_report / "report.html") as watched:
+        yield watched
 
 
 def test_no_complaint_and_no_request_to_anywhere(page: Watched) -> None:
@@ -115,24 +123,19 @@ ONE_BLOCK_OF_EACH_KIND = """() => {
 def test_axe_finds_nothing(browser: Browser, hostile_report: Path) -> None:
     """Of the blocks, cases and rows that look alike, a few are enough: axe takes minutes for all."""
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=True)
-    watched = Watched(context.new_page())
-    watched.page.goto((hostile_report / "report.html").as_uri())
-    watched.drawn()
-    watched.page.evaluate(ONE_BLOCK_OF_EACH_KIND)
-    for kind in ("table", "figure.chart", ".gallery", "details"):
-        assert watched.page.locator(f"main section {kind}").count() > 0
-    watched.page.evaluate(axe)
     serious = []
-    for width, scheme in product(WIDTHS, SCHEMES):
-        watched.page.set_viewport_size({"width": width, "height": 900})
-        watched.page.emulate_media(color_scheme=scheme)
-        violations = watched.page.evaluate("axe.run().then((found) => found.violations)")
-        serious += [
-            (width, scheme, v["id"], v["nodes"][0]["html"][:300], v["nodes"][0].get("failureSummary"), len(v["nodes"]))
-            for v in violations
-        ]
-    context.close()
+    with opened(browser, hostile_report / "report.html", bypass_csp=True) as watched:
+        watched.drawn()
+        watched.page.evaluate(ONE_BLOCK_OF_EACH_KIND)
+        for kind in ("table", "figure.chart", ".gallery", "details"):
+            assert watched.page.locator(f"main section {kind}").count() > 0
+        watched.page.evaluate(axe)
+        for width, scheme in product(WIDTHS, SCHEMES):
+            watched.page.set_viewport_size({"width": width, "height": 900})
+            watched.page.emulate_media(color_scheme=scheme)
+            for v in watched.page.evaluate("axe.run().then((found) => found.violations)"):
+                first = v["nodes"][0]
+                serious.append((width, scheme, v["id"], first["html"][:300], first.get("failureSummary")))
     assert serious == []
 
 
@@ -156,21 +159,19 @@ def test_nothing_runs_over_the_edge_and_where_it_breaks_stands_beside_the_grid(p
 
 @pytest.mark.parametrize("width", [1366, 1440, 1920])
 def test_the_nine_columns_of_the_demo_fit_beside_where_it_breaks(browser: Browser, width: int) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 900})
-    page = context.new_page()
-    page.goto((TEMPLATES.parent / "sample" / "report.html").as_uri(), wait_until="commit")
-    page.wait_for_selector("#ranking", state="attached")
-    page.locator("style").first.evaluate(
-        "(style, css) => { style.textContent = css }", (TEMPLATES / "page.css").read_text("utf-8")
-    )
-    columns = page.locator("#answer .scroll tbody tr:first-child > *")
-    assert columns.count() == 9
-    tables = page.locator("#answer .scroll, #breaks .scroll")
-    assert tables.count() == 2
-    assert tables.evaluate_all("(all) => all.filter((one) => one.scrollWidth > one.clientWidth).length") == 0
-    tops = [box["y"] for name in ("#answer", "#breaks") if (box := page.locator(name).bounding_box())]
-    assert tops[0] == tops[1]
-    context.close()
+    size = {"width": width, "height": 900}
+    with opened(browser, TEMPLATES.parent / "sample" / "report.html", viewport=size) as watched:
+        page = watched.page
+        page.wait_for_selector("#ranking", state="attached")
+        page.locator("style").first.evaluate(
+            "(style, css) => { style.textContent = css }", (TEMPLATES / "page.css").read_text("utf-8")
+        )
+        assert page.locator("#answer .scroll tbody tr:first-child > *").count() == 9
+        tables = page.locator("#answer .scroll, #breaks .scroll")
+        assert tables.count() == 2
+        assert tables.evaluate_all("(all) => all.filter((one) => one.scrollWidth > one.clientWidth).length") == 0
+        tops = [box["y"] for name in ("#answer", "#breaks") if (box := page.locator(name).bounding_box())]
+        assert tops[0] == tops[1]
 
 
 def test_a_hidden_encoder_leaves_tables_and_charts_and_a_legend_fades_the_others(page: Watched) -> None:
@@ -236,12 +237,9 @@ def test_light_and_dark_are_a_click_and_the_current_section_is_marked(page: Watc
 
 
 def test_the_page_reads_without_scripts(browser: Browser, hostile_report: Path) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    plain = context.new_page()
-    plain.goto((hostile_report / "report.html").as_uri())
-    assert plain.locator("figure.chart .canvas > svg").count() == plain.locator("figure.chart").count()
-    assert plain.get_by_role("heading", name="Leaderboard").is_visible()
-    context.close()
+    with opened(browser, hostile_report / "report.html", java_script_enabled=False) as plain:
+        assert plain.page.locator("figure.chart .canvas > svg").count() == plain.page.locator("figure.chart").count()
+        assert plain.page.get_by_role("heading", name="Leaderboard").is_visible()
 
 
 def test_first_paint_comes_within_two_seconds(page: Watched) -> None:
@@ -254,20 +252,9 @@ def test_a_search_shows_its_pictures_and_hostile_query(
 ) -> None:
     shas = list(hostile_store.pictures)[:6]
     hits = [{"id": f"im{i}", "score": 0.4 - i / 100, "sha": sha} for i, sha in enumerate(shas)]
-    found = Search(
-        encoder="tiny-clip",
-        corpus="shapes",
-        query=HOSTILE[0],
-        picture=None,
-        modality="image",
-        rows=hits,
-        indexed=False,
-    )
-    target = write_search(tmp_path / "s.html", found, hostile_store.pictures)
-    context = browser.new_context()
-    watched = Watched(context.new_page())
-    watched.page.goto(target.as_uri())
-    assert watched.complaints == []
-    assert watched.page.get_by_role("heading", name=HOSTILE[0]).is_visible()
-    assert watched.page.locator(".grid svg.thumb").count() == 6
-    context.close()
+    search = {"encoder": "tiny-clip", "corpus": "shapes", "modality": "image", "picture": None, "indexed": False}
+    found = Search(query=HOSTILE[0], rows=hits, **search)  # type: ignore[arg-type]
+    with opened(browser, write_search(tmp_path / "s.html", found, hostile_store.pictures)) as watched:
+        assert watched.complaints == []
+        assert watched.page.get_by_role("heading", name=HOSTILE[0]).is_visible()
+        assert watched.page.locator(".grid svg.thumb").count() == 6

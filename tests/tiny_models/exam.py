@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from transformers import AutoModel, AutoProcessor
 
+from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.readers.pages import read_pages
@@ -37,15 +39,15 @@ def examine(score: Scorer, *, n_scenes: int = 300) -> dict[str, float]:
 
     A tie counts as wrong throughout.
     """
-    figures = _retrieval(score, read_shapes(n_scenes=n_scenes))
-    figures |= _languages(score, read_shapes_multilingual(n_scenes=n_scenes))
-    figures |= _quadruples(score, read_shapes_winoground(n_quadruples=n_scenes))
+    figures = _retrieval(score, *_read(read_shapes, n_scenes=n_scenes))
+    figures |= _languages(score, *_read(read_shapes_multilingual, n_scenes=n_scenes))
+    figures |= _quadruples(score, *_read(read_shapes_winoground, n_quadruples=n_scenes))
     return figures | examine_pages(score, n_reports=max(1, n_scenes // 10))
 
 
 def examine_pages(score: Scorer, *, n_reports: int = 30) -> dict[str, float]:
     """Shares 0..1: nDCG@10 of pages, per language."""
-    return _judged(score, read_pages(n_reports=n_reports))
+    return _judged(score, *_read(read_pages, n_reports=n_reports))
 
 
 def clip_scorer(folder: Path) -> Scorer:
@@ -96,19 +98,18 @@ def scorer_of(folder: Path) -> Scorer:
     return clip_scorer(folder) if kind == "clip" else colpali_scorer(folder)
 
 
-def _pictures(corpus: Corpus) -> list[Image.Image]:
+@cache
+def _read(reader: Callable[..., Corpus], **size: int) -> tuple[Corpus, list[Image.Image], list[str]]:
+    """A corpus with its images and captions, kept for the next model."""
+    corpus = reader(**size)
     if corpus.source is None:
         raise ValueError(f"corpus {corpus.name!r} has no images to read")
-    keys = cast("list[str]", corpus.images["key"].to_pylist())
-    return [decode_image(corpus.source.read(key)) for key in keys]
+    pictures = [decode_image(corpus.source.read(key)) for key in texts(corpus.images["key"])]
+    return corpus, pictures, texts(corpus.captions["text"])
 
 
-def _texts(corpus: Corpus) -> list[str]:
-    return cast("list[str]", corpus.captions["text"].to_pylist())
-
-
-def _retrieval(score: Scorer, corpus: Corpus) -> dict[str, float]:
-    scores = score(_pictures(corpus), _texts(corpus))
+def _retrieval(score: Scorer, corpus: Corpus, images: list[Image.Image], captions: list[str]) -> dict[str, float]:
+    scores = score(images, captions)
     image_of = np.arange(len(scores)) // 5
     own = scores[np.arange(len(scores)), image_of][:, None]
     rank = 1 + ((scores >= own).sum(axis=1) - 1)
@@ -123,8 +124,8 @@ def _retrieval(score: Scorer, corpus: Corpus) -> dict[str, float]:
     }
 
 
-def _languages(score: Scorer, corpus: Corpus) -> dict[str, float]:
-    scores = score(_pictures(corpus), _texts(corpus))
+def _languages(score: Scorer, corpus: Corpus, images: list[Image.Image], captions: list[str]) -> dict[str, float]:
+    scores = score(images, captions)
     n = scores.shape[1]
     own = scores[np.arange(len(scores)), np.arange(len(scores)) % n][:, None]
     first = (scores >= own).sum(axis=1) == 1
@@ -132,8 +133,8 @@ def _languages(score: Scorer, corpus: Corpus) -> dict[str, float]:
     return {f"t2i/{code} R@1": float(first[language == code].mean()) for code in dict.fromkeys(language.tolist())}
 
 
-def _quadruples(score: Scorer, corpus: Corpus) -> dict[str, float]:
-    scores = score(_pictures(corpus), _texts(corpus))
+def _quadruples(score: Scorer, corpus: Corpus, images: list[Image.Image], captions: list[str]) -> dict[str, float]:
+    scores = score(images, captions)
     even = np.arange(0, len(scores), 2)
     c0i0, c0i1, c1i0, c1i1 = (scores[even + a, even + b] for a in (0, 1) for b in (0, 1))
     text = (c0i0 > c1i0) & (c1i1 > c0i1)
@@ -147,8 +148,8 @@ def _quadruples(score: Scorer, corpus: Corpus) -> dict[str, float]:
     return figures
 
 
-def _judged(score: Scorer, corpus: Corpus) -> dict[str, float]:
-    scores = score(_pictures(corpus), _texts(corpus))
+def _judged(score: Scorer, corpus: Corpus, images: list[Image.Image], captions: list[str]) -> dict[str, float]:
+    scores = score(images, captions)
     pages, queries = ({row: n for n, row in enumerate(t["id"].to_pylist())} for t in (corpus.images, corpus.captions))
     grades = np.zeros(scores.shape)
     for row in corpus.relevance.to_pylist():

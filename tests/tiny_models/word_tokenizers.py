@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import CLIPTokenizer
@@ -38,29 +40,31 @@ def clip_tokenizer(words: Sequence[str], *, max_length: int) -> CLIPTokenizer:
     for word in sorted({word.lower() for word in words}):
         symbols = list("".join(piece for piece, _ in to_bytes.pre_tokenize_str(word)))
         spelled.append([*symbols[:-1], symbols[-1] + "</w>"])
-    merges = _merges(spelled)
+    merges = merges_of(spelled)
     tokens = [*alphabet, *(a + "</w>" for a in alphabet), *(a + b for a, b in merges)]
     return CLIPTokenizer(
-        vocab=_numbered([*tokens, "<|startoftext|>", "<|endoftext|>"]), merges=merges, model_max_length=max_length
+        vocab=numbered([*tokens, "<|startoftext|>", "<|endoftext|>"]), merges=merges, model_max_length=max_length
     )
 
 
-def write_gemma_tokenizer(words: Sequence[str], folder: Path) -> None:
-    """Gemma's BPE with byte fallback, as ``tokenizer.json`` and ``tokenizer_config.json`` in a folder."""
+def write_gemma_tokenizer(words: Sequence[str], folder: Path, extra: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Gemma's BPE with byte fallback, as ``tokenizer.json`` and ``tokenizer_config.json`` in a folder.
+
+    ``extra`` is added to the configuration.
+    """
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
     pieces = sorted({*words, *_GEMMA_WORDS})
     letters = "▁abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'?!"
-    merges = _merges([list(f"▁{piece}") for piece in pieces] + [list(piece) for piece in pieces])
+    merges = merges_of([list(f"▁{piece}") for piece in pieces] + [list(piece) for piece in pieces])
     characters = sorted({*letters, *(character for piece in pieces for character in piece)})
-    vocab = _numbered([*specials, *characters, *(a + b for a, b in merges)])
+    vocab = numbered([*specials, *characters, *(a + b for a, b in merges)])
     model = models.BPE(vocab=vocab, merges=merges, unk_token=_UNKNOWN, byte_fallback=True, fuse_unk=True)
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    tokenizer.add_special_tokens(
-        [AddedToken(t, normalized=False, special=True) for t in ("<pad>", "<eos>", "<bos>", "<unk>", "<image>")]
-    )
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<image>", *extra.get("additional_special_tokens", [])]
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {
@@ -76,14 +80,14 @@ def write_gemma_tokenizer(words: Sequence[str], folder: Path) -> None:
         "tokenizer_class": "GemmaTokenizer",
         "padding_side": "right",
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | dict(extra), indent=2))
 
 
-def _merges(spelled: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
+def merges_of(spelled: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
     """Merges that make each symbol list one token: known merges first, as BPE will; else the leftmost pair.
 
     Examples:
-        >>> _merges([["a", "b", "c"], ["b", "c"]])
+        >>> merges_of([["a", "b", "c"], ["b", "c"]])
         [('a', 'b'), ('ab', 'c'), ('b', 'c')]
     """
     ranks: dict[tuple[str, str], int] = {}
@@ -97,5 +101,5 @@ def _merges(spelled: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
     return list(ranks)
 
 
-def _numbered(tokens: Iterable[str]) -> dict[str, int]:
+def numbered(tokens: Iterable[str]) -> dict[str, int]:
     return {token: number for number, token in enumerate(dict.fromkeys(tokens))}

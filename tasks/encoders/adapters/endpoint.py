@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import httpx
 import numpy as np
@@ -43,8 +43,6 @@ from capim.tasks.encoders.endpoint import EndpointOptions, endpoint_options, ser
 from capim.tasks.encoders.tensors import dense_embeddings
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-R = TypeVar("R")
 
 TRIES = 8
 FIRST_TRIES = 3  # until the service has answered once: the address may be wrong
@@ -150,7 +148,11 @@ class EndpointClient:
         self._bodies: dict[Modality, dict[str, object]] = {
             modality: {"model": spec.checkpoint, **service_parameters(spec, modality)} for modality in MODALITIES
         }
-        self._sender = Sender(key=self._key, connections=self.options.concurrency, seconds=self.options.timeout_seconds)
+        self._http = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=httpx.Timeout(None, connect=30.0),
+            limits=httpx.Limits(max_connections=self.options.concurrency),
+        )
         self._pool = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="endpoint")
         self._stopped = threading.Event()
         self._counting = threading.Lock()
@@ -173,7 +175,7 @@ class EndpointClient:
         """The answers to inputs of form ``input``, several in a request, in order."""
         size = self._together
         parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
-        return [answer for answers in self._all(partial(self._halving, modality), parts) for answer in answers]
+        return self._all(partial(self._halving, modality), parts)
 
     def conversations(self, modality: Modality, contents: Sequence[list[dict[str, object]]]) -> list[Answer]:
         """The answers to chat messages of these contents, one in a request, in order."""
@@ -184,12 +186,12 @@ class EndpointClient:
         """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
         self._stopped.set()
 
-    def _all(self, send: Callable[[T], R], parts: Sequence[T]) -> list[R]:
-        """What ``send`` returns for every part; where one fails, the others are not waited for."""
+    def _all(self, send: Callable[[Any], list[Answer]], parts: Sequence[object]) -> list[Answer]:
+        """The answers that ``send`` returns for all parts; where one fails, the others are not waited for."""
         self._stopped.clear()
         sent = [self._pool.submit(send, part) for part in parts]
         try:
-            return [each.result() for each in sent]
+            return [answer for each in sent for answer in each.result()]
         except BaseException:
             self.stop()
             for each in sent:
@@ -201,9 +203,9 @@ class EndpointClient:
         if self._stopped.wait(seconds):
             raise self._error("was not waited for any longer")
 
-    def _one(self, modality: Modality, inputs: dict[str, object]) -> Answer:
+    def _one(self, modality: Modality, inputs: dict[str, object]) -> list[Answer]:
         try:
-            return self._asked(modality, inputs, 1)
+            return [self._asked(modality, inputs, 1)]
         except _TooMuchError as refusal:
             raise self._error(
                 f"refuses {self._shown(inputs, 0)} ({refusal}); `capim check {self._spec.name}` shows what it takes"
@@ -215,7 +217,7 @@ class EndpointClient:
         A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
         """
         if len(inputs) == 1:
-            return [self._one(modality, {"input": list(inputs)})]
+            return self._one(modality, {"input": list(inputs)})
         try:
             return [self._asked(modality, {"input": list(inputs)}, len(inputs))]
         except _TooMuchError as refusal:
@@ -268,7 +270,8 @@ class EndpointClient:
             self._pause(self._requests.turn())
             tries, pause = TRIES, None
             try:
-                reply = self._sender.post(self.options.url, body, most=most)
+                request = self._http.build_request("POST", self.options.url, json=body)
+                reply = asyncio.run_coroutine_threadsafe(self._sent(request, most), _loop()).result()
             except TooLargeError:
                 raise self._error(
                     f"answered {n} inputs with more than {most / 2**20:,.0f} MiB, which {n} vectors of "
@@ -284,7 +287,10 @@ class EndpointClient:
                 if reply.status == httpx.codes.OK:
                     break
                 reason = f"{reply.status}: {self._plain(reply.text)}"
-                self._check_final(reply, reason)
+                if reply.status in _TOO_MUCH:
+                    raise _TooMuchError(reason)
+                if reply.status not in _SENT_AGAIN or "insufficient_quota" in reply.text:
+                    raise self._error(f"refuses requests ({reason}); {self._advice(reply.status)}")
                 pause = retry_after(reply.retry_after)
                 if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
                     raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
@@ -301,13 +307,22 @@ class EndpointClient:
                 self._requests.hold(pause)  # what one request was told holds for all
         return reply
 
-    def _check_final(self, reply: Reply, reason: str) -> None:
-        """Raise the error of an answer that would not be another one the next time."""
-        status = reply.status
-        if status in _TOO_MUCH:
-            raise _TooMuchError(reason)
-        if status not in _SENT_AGAIN or "insufficient_quota" in reply.text:
-            raise self._error(f"refuses requests ({reason}); {self._advice(status)}")
+    async def _sent(self, request: httpx.Request, most: int) -> Reply:
+        """The whole answer to a request.
+
+        Raises:
+            httpx.RequestError: There is none.
+            TimeoutError: It is not whole in time.
+            TooLargeError: It has more than ``most`` bytes.
+        """
+        received = bytearray()
+        async with asyncio.timeout(self.options.timeout_seconds):
+            async with contextlib.aclosing(await self._http.send(request, stream=True)) as response:
+                async for part in response.aiter_bytes():
+                    received += part
+                    if len(received) > most:
+                        raise TooLargeError
+        return Reply(response.status_code, response.headers.get("Retry-After"), bytes(received))
 
     def _error(self, problem: str) -> WorkError:
         return WorkError(f"encoder {self._spec.name!r}: {self.address} {problem}. Stored embeddings are kept")
@@ -363,49 +378,6 @@ class Reply(NamedTuple):
 
 class TooLargeError(Exception):
     """The answer is larger than it may be; the rest of it was not read."""
-
-
-class Sender:
-    """Sends requests from any thread over kept connections.
-
-    Args:
-        key: Goes along as bearer token; None: none.
-        connections: Most of them.
-        seconds: Longest time from the beginning of a request to the last byte of its answer.
-    """
-
-    def __init__(self, *, key: str | None, connections: int, seconds: float) -> None:
-        self._seconds = seconds
-        self._loop = _loop()
-        self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx.Timeout(None, connect=30.0),
-            limits=httpx.Limits(max_connections=connections),
-        )
-
-    def post(self, url: str, body: dict[str, object], *, most: int) -> Reply:
-        """The answer to a request.
-
-        Raises:
-            httpx.RequestError: There is none.
-            TimeoutError: It is not whole in time.
-            TooLargeError: It has more than ``most`` bytes.
-        """
-        request = self._client.build_request("POST", url, json=body)
-        return asyncio.run_coroutine_threadsafe(self._sent(request, most), self._loop).result()
-
-    async def _sent(self, request: httpx.Request, most: int) -> Reply:
-        body = bytearray()
-        async with asyncio.timeout(self._seconds):
-            response = await self._client.send(request, stream=True)
-            try:
-                async for part in response.aiter_bytes():
-                    body += part
-                    if len(body) > most:
-                        raise TooLargeError
-            finally:
-                await response.aclose()
-        return Reply(response.status_code, response.headers.get("Retry-After"), bytes(body))
 
 
 @cache

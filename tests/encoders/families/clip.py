@@ -15,7 +15,7 @@ from tests.encoders.families.vocabulary import (
 )
 
 SIDE, PATCH, DIM = 56, 14, 32
-TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+TOWER: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
 VISION = TOWER | {"image_size": SIDE, "patch_size": PATCH}
 SQUARE = {"height": SIDE, "width": SIDE}
 
@@ -84,7 +84,7 @@ def build_siglip2(folder: Path) -> None:
     """google/siglip2-so400m-patch14-384 (fixed resolution): SigLIP's model, Gemma's tokenizer."""
     from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel
 
-    tokenizer = gemma_tokenizer(folder, extra={"add_bos_token": False, "add_eos_token": True})
+    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
     text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "pad_token_id": 0}
     model = SiglipModel(SiglipConfig(text_config=text | {"bos_token_id": 2, "eos_token_id": 1}, vision_config=VISION))
     _save(folder, model, SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
@@ -94,7 +94,7 @@ def build_siglip2_naflex(folder: Path) -> None:
     """google/siglip2-so400m-patch16-naflex: any aspect ratio, patches instead of pixels."""
     from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model
 
-    tokenizer = gemma_tokenizer(folder, extra={"add_bos_token": False, "add_eos_token": True})
+    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
     text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "pad_token_id": 0}
     vision = TOWER | {"num_patches": 16, "patch_size": 16}
     model = Siglip2Model(Siglip2Config(text_config=text | {"bos_token_id": 2, "eos_token_id": 1}, vision_config=vision))

@@ -9,17 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.encoders.families.clip import lively
+from tests.encoders.families.clip import PATCH, SIDE, TOWER, lively
 from tests.encoders.families.vocabulary import gemma3_tokenizer, gemma_tokenizer, qwen_tokenizer, smolvlm_tokenizer
 
-SIDE, PATCH = 56, 14
 PATCHES = (SIDE // PATCH) ** 2
-TOWER: dict[str, Any] = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-}
 
 
 def _colpali(folder: Path, name: str = "ColPali") -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.encoders.families.clip import lively
+from tests.encoders.families.clip import TOWER, lively
 from tests.encoders.families.vocabulary import clip_tokenizer, xlm_roberta_tokenizer
 
 OPENAI = {"mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711]}
@@ -80,10 +80,8 @@ def build_xlm_roberta(folder: Path) -> None:
     from transformers import XLMRobertaConfig
 
     tokenizer = xlm_roberta_tokenizer(folder)
-    XLMRobertaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=130, type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2,
-    ).save_pretrained(folder)  # fmt: skip
+    ids = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "vocab_size": len(tokenizer)}
+    XLMRobertaConfig(**TOWER, **ids, max_position_embeddings=130, type_vocab_size=1).save_pretrained(folder)
 
 
 def build_over_xlm_roberta(folder: Path, tower: Path) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.encoders.families.clip import lively
+from tests.encoders.families.openclip import OPENAI
 from tests.encoders.families.vocabulary import bert_tokenizer, plain_unigram
 
 REMOTE_CODE = Path(__file__).with_name("jina_remote_code")
 CODE, TOWER = "jinaai/jina-clip-implementation", "jinaai/jina-bert-flash-implementation"
-MEAN, STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+MEAN, STD = OPENAI["mean"], OPENAI["std"]
 
 
 def build_jina(folder: Path, code: Path, tower: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.encoders.families.clip import build_clip, lively
+from capim.store.types import EncoderSpec
+from tests.encoders.families.clip import TOWER, build_clip, lively
 from tests.encoders.families.colvision import qwen_config, qwen_pixels
-from tests.encoders.families.vocabulary import qwen_tokenizer
+from tests.encoders.families.vocabulary import bert_tokenizer, qwen_tokenizer
 
 PROMPTS = {"query": "Find the image of this text.", "document": "Represent the image."}
 
@@ -71,3 +72,22 @@ def _qwen3_vl() -> Any:
             chat_template=tokenizer.chat_template,
         ).save_pretrained(name)
         return Transformer(name)
+
+
+def small_bert(folder: Path) -> Any:
+    """A module of a BERT that reads text, in its folder."""
+    from sentence_transformers.models import Transformer
+    from transformers import BertConfig, BertModel
+
+    tokenizer = bert_tokenizer(folder)
+    BertModel(BertConfig(vocab_size=len(tokenizer), **TOWER)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Transformer(str(folder))
+
+
+def text_model(folder: Path, *modules: Any) -> EncoderSpec:
+    """The spec of a sentence-transformers model of these modules, saved to a folder."""
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(modules=list(modules), device="cpu").save(str(folder))
+    return EncoderSpec(name="t", adapter="sentence_transformers", checkpoint=str(folder), dim=32)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import product
 from pathlib import Path
 from typing import Any
+
+from transformers import AutoTokenizer
+
+from tests.tiny_models import word_tokenizers
+from tests.tiny_models.word_tokenizers import merges_of, numbered
 
 COLOURS = ("red", "blue", "green", "yellow", "purple")
 SHAPES = ("circle", "square", "triangle")
 RELATIONS = ("left of", "to the right of", "above", "below", "next to")
 TEXTS = [
     f"{article} {c1} {s1} {relation} {article} {c2} {s2}"
-    for article in ("a", "the", "one")
-    for c1 in COLOURS
-    for s1 in SHAPES
-    for relation in RELATIONS
-    for c2 in COLOURS
-    for s2 in SHAPES
+    for article, c1, s1, relation, c2, s2 in product(("a", "the", "one"), COLOURS, SHAPES, RELATIONS, COLOURS, SHAPES)
 ] + ["un cercle rouge a gauche de un carre bleu", "ein roter Kreis links von einem blauen Quadrat"]
 WORDS = sorted({word for text in TEXTS for word in text.split()})
 _GEMMA3_CHAT = (
@@ -36,42 +36,13 @@ _QWEN_CHAT = (
 
 def clip_tokenizer(max_length: int = 77) -> Any:
     """Byte-level BPE as CLIP's: bytes, bytes with ``</w>``, merges, then the two special tokens."""
-    from tokenizers import pre_tokenizers
-    from transformers import CLIPTokenizer
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merges = _merges([[*word[:-1], f"{word[-1]}</w>"] for word in WORDS])
-    entries = [
-        *alphabet,
-        *(f"{a}</w>" for a in alphabet),
-        *(a + b for a, b in merges),
-        "<|startoftext|>",
-        "<|endoftext|>",
-    ]
-    vocabulary = {entry: i for i, entry in enumerate(dict.fromkeys(entries))}
-    return CLIPTokenizer(vocab=vocabulary, merges=merges, model_max_length=max_length)
+    return word_tokenizers.clip_tokenizer(WORDS, max_length=max_length)
 
 
-def gemma_tokenizer(folder: Path, *, extra: dict[str, Any] | None = None) -> Any:
-    """``tokenizer.json`` in Gemma's form: BPE over pieces that begin with ``▁``, bytes for the rest."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    pieces = sorted({*WORDS, "Describe", "the", "image", ".", "\n", "Query:"})
-    merges = _merges([list(f"▁{piece}") for piece in pieces] + [list(piece) for piece in pieces])
-    letters = sorted({letter for piece in pieces for letter in piece} | {"▁"} | set("abcdefghijklmnopqrstuvwxyz"))
-    entries = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{i:02X}>" for i in range(256)), *letters]
-    vocabulary = {entry: i for i, entry in enumerate(dict.fromkeys([*entries, *(a + b for a, b in merges)]))}
-    model = models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.Replace(" ", "▁")
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
-    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<image>", *(extra or {}).get("additional_special_tokens", [])]
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
-    config = {"add_bos_token": True, "add_eos_token": False, "bos_token": "<bos>", "eos_token": "<eos>"}
-    config |= {"pad_token": "<pad>", "unk_token": "<unk>", "additional_special_tokens": ["<image>"]}
-    config |= {"model_max_length": 8192, "padding_side": "right", "tokenizer_class": "GemmaTokenizer"}
-    return _saved(tokenizer, folder, config | (extra or {}))
+def gemma_tokenizer(folder: Path, **extra: Any) -> Any:
+    """Gemma's form: BPE over pieces that begin with ``▁``, bytes for the rest."""
+    word_tokenizers.write_gemma_tokenizer(WORDS, folder, extra)
+    return AutoTokenizer.from_pretrained(folder)
 
 
 def gemma3_tokenizer(folder: Path) -> Any:
@@ -79,7 +50,7 @@ def gemma3_tokenizer(folder: Path) -> Any:
     images = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
     extra: dict[str, Any] = images | {"padding_side": "left", "chat_template": _GEMMA3_CHAT}
     extra["additional_special_tokens"] = [*images.values(), "<start_of_turn>", "<end_of_turn>"]
-    return gemma_tokenizer(folder, extra=extra)
+    return gemma_tokenizer(folder, **extra)
 
 
 def xlm_roberta_tokenizer(folder: Path) -> Any:
@@ -93,19 +64,9 @@ def xlm_roberta_tokenizer(folder: Path) -> Any:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair=pair, special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    config = {
-        "tokenizer_class": "XLMRobertaTokenizer",
-        "model_max_length": 512,
-        "bos_token": "<s>",
-        "eos_token": "</s>",
-    }
-    config |= {
-        "sep_token": "</s>",
-        "cls_token": "<s>",
-        "unk_token": "<unk>",
-        "pad_token": "<pad>",
-        "mask_token": "<mask>",
-    }
+    config: dict[str, Any] = {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": 512, "bos_token": "<s>"}
+    config |= {"eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>"}
+    config |= {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}
     return _saved(tokenizer, folder, config)
 
 
@@ -115,7 +76,7 @@ def bert_tokenizer(folder: Path) -> Any:
 
     letters = [chr(i) for i in range(33, 127) if not chr(i).isupper()]
     entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *letters, *(f"##{letter}" for letter in letters)]
-    vocabulary = {entry: i for i, entry in enumerate(dict.fromkeys(entries))}
+    vocabulary = numbered(entries)
     tokenizer = Tokenizer(models.WordPiece(vocab=vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -124,12 +85,7 @@ def bert_tokenizer(folder: Path) -> Any:
     )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    config = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": True,
-        "model_max_length": 512,
-        "pad_token": "[PAD]",
-    }
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 512, "pad_token": "[PAD]"}
     config |= {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
     return _saved(tokenizer, folder, config)
 
@@ -151,12 +107,13 @@ def siglip_tokenizer(folder: Path) -> Any:
 def qwen_tokenizer(folder: Path) -> Any:
     """Qwen2's form: byte-level BPE with a chat template, padded on the left with ``<|endoftext|>``."""
     names = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
-    config: dict[str, Any] = {
-        "tokenizer_class": "Qwen2Tokenizer",
-        "eos_token": "<|im_end|>",
+    config: dict[str, Any] = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>"}
+    config |= {
         "pad_token": "<|endoftext|>",
+        "padding_side": "left",
+        "model_max_length": 32768,
+        "chat_template": _QWEN_CHAT,
     }
-    config |= {"padding_side": "left", "model_max_length": 32768, "chat_template": _QWEN_CHAT}
     return _saved(_byte_level([f"<|{name}|>" for name in names]), folder, config)
 
 
@@ -172,9 +129,9 @@ def smolvlm_tokenizer(folder: Path) -> Any:
 def _byte_level(special: list[str]) -> Any:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    merges = _merges([list(word) for word in WORDS] + [["Ġ", *word] for word in WORDS])
+    merges = merges_of([list(word) for word in WORDS] + [["Ġ", *word] for word in WORDS])
     entries = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(a + b for a, b in merges)]
-    vocabulary = {entry: i for i, entry in enumerate(dict.fromkeys(entries))}
+    vocabulary = numbered(entries)
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -205,22 +162,7 @@ def _unigram(special: list[str], *, unknown: int) -> Any:
 
 
 def _saved(tokenizer: Any, folder: Path, config: dict[str, Any]) -> Any:
-    from transformers import AutoTokenizer
-
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return AutoTokenizer.from_pretrained(folder)
-
-
-def _merges(words: list[list[str]]) -> list[tuple[str, str]]:
-    """Merges that make every word one token, found without training, so that ids never change."""
-    order: dict[tuple[str, str], int] = {}
-    for word in words:
-        symbols = list(word)
-        while len(symbols) > 1:
-            known = [(order[pair], i) for i, pair in enumerate(pairwise(symbols)) if pair in order]
-            at = min(known)[1] if known else 0
-            order.setdefault((symbols[at], symbols[at + 1]), len(order))
-            symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
-    return list(order)
