@@ -30,7 +30,7 @@ from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.draws import Resampling
-from tests.benchmarks.judged_by_mteb import ndcg_by_mteb
+from tests.benchmarks.by_mteb import ndcg_by_mteb
 from tests.benchmarks.judged_pages import N_JUDGEMENTS, N_PAGES, N_QUERIES, write_judged_pages
 from tests.benchmarks.rows import Row
 
