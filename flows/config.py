@@ -243,7 +243,8 @@ class Watching(Permutations, Scoring, Encoding):
 
 
 def _describe(schema: dict[str, Any]) -> None:
-    """Write the help of every option into the schema of Prefect's form."""
+    """Write the help of every option into the schema of Prefect's form, instead of a list of some."""
+    schema["description"] = schema["description"].partition("\n\n")[0]
     for name, text in described(RunConfig).items():
         schema["properties"][name]["description"] = text
 

@@ -58,6 +58,8 @@ def add_command(
     if "config" in declared:
         used = used_by(_hints(function, ["config"])["config"].__metadata__)
         for each, (hint, text) in used.items():
+            if each == "workspace":
+                continue
             default = FIELDS[each].default if each in FIELDS else None
             words = text if default is None or default is False or default == () else f"{text} (default: {default})"
             _add_option(parser, each, hint, None, words, positional=each == "suite", checked=each not in FIELDS)
@@ -68,7 +70,7 @@ def add_command(
     if "form" in declared or function.__annotations__["return"] == "Rows":
         for each, hint in get_type_hints(Form, include_extras=True).items():
             _add_option(parser, each, hint, getattr(Form(), each), described(Form)[each])
-    if "workspace" in declared or "corpora" in used:
+    if "workspace" in declared or {"workspace", "corpora"} & used.keys():
         _add_option(parser, "workspace", Annotated[str | None, "DIR"], None, _WORKSPACE)
     parser.set_defaults(call=partial(_call, function, used))
 

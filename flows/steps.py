@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+from capim.flows import terminal
 from capim.flows.config import (
     DEMO,
     CompareOptions,
@@ -28,21 +29,7 @@ from capim.flows.config import (
     run_config,
 )
 from capim.flows.stored import in_order
-from capim.flows.terminal import (
-    RESULT_COLUMNS,
-    Form,
-    Row,
-    Rows,
-    bars,
-    folded,
-    link,
-    print_answer,
-    print_embedded,
-    print_own_report,
-    print_report,
-    refuse_unused,
-    say,
-)
+from capim.flows.terminal import Form, Row, Rows, say
 from capim.store.errors import RequestError, WorkError, plain, unknown
 from capim.tasks.runtime.references import encoder_name
 
@@ -77,7 +64,7 @@ def demo(*, workspace: str | None, quiet: bool) -> None:
     configs, left_out = demo_configs(workspace)
     sys.stderr.writelines(f"left out: {reason}\n" for reason in left_out)
     for config in configs:
-        run(config, quiet=quiet, show=print_report, report=config is configs[-1])
+        run(config, quiet=quiet, show=terminal.print_report, report=config is configs[-1])
 
 
 def demo_configs(workspace: str | None) -> tuple[list[RunConfig], list[str]]:
@@ -102,7 +89,7 @@ def run(
     config: Annotated[RunConfig, RunOptions],
     *,
     quiet: bool,
-    show: Callable[[str], None] = print_answer,
+    show: Callable[[str], None] = terminal.print_answer,
     report: bool = True,
 ) -> BenchmarkRef:
     """Encode, evaluate, compare and report: the whole pipeline.
@@ -126,7 +113,7 @@ def run(
         raise RequestError(faults)
 
     def finish(done: BenchmarkRef) -> None:
-        print_embedded(done.embedded)
+        terminal.print_embedded(done.embedded)
         if done.report:
             show(done.report)
 
@@ -139,9 +126,9 @@ def run_command(
     config: Annotated[RunConfig, RunOptions], *, suite: str | None, workspace: str | None, quiet: bool
 ) -> None:
     """What the command line shows of :func:`run`; it has its help."""
-    done = run(config, quiet=quiet, show=print_report)
+    done = run(config, quiet=quiet, show=terminal.print_report)
     words = [*([suite] if suite else []), *(["--workspace", workspace] if workspace else [])]
-    print_own_report(done.report, {reference.sets.corpus for reference in done.embedded}, words)
+    terminal.print_own_report(done.report, {reference.sets.corpus for reference in done.embedded}, words)
 
 
 def embed(
@@ -174,14 +161,14 @@ def embed(
     from capim.flows.embed import submit_shards
 
     if submit:
-        refuse_unused("with --submit, which starts every shard", **{"--shard": shard})
+        terminal.refuse_unused("with --submit, which starts every shard", **{"--shard": shard})
         sys.stdout.writelines(f"{line}\n" for line in submit_shards(config, only))
         return ()
 
     def show(done: tuple[EmbedRef, ...]) -> None:
         if not done:
             say(f"shard {shard} of {config.shards} is encoded; the sets are sealed when all shards are stored")
-        print_embedded(done)
+        terminal.print_embedded(done)
 
     done: tuple[EmbedRef, ...] = _run(flow, config, quiet=quiet, show=show, shard=shard, only=only)
     return done
@@ -228,7 +215,7 @@ def evaluate(
 
         return Rows(
             rows=_evaluate_metric(config, metric, quiet=quiet, results=True),
-            columns=(*RESULT_COLUMNS, *AGAINST_BEST),
+            columns=(*terminal.RESULT_COLUMNS, *AGAINST_BEST),
             code=0,
         )
     form.refuse("without --metric")
@@ -356,7 +343,7 @@ def _print_ranking(config: RunConfig, compared: Compared, form: Form) -> None:
         Rows(rows=shown, keep=("ranks", "encoder"), none=lambda: reference.reason).print(form)
     if form.table:
         for line in _words(rows) if rows else [reference.reason] * bool(reference.reason):
-            sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
+            sys.stderr.writelines(f"{part}\n" for part in terminal.folded(plain(line), sys.stderr))
 
 
 def _words(rows: Sequence[Row]) -> list[str]:
@@ -465,10 +452,10 @@ def report_command(
     """What the command line shows of :func:`report`; it has its help."""
     if compare:
         unused = {f"--{name}": given.get(name) for name in ("corpora", "encoders", "protocols")}
-        refuse_unused("with --compare", **unused)
-        sys.stdout.write(f"{link(report(config, compare=compare), sys.stdout)}\n")
+        terminal.refuse_unused("with --compare", **unused)
+        sys.stdout.write(f"{terminal.link(report(config, compare=compare), sys.stdout)}\n")
     else:
-        print_report(report(config))
+        terminal.print_report(report(config))
 
 
 def _run(
@@ -483,7 +470,7 @@ def _run(
     from capim.flows.execution import IncompleteError, start
 
     try:
-        with bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora)):
+        with terminal.bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora)):
             done = start(flow, config, *args, **options)
     except IncompleteError as incomplete:
         if show:

@@ -24,6 +24,12 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def copy(workspace: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return shutil.copytree(workspace, tmp_path / "workspace")
+
+
 def _results(workspace: Path, capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, object]]:
     capsys.readouterr()
     assert main(["results", "--format", "json", "--workspace", str(workspace), *options]) == 0
@@ -73,11 +79,9 @@ def test_a_second_run_encodes_nothing_says_so_and_gives_the_same_results(
 
 @pytest.mark.slow
 def test_results_computed_anew_from_stored_outcomes_are_the_same_to_the_last_digit(
-    workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = _results(workspace, capsys)
-    copy = tmp_path / "workspace"
-    shutil.copytree(workspace, copy)
+    before = _results(copy, capsys)
     evaluate = ["evaluate", "--workspace", str(copy), "--device", "cpu", "--quiet"]
     assert main([*evaluate, "--replicates", "400"]) == 0
     assert main([*evaluate, "--replicates", "500"]) == 0
@@ -85,12 +89,8 @@ def test_results_computed_anew_from_stored_outcomes_are_the_same_to_the_last_dig
 
 
 @pytest.mark.slow
-def test_outcomes_of_which_some_were_lost_are_scored_again(
-    workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    before = _results(workspace, capsys)
-    copy = tmp_path / "workspace"
-    shutil.copytree(workspace, copy)
+def test_outcomes_of_which_some_were_lost_are_scored_again(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = _results(copy, capsys)
     outcomes = EmbeddingStore.open(copy / "store").connection.find("outcomes")
     assert outcomes is not None
     n_rows = outcomes.count_rows()
@@ -104,11 +104,9 @@ def test_outcomes_of_which_some_were_lost_are_scored_again(
 
 @pytest.mark.slow
 def test_another_interval_and_another_adjustment_can_be_asked_for_and_taken_back(
-    workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = _results(workspace, capsys)
-    copy = tmp_path / "workspace"
-    shutil.copytree(workspace, copy)
+    before = _results(copy, capsys)
     same = ["--workspace", str(copy), "--corpora", "shapes-winoground", "--replicates", "500", "--quiet"]
     for method in ("bca", "percentile"):
         assert main(["evaluate", *same, "--device", "cpu", "--interval", method]) == 0

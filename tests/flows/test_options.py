@@ -552,7 +552,7 @@ def test_options_of_the_program_change_what_it_says(
         seen.append(quiet)
         return nullcontext()
 
-    monkeypatch.setattr("capim.flows.steps.bars", bars)
+    monkeypatch.setattr("capim.flows.terminal.bars", bars)
     for quiet in ([], ["--quiet"]):
         cli.main(["compare", "--workspace", str(tmp_path / "none"), *quiet])
     assert seen == [False, True]

@@ -44,6 +44,14 @@ def sample(n_clusters: int = 60, per_cluster: int = 5, seed: int = 3) -> tuple[n
     return (rng.random(len(labels)) < rng.random(n_clusters)[labels]).astype(float), labels
 
 
+def test_two_clusters_give_the_binomial_distribution_of_draws() -> None:
+    replicates = bootstrap_replicates(
+        statistic_of([[0.0, 1.0]], Clusters.of([0, 1])), 2, Resampling(replicates=40_000, seed=1)
+    )
+    shares = [(replicates == value).mean() for value in (0.0, 0.5, 1.0)]
+    assert shares == pytest.approx([0.25, 0.5, 0.25], abs=0.01)
+
+
 def test_every_cluster_is_drawn_equally_often() -> None:
     counts = np.concatenate(list(count_blocks(50, replicates=20_000, seed=5))).astype(float)
     assert counts.sum(axis=1).tolist() == [50.0] * 20_000
@@ -116,6 +124,28 @@ def test_intervals_equal_scipy_given_the_same_replicates(method: str, level: flo
     assert [ours.low, ours.high] == pytest.approx(list(peer.confidence_interval), abs=1e-12)
     assert ours.standard_error == pytest.approx(peer.standard_error, abs=1e-12)
     assert ours.method == method
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_intervals_agree_with_scipys_own_draws(method: str) -> None:
+    values, labels = sample(n_clusters=200)
+    units = Clusters.of(labels)
+    sums = units.sums(values[None])[:, 0]
+    peer = stats.bootstrap(  # type: ignore[call-overload]  # the stub of the data is too narrow
+        (sums,), lambda x, axis=-1: x.mean(axis=axis) / 5, n_resamples=10_000, rng=np.random.default_rng(4),
+        method={"percentile": "percentile", "bca": "BCa"}[method],
+    )  # fmt: skip
+    [ours] = cluster_bootstrap(values, labels, seed=9, method=method)
+    width = ours.high - ours.low
+    assert [ours.low, ours.high] == pytest.approx(list(peer.confidence_interval), abs=0.03 * width)
+
+
+def test_clusters_of_unequal_size_give_a_ratio_of_sums() -> None:
+    values, labels = np.array([[1.0, 1.0, 1.0, 0.0]]), [0, 0, 0, 1]
+    replicates = bootstrap_replicates(
+        statistic_of(values, Clusters.of(labels)), 2, Resampling(replicates=2_000, seed=1)
+    )
+    assert sorted(set(replicates.ravel().tolist())) == [0.0, 0.75, 1.0]
 
 
 def test_five_identical_captions_widen_the_interval_by_the_root_of_five() -> None:

@@ -6,11 +6,13 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from capim.tasks.statistics import flips
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling, flip_blocks
 from capim.tasks.statistics.flips import median_flip_tests, sign_flip_tests
+from capim.tasks.statistics.pairs import mcnemar_exact, tally
 from tests.statistics.test_proportion import two_encoders
 
 
@@ -24,6 +26,17 @@ def test_exact_sign_flips_equal_the_definition_written_out() -> None:
     assert test.p == np.mean(np.array(flipped) >= abs(difference.sum()))
 
 
+def test_exact_sign_flips_equal_scipys_exact_permutation_test() -> None:
+    values = np.random.default_rng(3).random((2, 10))
+    peer = stats.permutation_test(  # type: ignore[call-overload]  # the stub of the data is too narrow
+        (values[0], values[1]), lambda a, b, axis: np.mean(a - b, axis=axis), permutation_type="samples",
+        vectorized=True, n_resamples=np.inf,
+    )  # fmt: skip
+    [test] = sign_flip_tests(values, Clusters.of(range(10)), [(0, 1)], Resampling(seed=1))
+    assert (test.exact, test.flips) == (True, 1024)
+    assert test.p == pytest.approx(peer.pvalue, abs=1e-12)
+
+
 def test_random_sign_flips_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
     values, labels = two_encoders(18, 3)
     [exact] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(seed=1))
@@ -32,6 +45,13 @@ def test_random_sign_flips_agree_with_the_exact_test(monkeypatch: pytest.MonkeyP
     [drawn] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(permutations=40_000, seed=1))
     assert exact.exact and not drawn.exact
     assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 40_000))
+
+
+def test_random_sign_flips_agree_with_mcnemar_where_every_query_is_a_cluster() -> None:
+    values, _ = two_encoders(600, 1)
+    [test] = sign_flip_tests(values, Clusters.of(range(600)), [(0, 1)], Resampling(permutations=50_000, seed=2))
+    wins, _, losses = tally(values[0], values[1])
+    assert test.p == pytest.approx(mcnemar_exact(wins, losses), abs=0.01)
 
 
 def test_a_random_flip_never_gives_a_p_value_of_zero() -> None:
@@ -125,6 +145,17 @@ def test_exact_flips_of_medians_equal_the_definition_written_out(per_cluster: in
     [test] = median_flip_tests([a, b], Clusters.of(labels), [(0, 1)], Resampling(seed=1))
     assert test.exact
     assert test.p == (distances >= distances[0]).mean()
+
+
+def test_random_flips_of_medians_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(1, 30, (2, 12)).astype(float)
+    [exact] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(seed=1))
+    monkeypatch.setattr(flips, "EXACT_FLIPS", 0)
+    monkeypatch.setattr(flips, "ALL_FLIPS", 0)
+    [drawn] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(permutations=5_000, seed=1))
+    assert not drawn.exact
+    assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 5_000))
 
 
 def test_equal_ranks_have_no_test_of_their_median() -> None:
