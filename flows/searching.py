@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL.Image import Image as Picture
 
 from capim.flows.stored import corpus_in
-from capim.reports.gallery_pages import Search
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
@@ -20,9 +18,13 @@ from capim.store.schema import texts
 from capim.store.sets.search import build_index, search
 from capim.store.types import Embeddings, EncoderSpec, Map, Method, Modality
 from capim.store.vectors import Explanation, unit_vectors
-from capim.tasks.corpora.images.decode import FORMATS, UndecodableImage, decode_image, thumbnail
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.device import choose_device
+
+if TYPE_CHECKING:  # `import capim` needs this file's functions, not what opens images and makes pages
+    from PIL.Image import Image as Picture
+
+    from capim.reports.gallery_pages import Search
 
 Load: TypeAlias = Callable[[EncoderSpec, str], Encoder]  # a model, and the device that it is on
 FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "width", "height")
@@ -93,6 +95,8 @@ def find(
         found = {"rank": hit["rank"], "id": hit["item_id"], "score": hit["score"]}
         file = files.get(item["id"] if modality == "image" else item["image_id"])
         rows.append({**found, "file": file, **{n: item[n] for n in shown}})
+    from capim.reports.gallery_pages import Search
+
     return Search(
         encoder=encoder,
         corpus=stored.name,
@@ -138,6 +142,8 @@ def read_picture(image: str | Path | bytes) -> Picture:
     Raises:
         RequestError: It cannot be read or decoded; names the formats.
     """
+    from capim.tasks.corpora.images.decode import FORMATS, UndecodableImage, decode_image
+
     name = "the picture" if isinstance(image, bytes) else f"image {str(image)!r}"
     try:
         return decode_image(image if isinstance(image, bytes) else existing_file(Path(image)).read_bytes())
@@ -161,6 +167,8 @@ def _encoded(
     encoder = load(spec, device)
     encoded = [encode_images(encoder, pictures)] if pictures else []
     encoded += [encode_captions(encoder, [text])] if text else []
+    from capim.tasks.corpora.images.decode import thumbnail
+
     small = thumbnail(pictures[0]) if pictures else None
     if len(encoded) == 1:
         return encoded[0], small
@@ -223,6 +231,8 @@ class StoreServices:
 
     def thumbnail(self, image: bytes) -> bytes:
         """A small JPEG of an encoded image."""
+        from capim.tasks.corpora.images.decode import thumbnail
+
         return thumbnail(read_picture(image))
 
     def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Map:

@@ -11,13 +11,12 @@ from functools import wraps
 from html import escape
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import pandas as pd
 import pyarrow as pa
 
 from capim.flows import steps, stored
-from capim.flows.benchmark import Compared
 from capim.flows.config import (
     FIELDS,
     CompareOptions,
@@ -31,13 +30,15 @@ from capim.flows.config import (
 )
 from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
 from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
-from capim.reports.app import application
-from capim.reports.gallery_pages import Search
-from capim.reports.rows.snapshot import answer_lines
-from capim.reports.rows.standing import PAIR_COLUMNS, pair_rows
 from capim.store import EmbeddingStore, Modality, Vectors
-from capim.tasks.compare import compared_rows
-from capim.tasks.runtime.references import EmbedRef, EvaluationRef
+
+if (
+    TYPE_CHECKING
+):  # reading needs neither torch nor Prefect: what runs flows and makes pages is imported where it is used
+    from capim.flows.benchmark import Compared
+    from capim.reports.app import application
+    from capim.reports.gallery_pages import Search
+    from capim.tasks.runtime.references import EmbedRef, EvaluationRef
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,6 +84,8 @@ class ReportPath(str):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
+        from capim.reports.rows.snapshot import answer_lines
+
         lines = "<br>".join(escape(line) for line in answer_lines(self))
         return f'<p>{lines}</p><a href="{escape(self)}" target="_blank">{escape(self)}</a>'
 
@@ -146,6 +149,9 @@ def _evaluated(done: Rows | tuple[EvaluationRef, ...], config: RunConfig, _: obj
 def _compared(done: Rows | Compared, config: RunConfig, given: dict[str, Any]) -> Frame:
     if isinstance(done, Rows):
         return frame_of(done.read(), done.columns)
+    from capim.reports.rows.standing import PAIR_COLUMNS, pair_rows
+    from capim.tasks.compare import compared_rows
+
     rows = compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)
     return frame_of(pair_rows(rows, given.get("a")), PAIR_COLUMNS)
 
@@ -227,6 +233,8 @@ class Workspace:
 
         An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.
         """
+        from capim.reports.app import application
+
         store = self.store
         return application.show(store, StoreServices(store), page, **parameters)
 

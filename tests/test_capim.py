@@ -168,6 +168,18 @@ print(workspace.evaluate(protocols="t2i/all", replicates=100).shape)
     assert [*tmp_path.rglob("*")] == []
 
 
+def test_reading_needs_neither_torch_nor_prefect_and_300_megabytes(workspace: capim.Workspace) -> None:
+    code = (
+        "import sys, capim; from pathlib import Path\n"
+        f"assert len(capim.Workspace({workspace.workspace!r}).results())\n"
+        "assert not {'torch', 'prefect', 'scipy', 'PIL'} & sys.modules.keys()\n"
+        "status = Path('/proc/self/status')\n"
+        "print(status.read_text().partition('VmHWM:')[2].split()[0] if status.exists() else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 300 * 1024
+
+
 def test_a_search_by_a_vector_finds_the_item_that_it_belongs_to(workspace: capim.Workspace, tmp_path: Path) -> None:
     images = workspace.vectors(encoder="one", corpus="shapes", modality="image")
     where: Any = {"encoder": "one", "corpus": "shapes", "k": 3}

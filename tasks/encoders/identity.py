@@ -50,9 +50,8 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     Repositories that the checkpoint also needs (a base model, a tokenizer, code) are fixed as options
     ``revision:<repository>``, and so are the files that a module names. The revision of a module is what the user gave,
     if anything, and the digest of the file: ``second-try+sha256-…``. The roles and prompts of captions and images
-    become options too, where the family has them: :func:`prompts_of`. The version of
-    the package that an adapter comes from is an option ``revision:<package>``, and the revision of a model without a
-    checkpoint.
+    become options too, where the family has them: :func:`prompts_of`. The version of the package that an adapter comes
+    from is an option ``revision:<package>``, and the revision of a model without a checkpoint.
 
     Raises:
         RequestError: The checkpoint does not exist, its files are not those that the spec names, or the package of the

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +27,10 @@ from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.draws import Resampling
-from tests.benchmarks.judged_by_mteb import ndcg_by_mteb
+from tests.benchmarks.by_mteb import ndcg_by_mteb
 from tests.benchmarks.judged_pages import N_JUDGEMENTS, N_PAGES, N_QUERIES, write_judged_pages
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, fastest
 
-Found = TypeVar("Found")
 _WHERE = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run"), "")
 
 
@@ -54,8 +50,10 @@ def run(quick: bool = False) -> list[Row]:
             np.stack([vectors[side][item] for item in texts(table["id"])])
             for side, table in (("pages", corpus.images), ("queries", corpus.captions))
         )
-    ours, (outcomes, figures) = _fastest(lambda: _ours(corpus, images, captions))
-    theirs, of_mteb = _fastest(lambda: ndcg_by_mteb(judged, vectors["pages"] | vectors["queries"]))
+    outcomes, figures = _ours(corpus, images, captions)
+    ours = fastest(lambda: _ours(corpus, images, captions))
+    of_mteb = ndcg_by_mteb(judged, vectors["pages"] | vectors["queries"])
+    theirs = fastest(lambda: ndcg_by_mteb(judged, vectors["pages"] | vectors["queries"]))
     names = {"nDCG@5": "ndcg_cut_5", "nDCG@10": "ndcg_cut_10", "recall@10": "recall_10", "AP": "map"}
     trec = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.5,10", "recall.10", "map"})
     of_trec = trec.evaluate(_run(corpus, images, captions))
@@ -113,16 +111,6 @@ def _run(corpus: Corpus, images: NDArray[np.float32], captions: NDArray[np.float
         for start, block, _ in dense_score_rows(images, captions, task)
         for row, scores in enumerate(block.double().tolist())
     }
-
-
-def _fastest(work: Callable[[], Found], runs: int = 3) -> tuple[float, Found]:
-    """Seconds of the fastest of a few runs, after one that is not counted; and what it gives."""
-    found, taken = work(), []
-    for _ in range(runs):
-        start = time.perf_counter()
-        found = work()
-        taken.append(time.perf_counter() - start)
-    return min(taken), found
 
 
 if __name__ == "__main__":

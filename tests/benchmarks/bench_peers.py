@@ -205,9 +205,7 @@ def by_clip_benchmark(folder: Path, data: Path, checkpoint: Path) -> Run:
 def by_mteb(folder: Path, data: Path) -> Run:
     """mteb's evaluation of both directions."""
     target = folder / "mteb.json"
-    taken = watched(
-        [sys.executable, "-m", "tests.benchmarks.retrieval_by_mteb", REPOSITORY, data, folder / "mteb-cache", target]
-    )
+    taken = watched([sys.executable, "-m", "tests.benchmarks.by_mteb", REPOSITORY, data, folder / "mteb-cache", target])
     found = json.loads(target.read_text())
     return Run(taken, found["seconds"], found["recalls"])
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from capim.store import Block, EmbeddingStore, SetKey
 from capim.store.integrity import verify
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, timed
 from tests.benchmarks.store_blocks import (
     POOL,
     REPOSITORY,
@@ -35,7 +35,6 @@ from tests.benchmarks.store_blocks import (
     measured,
     opened,
     peak_mb,
-    timed,
     unit,
 )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, timed
 from tests.benchmarks.store_blocks import (
     REPOSITORY,
     both_clocks,
@@ -29,7 +29,6 @@ from tests.benchmarks.store_blocks import (
     opened,
     peak_mb,
     resident_mb,
-    timed,
 )
 
 CAPTIONS_ROWS = {"n": 1_500_000, "dim": 768, "block": 4096}

@@ -32,12 +32,14 @@ class Row(NamedTuple):
         return "not measured" if self.value is None else f"{self.value:.4g} {self.unit}".rstrip()
 
 
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of one run."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
 def fastest(work: Callable[[], object], runs: int = 3) -> float:
     """Seconds of the fastest of a few runs, after one that is not counted."""
     work()
-    taken = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+    return min(timed(work) for _ in range(runs))

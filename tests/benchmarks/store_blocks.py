@@ -16,6 +16,7 @@ import pyarrow as pa
 from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
 from capim.store.schema import CAPTIONS, IMAGES
 from capim.store.types import Modality, VectorKind
+from tests.benchmarks.rows import timed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 POOL = 4096  # different vectors; their order differs from block to block
@@ -87,12 +88,6 @@ def as_block(ords: np.ndarray, values: np.ndarray, offsets: np.ndarray | None = 
         input_shas=["0123456789abcdef" * 2] * n,
         batch_id="bench",
     )
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def both_clocks(work: Callable[[], object]) -> tuple[float, float]:
