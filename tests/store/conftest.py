@@ -127,3 +127,16 @@ def _fill(
 @pytest.fixture
 def fill() -> Callable[..., SetKey]:
     return _fill
+
+
+@pytest.fixture
+def begin(store: EmbeddingStore) -> Callable[..., tuple[Corpus, EncoderSpec, SetKey]]:
+    """Registers a corpus of so many images and an encoder; gives both, and the key of the set of images."""
+
+    def registered(n_images: int, **changes: Any) -> tuple[Corpus, EncoderSpec, SetKey]:
+        corpus, spec = _corpus(n_images), _spec(**changes)
+        store.write_corpus(corpus)
+        store.write_encoder(spec)
+        return corpus, spec, _key(corpus, spec)
+
+    return registered

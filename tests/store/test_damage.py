@@ -136,13 +136,10 @@ def embed_again(store, key, make_corpus, make_spec, make_block):
 
 
 def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(
-    store, make_corpus, make_spec, make_key, make_block, make_embeddings
+    store, make_corpus, make_spec, make_block, make_embeddings, begin
 ):
     """Whole batches: the last bits of an embedding depend on its neighbours."""
-    corpus, spec = make_corpus(300), make_spec(dim=64)
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
-    key = make_key(corpus, spec)
+    corpus, spec, key = begin(300, dim=64)
     for start in range(0, 300, 10):
         store.put(key, spec, make_block(corpus, spec, range(start, start + 10), batch_id=f"batch-{start}"))
     store.seal(key, n_items=300)
@@ -170,13 +167,8 @@ def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(
     assert "damaged" not in {finding.state for finding in verify(fresh)}
 
 
-def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files(
-    store, make_corpus, make_spec, make_key, make_block, monkeypatch
-):
-    corpus, spec = make_corpus(40), make_spec()
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
-    key = make_key(corpus, spec)
+def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files(store, make_block, monkeypatch, begin):
+    corpus, spec, key = begin(40)
     name = key.table
     store.put(key, spec, make_block(corpus, spec, range(10)))
     with monkeypatch.context() as counted:
@@ -192,13 +184,8 @@ def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files
     assert len([path for path in written["files"] if path.startswith("data/")]) == 4
 
 
-def test_the_record_of_an_append_to_a_set_that_was_made_anew_has_none_of_the_old_files(
-    store, make_corpus, make_spec, make_key, make_block
-):
-    corpus, spec = make_corpus(30), make_spec()
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
-    key = make_key(corpus, spec)
+def test_the_record_of_an_append_to_a_set_that_was_made_anew_has_none_of_the_old_files(store, make_block, begin):
+    corpus, spec, key = begin(30)
     store.put(key, spec, make_block(corpus, spec, range(10)))
     other = EmbeddingStore.open(store.uri)
     drop_set(other, key)
@@ -209,12 +196,9 @@ def test_the_record_of_an_append_to_a_set_that_was_made_anew_has_none_of_the_old
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x" * 100)])
 def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
-    store, make_corpus, make_spec, make_key, make_block, damage
+    store, make_corpus, make_spec, make_block, damage, begin
 ):
-    corpus, spec = make_corpus(300), make_spec(dim=64)
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
-    key = make_key(corpus, spec)
+    corpus, spec, key = begin(300, dim=64)
     for start in (0, 100, 200):
         store.put(key, spec, make_block(corpus, spec, range(start, start + 100)))
     files = sorted((store.connection.folder(key.table) / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
@@ -668,11 +652,8 @@ def test_tables_whose_folders_were_exchanged_are_damage(store, make_corpus, make
         read(store)
 
 
-def test_compaction_does_not_give_damaged_rows_new_digests(store, make_corpus, make_spec, make_key, make_block):
-    corpus, spec = make_corpus(30), make_spec()
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
-    key = make_key(corpus, spec)
+def test_compaction_does_not_give_damaged_rows_new_digests(store, make_block, begin):
+    corpus, spec, key = begin(30)
     for start in (0, 10, 20):
         store.put(key, spec, make_block(corpus, spec, range(start, start + 10)))
     for file in (store.connection.folder(key.table) / "data").iterdir():

@@ -15,13 +15,8 @@ from capim.store.connection import storage_faults
 
 
 @pytest.mark.parametrize("storage", ["float16", "float32"])
-def test_what_was_put_comes_back_in_corpus_order_to_the_last_bit(
-    store, make_corpus, make_spec, make_key, make_block, make_embeddings, storage
-):
-    corpus, spec = make_corpus(20), make_spec(storage=storage)
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
-    key = make_key(corpus, spec)
+def test_what_was_put_comes_back_in_corpus_order_to_the_last_bit(store, make_block, make_embeddings, storage, begin):
+    corpus, spec, key = begin(20, storage=storage)
     for ords in ([19, 3, 7], [0, 1, 2, 4, 5, 6], range(8, 19)):
         store.put(key, spec, make_block(corpus, spec, ords))
     sealed = store.seal(key, n_items=20)
@@ -98,13 +93,8 @@ def test_a_second_put_of_the_same_rows_writes_nothing(store, make_corpus, make_s
     assert EmbeddingStore.open(store.uri).put(key, spec, make_block(corpus, spec, range(15))) == 0
 
 
-def test_two_writers_that_do_not_see_each_other_leave_every_row_once(
-    store, monkeypatch, make_corpus, make_spec, make_key, make_block
-):
-    corpus, spec = make_corpus(20), make_spec()
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
-    key = make_key(corpus, spec)
+def test_two_writers_that_do_not_see_each_other_leave_every_row_once(store, monkeypatch, make_block, begin):
+    corpus, spec, key = begin(20)
     other = EmbeddingStore.open(store.uri)
     store.put(key, spec, make_block(corpus, spec, range(5)))
     other.missing(key, 20)
@@ -121,13 +111,8 @@ def test_two_writers_that_do_not_see_each_other_leave_every_row_once(
     assert sealed.n_rows == batches.num_rows == 20
 
 
-def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(
-    store, make_corpus, make_spec, make_key, make_block
-):
-    corpus, spec = make_corpus(20), make_spec()
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
-    key = make_key(corpus, spec)
+def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(store, make_block, begin):
+    corpus, spec, key = begin(20)
     store.put(key, spec, make_block(corpus, spec, [0, 2]))
     with pytest.raises(WorkError, match=r"18 of 20 items have no row, first 'i00001'.*capim embed"):
         store.seal(key, n_items=20)
