@@ -178,7 +178,7 @@ def query(sql: str, *, workspace: str | None) -> Rows:
     """Query the store with SQL (DuckDB), read-only.
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
-    batches, runs … and the views items, embedded_items, query_outcomes, sourced_results.
+    batches, runs … and the views items, embedded_items, query_outcomes, sourced_results, current_results.
     Columns of one name are numbered: encoder, encoder_2. Exit code 1 if there are no rows.
 
     Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"
