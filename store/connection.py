@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
+_NO_BUCKET = "nosuchbucket|bucket does not exist"
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
 
 
@@ -79,7 +80,7 @@ def explained(problem: str, fault: Exception) -> WorkError:
         remedy = "The folder is not writable: check its owner and mode, or give another workspace (--workspace)"
     elif re.search("operation not (permitted|supported)", lower):
         remedy = "This file system makes no hard links, by which tables are written: give a workspace on another one"
-    elif re.search("nosuchbucket|bucket does not exist", lower):
+    elif re.search(_NO_BUCKET, lower):
         remedy = "There is no bucket of this name: check the address, or make the bucket"
     elif damaged := re.search("not found|no such file|invalid range|damaged file|file size is too small", lower):
         if damaged[0] != "damaged file":
@@ -112,7 +113,7 @@ def attempts_at(fault: BaseException | None) -> int:
     message = str(fault).lower()
     if "conflict" in message or "concurrent" in message:
         return 12  # another process committed first
-    if "not found" in message or "no such file" in message:
+    if ("not found" in message or "no such file" in message) and not re.search(_NO_BUCKET, message):
         return 5  # another process compacted the version that was being read, or a file is missing
     return 1
 

@@ -224,6 +224,7 @@ class Digests:
         """The records below a URI; ``endpoint`` is the address of a server that speaks S3, if it is not Amazon's."""
         self.files = TableFiles(uri, endpoint)
         self._known: dict[str, _Record] = {}
+        self._lasting: dict[str, tuple[list[_Record], set[str]]] = {}
 
     def version(self, name: str) -> int | None:
         """The newest version of a table of which the record was compared, by this object; None if none was."""
@@ -271,13 +272,17 @@ class Digests:
                 # without its manifest and with a newer one, a version was removed by another program
                 if manifest(record.version) in sizes or not manifests or manifests[0] > manifest(record.version):
                     faults |= self._differences(name, record, sizes, quick=quick)
+            missing = {path for path, problem in faults.items() if problem == "is missing"}
             again = self._records(name) if faults else (records, damaged)
             # by whoever compacts a table right now, the files of an old version are removed before its manifest
-            if pause is None or (again == (records, damaged) and "is missing" not in faults.values()):
+            if pause is None or (again == (records, damaged) and not missing - self._missing(name, records)):
                 break
             records, damaged = again
             time.sleep(pause)
-        if not faults:
+        if faults:
+            self._lasting[name] = (records, missing)
+        else:
+            self._lasting.pop(name, None)
             self._known[name] = max(records, key=lambda record: record.version, default=_Record(version=0))
         copied = {path for record in records for path in record.copies}
         return [FileFault(path, problem, path in copied) for path, problem in sorted(faults.items())]
@@ -326,6 +331,12 @@ class Digests:
     def forget(self, name: str) -> None:
         """Has the table compared again when it is opened next."""
         self._known.pop(name, None)
+        self._lasting.pop(name, None)
+
+    def _missing(self, name: str, records: list[_Record]) -> set[str]:
+        """The files that were still missing after all pauses, when these were the records: no use to wait again."""
+        known, missing = self._lasting.get(name, ([], set[str]()))
+        return missing if known == records else set()
 
     def _differences(
         self, name: str, record: _Record, sizes: dict[str, int], *, quick: bool

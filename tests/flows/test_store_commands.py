@@ -130,6 +130,13 @@ def test_prune_leaves_the_outcomes_of_a_run_in_another_process(
     assert outcomes_are_complete(embedded)
 
 
+@pytest.fixture
+def no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command waits for another process to write what is missing."""
+    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0,))
+
+
+@pytest.mark.usefixtures("no_other_process")
 @pytest.mark.parametrize("bytes_changed", [False, True])
 def test_a_table_without_its_record_stops_who_reads_figures_until_it_is_accepted(
     small_demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, bytes_changed: bool
@@ -158,6 +165,7 @@ def test_a_table_without_its_record_stops_who_reads_figures_until_it_is_accepted
     assert main(["results", *place]) == 0
 
 
+@pytest.mark.usefixtures("no_other_process")
 @pytest.mark.parametrize("table", ["results", "outcomes", "sets", "formats", "corpora"])
 def test_a_table_that_was_removed_or_cannot_be_opened_is_damage(
     small_demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str

@@ -522,6 +522,33 @@ def test_files_that_go_with_their_version_while_they_are_listed_are_no_damage(st
     assert len(listings) == 3
 
 
+def test_what_stays_missing_is_waited_for_once(store, monkeypatch):
+    """Every embedding set reads the register of corpora: with each of them `capim store verify` waited anew."""
+    pauses = []
+    monkeypatch.setattr("capim.store.digests.time.sleep", pauses.append)
+    write_runs(store, "r1", "r2", "r3")
+    folder = Path(store.uri) / "runs.lance" / "data"
+    first, second, third = ((file, file.read_bytes()) for file in folder.iterdir())
+    digests = EmbeddingStore.open(store.uri).connection.digests
+
+    def waits(*files: tuple[Path, bytes]) -> bool:
+        pauses.clear()
+        faults = digests.faults("runs")
+        assert {fault.path for fault in faults} == {f"data/{file.name}" for file, _ in files}
+        return bool(pauses)
+
+    first[0].unlink()
+    assert [waits(first), waits(first)] == [True, False]
+    second[0].unlink()
+    assert [waits(first, second), waits(first, second)] == [True, False], "a further file"
+    first[0].write_bytes(first[1])
+    assert not waits(second)
+    second[0].write_bytes(second[1])
+    assert not waits()
+    third[0].unlink()
+    assert waits(third)
+
+
 def test_folders_that_come_and_go_while_they_are_listed_are_no_fault(tmp_path):
     """Another process has just made a table, or removes an index: its folders are there at one moment only."""
     folder = tmp_path / "runs.lance" / "_refs"
