@@ -27,6 +27,12 @@ from tests.random_store import rows_of
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    """What is missing is looked for as often, but no other process is about to write it."""
+    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0, 0.0, 0.0))
+
+
 @pytest.fixture
 def sealed(store, make_corpus, make_spec, fill):
     """A sealed dense set: the store, its key and the folder of its table."""
@@ -575,9 +581,8 @@ def test_folders_that_come_and_go_while_they_are_listed_are_no_fault(tmp_path):
     ],
 )
 @pytest.mark.parametrize("two_faults", [False, True])
-def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, damage, words, two_faults, monkeypatch):
+def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, damage, words, two_faults):
     """The next opening wrote a record of what it found, and wrong bytes were sound from then on."""
-    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0,))
     write_runs(store, "r1", "r2")
     write_runs(store, "r3")
     writing = EmbeddingStore.open(store.uri)
@@ -638,8 +643,7 @@ def test_the_record_of_an_append_holds_what_the_process_before_wrote_not_what_th
 @pytest.mark.parametrize(
     "name", ["runs", "formats", "sets", "encoders", "corpora", "results", "single", "corpus-images"]
 )
-def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(sealed, name, monkeypatch):
-    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0,))
+def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(sealed, name):
     store, _, _ = sealed
     write_runs(store, "r1")
     store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
