@@ -167,14 +167,22 @@ def test_another_version_of_a_metric_replaces_its_results_and_all_that_was_made_
         assert (row["metric_version"], pairs[row["comparison"]]["metric_version"]) == ("1", "2")
 
 
+@pytest.fixture(scope="module")
+def in_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with two encoders of random vectors, evaluated on captions in several languages."""
+    folder = tmp_path_factory.mktemp("languages") / "workspace"
+    random_store(folder / "store", read_shapes_multilingual(n_scenes=10), (SPECS[0], OTHER))
+    assert main(["evaluate", "--device", "cpu", *SAME, "--workspace", str(folder)]) == 0
+    return folder
+
+
 @pytest.mark.parametrize("command", ["evaluate", "compare"])
 def test_means_over_languages_have_the_version_of_their_metric(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_languages: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = tmp_path / "workspace"
+    workspace = Path(shutil.copytree(in_languages, tmp_path / "workspace"))
     monkeypatch.setenv("CAPIM_WORKSPACE", str(workspace))
-    random_store(workspace / "store", read_shapes_multilingual(n_scenes=10), (SPECS[0], OTHER))
-    assert main(["evaluate", "--device", "cpu", *SAME]) == 0
+    words = {"evaluate": ["evaluate", "--device", "cpu"], "compare": ["compare", "--analyses", "complexity"]}
 
     def figures() -> dict[tuple[str, str, str], tuple[float | None, str]]:
         found = rows(workspace, "results")
@@ -183,7 +191,7 @@ def test_means_over_languages_have_the_version_of_their_metric(
     before = figures()
     halved = replace(METRICS["R@5"], values=lambda *given: METRICS["success@5"].values(*given) / 2, version=2)
     monkeypatch.setitem(METRICS, "R@5", halved)
-    assert main([command, *(["--device", "cpu"] if command == "evaluate" else []), *SAME]) == 0
+    assert main([*words[command], *SAME]) == 0
     after = figures()
     assert after.keys() == before.keys()
     assert {version for (_, _, metric), (_, version) in after.items() if metric == "R@5"} == {"2"}
@@ -191,7 +199,7 @@ def test_means_over_languages_have_the_version_of_their_metric(
     assert len(means) == 4
     for key in means:
         assert after[key][0] == pytest.approx(before[key][0] / (2 if key[2] == "R@5" else 1))  # type: ignore[operator]
-    assert main(["compare", *SAME]) == 0
+    assert main([*words["compare"], *SAME]) == 0
     for row in rows(workspace, "comparisons", protocol="t2i/*/*"):
         sides = [after[row[side], "t2i/*/*", row["metric"]] for side in ("encoder_a", "encoder_b")]
         assert row["difference"] == pytest.approx(sides[0][0] - sides[1][0])  # type: ignore[operator]
