@@ -30,7 +30,7 @@ ONE_SERVER = ("test_installation.py", "test_task_runners.py", "test_broken_encod
 """Files of tests/deployments whose tests share one Prefect server: one process runs them all, and first, because
 together they take longest."""
 LONG = ("test_object_storage_run.py", "test_spine.py", "test_tiny_checkpoints.py", "test_readme.py")
-"""Further files that take over a minute: a long file that begins last leaves the other processes idle."""
+"""Further files that take over half a minute: a long file that begins last leaves the other processes idle."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -92,7 +92,10 @@ def untrained(folder: Path, words: Sequence[str], side: int, layers: int) -> tup
 
 
 def train(recipe: Recipe, folder: Path, *, pages: bool = False) -> tuple[ColPali, ColPaliProcessor]:
-    """A model of scenes or of pages in evaluation mode and its processor; the mean loss is logged every 50 steps."""
+    """A model of scenes or of pages in evaluation mode and its processor; the mean loss is logged.
+
+    Every 50 steps, or every half of the steps where they are fewer than 100.
+    """
     torch.manual_seed(recipe.seed)
     torch.set_num_threads(recipe.threads)
     rng = random.Random(recipe.seed)
@@ -131,6 +134,7 @@ def _fit(
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.peak, betas=(0.9, 0.98), weight_decay=0.02)
     loss_of = ColbertLoss(temperature=TEMPERATURE, normalize_scores=True)
     losses: list[float] = []
+    every = min(50, recipe.steps // 2)
     for step in range(recipe.steps):
         for group in optimiser.param_groups:
             group["lr"] = recipe.learning_rate(step)
@@ -153,8 +157,8 @@ def _fit(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         losses.append(loss.item())
-        if (step + 1) % 50 == 0:
-            _log.info("step %d of %d: mean loss %.3f", step + 1, recipe.steps, sum(losses[-50:]) / 50)
+        if (step + 1) % every == 0:
+            _log.info("step %d of %d: mean loss %.3f", step + 1, recipe.steps, sum(losses[-every:]) / every)
 
 
 def _beside_their_lines(
