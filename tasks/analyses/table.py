@@ -31,7 +31,7 @@ class Analysis:
     Attributes:
         name: By which it is requested.
         function: Gives slices of an ``AnalysisInput``, none where the corpus lacks what it looks at; for one of capim
-            its place, ``file:function``. None: the slices are written by another command than ``capim compare``.
+            its place, ``file:function``. None: the slices are written by another command than ``capim analyse``.
         tables: Name in the column ``analysis`` of its slices -> heading of the table of these; the first is its title.
         kinds: Kinds of the protocols that it applies to. Queries of judged documents describe no image.
         directions: Directions of these protocols; None: all.

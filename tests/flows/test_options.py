@@ -110,6 +110,11 @@ CASES: dict[str, dict[str, Case]] = {
         **_configured(f"compare {STORED}", metric="{metric}:hit", format="json"),
         "suite": Case(f"compare {STORED}", SUITE),
     },
+    "analyse": {
+        **_configured(f"analyse {STORED}", corpora=PAIRS, encoders="tiny-clip", protocols="t2i/all"),
+        **_configured(f"analyse {STORED}", **RESAMPLED, permutations="2000", analyses="complexity", format="json"),
+        "suite": Case(f"analyse {STORED}", SUITE),
+    },
     "watch": {
         **_configured(f"watch {RUN}", **SELECTED, **ENCODED, **RESAMPLED, protocols="t2i/all", keep_replicates=""),
         **_configured(f"watch {RUN}", **SCORED, format="json", permutations="2000", baseline="{run}"),
