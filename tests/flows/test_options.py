@@ -112,7 +112,9 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "analyse": {
         **_configured(f"analyse {STORED}", corpora=PAIRS, encoders="tiny-clip", protocols="t2i/all"),
-        **_configured(f"analyse {STORED}", **RESAMPLED, permutations="2000", analyses="complexity", format="json"),
+        **_configured(f"analyse {STORED}", **RESAMPLED, permutations="2000", analyses="complexity"),
+        **_configured(f"analyse {STORED}", format="json", columns="corpus"),
+        "wide": Case(f"analyse {STORED} --format csv", "--wide", refused="--wide has no effect with --format csv"),
         "suite": Case(f"analyse {STORED}", SUITE),
     },
     "watch": {
