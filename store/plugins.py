@@ -32,7 +32,7 @@ class Plugin(NamedTuple):
         return f"package {self.package} {self.version}, entry point {self.point.name!r} of {self.point.group}"
 
 
-class Table(MutableMapping[str, T]):
+class PluginTable(MutableMapping[str, T]):
     """Rows by name: those of capim, and after them those of installed packages.
 
     A package names its row in an entry point of the table's group, ``swatch = "my_package:ADAPTER"``. Packages are

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.plugins import Plugin, Table
+from capim.store.plugins import Plugin, PluginTable
 from capim.tasks.protocols import Direction, Kind, Protocol
 
 Section: TypeAlias = Literal["slices", "ablations"]
@@ -213,7 +213,7 @@ _OWN = (
         on_request=True,
     ),
 )
-ANALYSES = Table("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
+ANALYSES = PluginTable("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
 """Every analysis by name, those of packages last."""
 
 
