@@ -204,7 +204,7 @@ def test_held_out_reports_are_never_trained_on_and_all_their_words_are(monkeypat
         drawn.append((town, year))
         return RenderedReport(town, year, language, serial)
 
-    monkeypatch.setattr("tests.tiny_models.curriculum.pages.Report", draw)
+    monkeypatch.setattr("tests.tiny_models.curriculum.pages.RenderedReport", draw)
     batches = asked_pages(random.Random(0))
     for _ in range(3):
         texts, images, _ = next(batches)
