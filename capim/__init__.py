@@ -27,6 +27,7 @@ from capim.store.errors import RequestError, WorkError  # noqa: E402
 if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
     from capim.flows.workspace import (
         Workspace,
+        analyse,
         compare,
         embed,
         evaluate,
@@ -44,8 +45,8 @@ if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
     from capim.tasks.metrics.custom import CustomMetric as Metric
 
 __all__ = [
-    "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "compare", "embed", "evaluate", "open",
-    "outcomes", "report", "results", "run", "search", "show", "sql", "vectors",
+    "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "analyse", "compare", "embed",
+    "evaluate", "open", "outcomes", "report", "results", "run", "search", "show", "sql", "vectors",
 ]  # fmt: skip
 CapimError = (RequestError, WorkError)
 

@@ -152,7 +152,7 @@ def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: b
         return tuple(call_each(custom_metric, [{"evaluations": e, **arguments} for e in by_corpus(evaluations)]))
 
 
-# --- Flow `compare`: pairwise comparisons of encoders, diagnostic slices, and one ranking over the corpora.
+# --- Flow `compare`: pairwise comparisons of encoders, and one ranking over the corpora. Flow `analyse`: their slices.
 
 
 PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of it, few enough to spread
@@ -176,11 +176,23 @@ def compare(config: RunConfig) -> Compared:
     check_analyses(config.analyses)
     evaluations = evaluations_of(config)
     with recorded_run(config, "compare") as run:
-        return compare_step(config, run, evaluations)
+        compared = compare_step(config, run, evaluations)
+        if config.analyses:
+            analyse_step(config, run, evaluations)
+        return compared
+
+
+@run_flow("analyse", hours=24)
+def analyse(config: RunConfig) -> dict[str, int]:
+    """Analyse the outcomes of the run's encoders on its corpora; returns corpus -> number of slices stored."""
+    check_analyses(config.analyses)
+    evaluations = evaluations_of(config)
+    with recorded_run(config, "analyse") as run:
+        return analyse_step(config, run, evaluations)
 
 
 def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> Compared:
-    """Compare these evaluations corpus by corpus, slice their outcomes, and rank the encoders over the corpora.
+    """Compare these evaluations corpus by corpus, and rank the encoders over the corpora.
 
     Results by another version of a metric than the one that compares are computed anew first.
     """
@@ -194,9 +206,17 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
         [{"evaluations": group, "protocols": part, **arguments} for group in groups for part in _families(group)],
     )
     compared += call_each(compare_combined, [{"evaluations": group, **arguments} for group in groups])
-    call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups])
     ranking = call(rank_suite, evaluations, **arguments)
     return Compared(comparisons=tuple(compared), ranking=ranking, renewed=outdated)
+
+
+def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> dict[str, int]:
+    """Slice these evaluations by the analyses that are named, or all; returns corpus -> number of slices stored."""
+    arguments = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+    arguments["analyses"] = config.analyses
+    groups = by_corpus(evaluations)
+    stored = call_each(diagnose_corpus, [{"evaluations": group, **arguments} for group in groups])
+    return {group[0].sets.corpus: n for group, n in zip(groups, stored, strict=True)}
 
 
 def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:
@@ -271,7 +291,9 @@ def benchmark(config: RunConfig, report: bool = True) -> BenchmarkRef:
         evaluated, unscored = evaluate_step(config, run, sets)
         missing = (*missing, *unscored)
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))
-        compare_step(config, run, call(find_evaluations, config.store_uri, corpora=corpora))
+        evaluations = call(find_evaluations, config.store_uri, corpora=corpora)
+        compare_step(config, run, evaluations)
+        analyse_step(config, run, evaluations)
         record_end(config, run, missing)
         page = publish_step(config, run) if report else ""
         done = BenchmarkRef(run=run, embedded=embedded, report=page)

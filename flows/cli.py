@@ -46,6 +46,7 @@ COMMANDS: dict[str, Command] = {
     "embed": steps.embed,
     "evaluate": steps.evaluate,
     "compare": steps.compare_command,
+    "analyse": steps.analyse,
     "watch": steps.watch,
     "report": steps.report_command,
     "results": stored.results,

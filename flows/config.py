@@ -217,18 +217,27 @@ class Permutations:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparing(Permutations, Statistics, Protocols):
+class Analysing(Permutations, Statistics, Protocols):
+    """Options of analyses.
+
+    Args:
+        analyses: diagnostic analyses (default: all except resampled-gallery)
+    """
+
+    analyses: Annotated[Texts, "A,B"] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing(Analysing):
     """Options of comparisons.
 
     Args:
         adjustment: adjustment of p-values for multiple comparisons
         margin: points within which two encoders count as equivalent
-        analyses: diagnostic analyses (default: all except resampled-gallery)
     """
 
     adjustment: Adjustment = "max-t"
     margin: Annotated[float, Field(gt=0, lt=100), NoTruth, "POINTS"] = 1.0
-    analyses: Annotated[Texts, "A,B"] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,7 +357,7 @@ class EvaluateOptions(Scoring, Where, Suite):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Comparing, Where):
-    """Options of `compare`; from Python, its first arguments are two encoders.
+    """Options of `compare`; from Python, its first arguments are two encoders. Analyses run where they are named.
 
     Args:
         metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
@@ -357,6 +366,11 @@ class CompareOptions(Comparing, Where):
     a: str | None = field(default=None, kw_only=False)
     b: str | None = field(default=None, kw_only=False)
     metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyseOptions(Analysing, Where, Suite):
+    """Options of `analyse`."""
 
 
 @dataclass(frozen=True, kw_only=True)

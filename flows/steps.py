@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from capim.flows import terminal
 from capim.flows.config import (
     DEMO,
+    AnalyseOptions,
     CompareOptions,
     EmbedOptions,
     EvaluateOptions,
@@ -279,7 +280,8 @@ def compare(
     Over three corpora or more, the encoders are ranked by their macro mean and Borda count, with the ranks that the
     data leave open. The ranking is printed and stored (table rankings).
 
-    With --metric, by a metric of your own; without it, its stored comparisons stay as they are.
+    With --metric, by a metric of your own; without it, its stored comparisons stay as they are. Analyses run where
+    --analyses names them; `capim analyse` runs them alone.
 
     Example: capim compare --corpora shapes
 
@@ -390,6 +392,22 @@ def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def _ranks(row: Row) -> str:
     low, high = row["rank_low"], row["rank_high"]
     return f"{low}" if low == high else f"{low}–{high}"
+
+
+def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Rows:
+    """Analyse stored outcomes: misses, hard queries, hubs, calibration, ablations, and the gate of published figures.
+
+    All analyses, or those that --analyses names, of the encoders together on every corpus, for the next report.
+
+    Example: capim analyse --corpora shapes --analyses errors,complexity
+
+    Returns:
+        Corpus and number of slices stored for it; `capim query "SELECT * FROM current_slices"` reads them.
+    """
+    from capim.flows.benchmark import analyse as flow
+
+    stored: dict[str, int] = _run(flow, config, quiet=quiet)
+    return Rows(rows=[{"corpus": corpus, "slices": n} for corpus, n in stored.items()])
 
 
 def watch(config: Annotated[RunConfig, Suite, Where, Watching], *, form: Form, quiet: bool) -> None:

@@ -14,7 +14,7 @@ _FIRST = 28  # cells that the first column may take unwrapped: it names the row
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class TextColumn:
     """One column: its name, its cells, and whether they are numbers, which are aligned to the right, never wrapped."""
 
     name: str
@@ -32,7 +32,7 @@ class Column:
         return self.natural if self.numeric else min(self.natural, wanted)
 
 
-def lay_out(columns: Sequence[Column], width: int | None, keep: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+def lay_out(columns: Sequence[TextColumn], width: int | None, keep: Sequence[str] = ()) -> tuple[list[str], list[str]]:
     """The lines of a table of at most ``width`` cells (None: any), and the names of the columns that have no room.
 
     Columns named in ``keep`` find room first, in that order, then the others from left to right; at least one is shown.
@@ -65,10 +65,10 @@ def wrap(text: str, width: int) -> list[str]:
     return [*lines, line.rstrip()] if line.strip() or not lines else lines
 
 
-def _fitting(columns: Sequence[Column], width: int, keep: Sequence[str]) -> list[Column]:
+def _fitting(columns: Sequence[TextColumn], width: int, keep: Sequence[str]) -> list[TextColumn]:
     """The columns that have room, in their order."""
     wanted = [column for name in keep for column in columns if column.name == name]
-    chosen: list[Column] = []
+    chosen: list[TextColumn] = []
     left = width + len(_GAP)
     for column in [*wanted, *(each for each in columns if each not in wanted)]:
         needed = column.least(first=column is columns[0]) + len(_GAP)
@@ -78,7 +78,7 @@ def _fitting(columns: Sequence[Column], width: int, keep: Sequence[str]) -> list
     return [column for column in columns if column in chosen]
 
 
-def _widths(columns: Sequence[Column], width: int) -> list[int]:
+def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
     """The width of each column: at least its least, and what is left goes first to those that lack little."""
     widths = [min(column.least(first=place == 0), width) for place, column in enumerate(columns)]
     left = width - sum(widths) - len(_GAP) * (len(columns) - 1)
@@ -90,7 +90,7 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     return widths
 
 
-def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+def _line(texts: Sequence[str], columns: Sequence[TextColumn], widths: Sequence[int]) -> list[str]:
     """One row as lines of the table."""
     wrapped = [wrap(text, width) for text, width in zip(texts, widths, strict=True)]
     lines = []

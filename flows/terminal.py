@@ -225,10 +225,10 @@ def say(*lines: str) -> None:
 def _print_table(
     rows: Sequence[Row], names: Sequence[str], width: int | None, keep: Sequence[str], out: TextIO
 ) -> None:
-    from capim.flows.tables import Column, lay_out
+    from capim.flows.tables import TextColumn, lay_out
 
     columns = [
-        Column(
+        TextColumn(
             name=plain(name),
             cells=tuple(cell(row.get(name)) for row in rows),
             numeric=all(isinstance(row.get(name), (int, float, type(None))) for row in rows),

@@ -19,6 +19,7 @@ import pyarrow as pa
 from capim.flows import steps, stored
 from capim.flows.config import (
     FIELDS,
+    AnalyseOptions,
     CompareOptions,
     EmbedOptions,
     EvaluateOptions,
@@ -180,6 +181,7 @@ class Workspace:
     embed = _step(EmbedOptions, steps.embed, _embedded)
     evaluate = _step(EvaluateOptions, steps.evaluate, _evaluated)
     report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
+    analyse = _step(AnalyseOptions, steps.analyse, lambda rows, *_: frame_of(rows.read()))
     compare = _step(CompareOptions, steps.compare, _compared)
 
     def results(
@@ -249,6 +251,7 @@ run = _default.run
 embed = _default.embed
 evaluate = _default.evaluate
 compare = _default.compare
+analyse = _default.analyse
 report = _default.report
 results = _default.results
 outcomes = _default.outcomes

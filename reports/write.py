@@ -33,7 +33,7 @@ from capim.reports.sections import (
 )
 from capim.store import EmbeddingStore, schema
 from capim.store.files import json_value
-from capim.store.plugins import Plugin, Table
+from capim.store.plugins import Plugin, PluginTable
 from capim.store.types import MetricFacts
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def _of_package(plugin: Plugin, found: object) -> Build:
     return section
 
 
-SECTIONS = Table("capim.sections", _OWN, _of_package)
+SECTIONS = PluginTable("capim.sections", _OWN, _of_package)
 
 
 def report_of(data: ReportData) -> Report:

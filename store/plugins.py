@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from capim.store.errors import RequestError
-from capim.store.types import digest16
 
 log = logging.getLogger(__name__)
 OWN = "capim"
@@ -33,7 +32,7 @@ class Plugin(NamedTuple):
         return f"package {self.package} {self.version}, entry point {self.point.name!r} of {self.point.group}"
 
 
-class Table(MutableMapping[str, T]):
+class PluginTable(MutableMapping[str, T]):
     """Rows by name: those of capim, and after them those of installed packages.
 
     A package names its row in an entry point of the table's group, ``swatch = "my_package:ADAPTER"``. Packages are
@@ -153,6 +152,8 @@ def loaded_module(where: str | Path, what: str) -> ModuleType:
 
 def _run(file: Path) -> ModuleType:
     file = file.resolve()
+    from capim.store.types import digest16  # which needs pyarrow; a table of rows does not
+
     name = f"_capim_own_{digest16(str(file))}"
     module = ModuleType(name)
     module.__file__ = str(file)

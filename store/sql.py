@@ -337,7 +337,7 @@ def version_of(store: EmbeddingStore) -> str:
 
 
 @dataclass(kw_only=True)
-class _Part:
+class _QueryPart:
     """The columns of some rows of a table at one version of it."""
 
     version: int
@@ -354,7 +354,7 @@ class TableCache:
 
     def __init__(self, store: EmbeddingStore) -> None:
         self._store = store
-        self._parts: OrderedDict[tuple[str, str], _Part] = OrderedDict()
+        self._parts: OrderedDict[tuple[str, str], _QueryPart] = OrderedDict()
         self._lock = RLock()
 
     def select(
@@ -391,9 +391,9 @@ class TableCache:
         """The chosen columns of one part; reads those that are not in memory at this version of the table."""
         left_out = {f.name for f in chosen if name == "outcomes" and pa.types.is_list(f.type) and not with_lists}
         with self._lock:
-            part = self._parts.pop((name, key), _Part(version=version))
+            part = self._parts.pop((name, key), _QueryPart(version=version))
             if part.version != version:
-                part = _Part(version=version)
+                part = _QueryPart(version=version)
             missing = pa.schema([f for f in chosen if f.name not in part.columns and f.name not in left_out])
             if missing.names:
                 if name in CORPUS_PARTS:

@@ -221,7 +221,7 @@ class Ragged:
         return replace(self, values=values)
 
 
-class Grid(NamedTuple):
+class PatchGrid(NamedTuple):
     """Patches of an image, or of a tile of it, row by row.
 
     Attributes:
@@ -260,7 +260,7 @@ class Grid(NamedTuple):
         return np.stack([left, top, left + wide, top + high], axis=1)
 
 
-def layout_of_grids(grids: Sequence[Grid]) -> str:
+def layout_of_grids(grids: Sequence[PatchGrid]) -> str:
     """The layout of an image; of no grids it is not known.
 
     Examples:
@@ -280,9 +280,9 @@ def layout_of_tokens(tokens: Sequence[str]) -> str:
     return canonical_json(list(tokens))
 
 
-def grids_of(layout: str) -> tuple[Grid, ...]:
+def grids_of(layout: str) -> tuple[PatchGrid, ...]:
     """The grids of an image's layout; none if it is not known."""
-    return tuple(Grid(*grid) for grid in json.loads(layout)) if layout else ()
+    return tuple(PatchGrid(*grid) for grid in json.loads(layout)) if layout else ()
 
 
 def tokens_of(layout: str) -> tuple[str, ...]:
@@ -301,7 +301,7 @@ def layout_fault(layout: str, n_vectors: int) -> str | None:
     parts = json.loads(layout) if layout else []
     if parts and isinstance(parts[0], str):
         return None if len(parts) == n_vectors else f"{len(parts)} tokens for {n_vectors} vectors"
-    for grid in starmap(Grid, parts):
+    for grid in starmap(PatchGrid, parts):
         if grid.first < 0 or grid.vectors.stop > n_vectors:
             return f"a grid of vectors {grid.first} to {grid.vectors.stop} for {n_vectors} vectors"
     return None
@@ -333,7 +333,7 @@ class Explanation:
     tokens: tuple[str, ...]
     shares: NDArray[np.float32]
     similarities: NDArray[np.float32]
-    grids: tuple[Grid, ...]
+    grids: tuple[PatchGrid, ...]
 
     @property
     def score(self) -> float:

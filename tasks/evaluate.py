@@ -15,7 +15,7 @@ from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.ranking.resources import Resources
-from capim.tasks.results.combined import Part
+from capim.tasks.results.combined import LanguagePart
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef, encoder_name
 from capim.tasks.runtime.results import ResultWriter, joint_protocols, outdated_results
@@ -64,7 +64,7 @@ def score(
     present = {protocol: found for protocol, found in renewed.items() if stored.get(protocol) == found.n_queries}
     todo = [p for p in scored.protocols if p.id not in present or present[p.id].lacks(p)]
     n_scored = n_added = 0
-    parts: dict[str, Part] = {}
+    parts: dict[str, LanguagePart] = {}
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(evaluations), unit="protocols") as advance:
         advance(len(evaluations) - len(todo))
 

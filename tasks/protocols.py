@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
 
 from capim.store.errors import WorkError
-from capim.store.plugins import Plugin, Table
+from capim.store.plugins import Plugin, PluginTable
 from capim.store.schema import JUDGED
 
 Direction: TypeAlias = Literal["t2i", "i2t", "pairs", "quadruples", "both"]
@@ -278,7 +278,7 @@ def _of_package(plugin: Plugin, found: object) -> ProtocolRule:
     return replace(found, build=build)
 
 
-PACKAGES = Table("capim.protocols", dict[str, ProtocolRule](), _of_package)
+PACKAGES = PluginTable("capim.protocols", dict[str, ProtocolRule](), _of_package)
 """The protocols of installed packages, by id."""
 
 

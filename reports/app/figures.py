@@ -17,7 +17,7 @@ from capim.reports import format as show
 from capim.reports.app.filters import QueryFilter, read_filter, select
 from capim.reports.app.queries import link_of
 from capim.reports.app.state import (
-    Evaluated,
+    EvaluatedTask,
     State,
     Statement,
     StoreSnapshot,
@@ -195,7 +195,7 @@ ORDER BY ALL"""  # noqa: S608 - names of the store's encoders, which have no quo
     return JSONResponse(list(zip(*(rows[name].to_pylist() for name in ("a", "b", "n")), strict=True)))
 
 
-def _quarters(state: State, wanted: QueryFilter, evaluated: Evaluated) -> dict[str, int]:
+def _quarters(state: State, wanted: QueryFilter, evaluated: EvaluatedTask) -> dict[str, int]:
     """Numbers of queries by who finds and who misses them; those that a tie decides are in none of the four."""
     a, b = wanted.encoders
     every = select(wanted, evaluated)
@@ -213,7 +213,7 @@ FROM (
     return counted
 
 
-def _pair(request: Request, snapshot: StoreSnapshot) -> tuple[QueryFilter, Evaluated, str, str]:
+def _pair(request: Request, snapshot: StoreSnapshot) -> tuple[QueryFilter, EvaluatedTask, str, str]:
     """The filter with the two encoders, which ``a`` and ``b`` or ``encoders`` name; else the first two of the grid.
 
     Another task of the form may not have been evaluated for the encoders that were shown: then others are.
@@ -239,7 +239,7 @@ def _given(request: Request) -> list[str]:
     return [request.query_params.get(name, "") for name in ("a", "b")]
 
 
-def _tests(data: ReportData, evaluated: Evaluated, a: str, b: str) -> Table | None:
+def _tests(data: ReportData, evaluated: EvaluatedTask, a: str, b: str) -> Table | None:
     """The stored comparisons of the two under this protocol; None where there is none."""
     where = (evaluated.corpus, evaluated.protocol.id)
     metrics = sorted({row["metric"] for row in data.of(*where)})

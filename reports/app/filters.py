@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from starlette.datastructures import QueryParams
 
-from capim.reports.app.state import Evaluated, Statement, StoreSnapshot, names_in, placeholders
+from capim.reports.app.state import EvaluatedTask, Statement, StoreSnapshot, names_in, placeholders
 from capim.store.errors import RequestError, unknown
 from capim.tasks.protocols import Direction
 
@@ -115,7 +115,7 @@ class QueryFilter:
         return replace(self, **{"page": 1, **changed})
 
 
-def read_filter(parameters: QueryParams, snapshot: StoreSnapshot) -> tuple[QueryFilter, Evaluated]:
+def read_filter(parameters: QueryParams, snapshot: StoreSnapshot) -> tuple[QueryFilter, EvaluatedTask]:
     """The filter of an address, with corpus and protocol filled in, and what was evaluated there.
 
     Names of encoders may be given with commas or several times.
@@ -165,7 +165,7 @@ def _unknown_encoders(wanted: QueryFilter, known: Sequence[str]) -> list[str]:
     ]
 
 
-def shown(wanted: QueryFilter, evaluated: Evaluated) -> list[str]:
+def shown(wanted: QueryFilter, evaluated: EvaluatedTask) -> list[str]:
     """The encoders whose ranks are shown: those that were chosen, in the order of the filter, else all."""
     chosen = wanted.encoders or tuple(evaluated.evaluations)
     of = [wanted.of] if wanted.of else []
@@ -178,12 +178,12 @@ def _with_ranges(wanted: QueryFilter) -> dict[str, tuple[int, int]]:
     return {each[1]: (int(each[2]), int(each[3])) for each in found if each is not None}
 
 
-def focus(wanted: QueryFilter, evaluated: Evaluated) -> str:
+def focus(wanted: QueryFilter, evaluated: EvaluatedTask) -> str:
     """The encoder that the range of ranks and the sorting are about."""
     return wanted.of or shown(wanted, evaluated)[0]
 
 
-def select(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
+def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
     """Every query of a filter, in order: protocol, id, position, text, language, and the ranks of each encoder.
 
     Columns of ranks are called by the encoder: ``tiny-clip`` at best, ``tiny-clip (worst)`` with ties against it.
@@ -229,19 +229,19 @@ ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.protocol"""  # noqa: 
     return Statement(sql=sql, parameters=parameters, only=only, lists=lists)
 
 
-def some_of(wanted: QueryFilter, evaluated: Evaluated, *, first: int, most: int = PAGE) -> Statement:
+def some_of(wanted: QueryFilter, evaluated: EvaluatedTask, *, first: int, most: int = PAGE) -> Statement:
     """At most so many queries of a filter from a place on (from 0), with the ranks of the encoders that it names."""
     every = select(_narrow(wanted, evaluated), evaluated)
     return replace(every, sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, most, first))
 
 
-def count_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
+def count_of(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
     """How many queries a filter has: the same statement, counted."""
     every = select(_narrow(wanted.but(sort=""), evaluated), evaluated)
     return replace(every, sql=f"SELECT count(*) AS n FROM (\n{every.sql}\n)")  # noqa: S608 - our own statement
 
 
-def ranks_of(evaluated: Evaluated, queries: Sequence[int]) -> Statement:
+def ranks_of(evaluated: EvaluatedTask, queries: Sequence[int]) -> Statement:
     """The ranks of every encoder for the queries at these positions."""
     evaluations = evaluated.every_evaluation
     sql = f"""SELECT protocol, query_ord, encoder, rank_best, rank_worst
@@ -250,7 +250,7 @@ WHERE evaluation IN ({placeholders(evaluations)}) AND query_ord IN ({placeholder
     return Statement(sql=sql, parameters=(*evaluations, *queries), only={"outcomes": evaluations})
 
 
-def _narrow(wanted: QueryFilter, evaluated: Evaluated) -> QueryFilter:
+def _narrow(wanted: QueryFilter, evaluated: EvaluatedTask) -> QueryFilter:
     """The filter with only the encoders that it names: all others change nothing, and take most of the time."""
     named = [*wanted.wrong, *wanted.right, *_with_ranges(wanted), focus(wanted, evaluated)]
     if wanted.sort == "gap":
@@ -258,7 +258,7 @@ def _narrow(wanted: QueryFilter, evaluated: Evaluated) -> QueryFilter:
     return replace(wanted, encoders=tuple(dict.fromkeys(named)))
 
 
-def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> Iterator[Condition]:
+def _conditions(wanted: QueryFilter, evaluated: EvaluatedTask, number: Mapping[str, int]) -> Iterator[Condition]:
     text, language, _ = _ITEMS[evaluated.protocol.direction]
     yield from ((f"o.best_{number[name]} > 1", ()) for name in wanted.wrong)
     yield from ((f"o.worst_{number[name]} = 1", ()) for name in wanted.right)
@@ -278,7 +278,7 @@ def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, 
         yield in_slice(kind, value, evaluated)
 
 
-def _among(items: str, evaluated: Evaluated) -> Condition:
+def _among(items: str, evaluated: EvaluatedTask) -> Condition:
     """The queries of a selection; of one of images also the captions of these."""
     kind, _, listed = items.partition(":")
     ends = [part.partition("-") for part in listed.split(".")]
@@ -296,7 +296,7 @@ def _among(items: str, evaluated: Evaluated) -> Condition:
     raise RequestError(f"items={items[:60]}: queries of {evaluated.protocol.id} are no {kind}s")
 
 
-def in_slice(kind: str, value: str, evaluated: Evaluated) -> Condition:
+def in_slice(kind: str, value: str, evaluated: EvaluatedTask) -> Condition:
     """The queries of a slice, such as those whose image shows an object.
 
     Raises:
@@ -316,7 +316,7 @@ def in_slice(kind: str, value: str, evaluated: Evaluated) -> Condition:
     raise RequestError(f"slice {kind}:{value}: queries of {evaluated.protocol.id} have no slices of this kind")
 
 
-def _order(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> str:
+def _order(wanted: QueryFilter, evaluated: EvaluatedTask, number: Mapping[str, int]) -> str:
     """What a list is sorted by before the position in the corpus, with a comma behind it."""
     first = number[focus(wanted, evaluated)]
     if wanted.sort == "gap":

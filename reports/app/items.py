@@ -31,7 +31,7 @@ from starlette.responses import RedirectResponse, Response
 from capim.reports import format as show
 from capim.reports.app.filters import QueryFilter, select
 from capim.reports.app.state import (
-    Evaluated,
+    EvaluatedTask,
     State,
     Statement,
     View,
@@ -369,7 +369,7 @@ def item(request: Request) -> Response:
     return respond(request, View(template="item.html", title="Item", values={"item": row, "like": like}))
 
 
-def _evaluated(state: State, wanted: WantedMaps) -> dict[str, Evaluated]:
+def _evaluated(state: State, wanted: WantedMaps) -> dict[str, EvaluatedTask]:
     """Protocol to its evaluations, of those whose queries are the items of the map and that all encoders have."""
     try:
         every = state.snapshot().evaluated

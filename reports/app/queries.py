@@ -32,7 +32,7 @@ from capim.reports.app.filters import (
     some_of,
 )
 from capim.reports.app.state import (
-    Evaluated,
+    EvaluatedTask,
     State,
     Statement,
     StoreSnapshot,
@@ -96,7 +96,9 @@ def link_of(wanted: QueryFilter, **more: object) -> str:
     return link("/queries", **{**wanted.parameters, **more})
 
 
-def _rows(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: Evaluated) -> Iterator[dict[str, Any]]:
+def _rows(
+    state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask
+) -> Iterator[dict[str, Any]]:
     """The queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     first = PAGE * (wanted.page - 1)
@@ -131,7 +133,7 @@ def rank_cell(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
     return (text, "good", "found") if worst == 1 else (text, "warn", "tied")
 
 
-def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: Evaluated) -> dict[str, Any]:
+def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> dict[str, Any]:
     """What the boxes of the form offer."""
     groups: dict[str, list[tuple[str, str]]] = {}
     key = ("slices", evaluated.corpus, evaluated.protocol.direction)
@@ -149,7 +151,7 @@ def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: Evaluated)
     }
 
 
-def languages_of(snapshot: StoreSnapshot, evaluated: Evaluated) -> list[str]:
+def languages_of(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
     """The languages of the queries of a protocol."""
     protocol = evaluated.protocol
     if protocol.language and not protocol.is_combined:
@@ -160,7 +162,7 @@ def languages_of(snapshot: StoreSnapshot, evaluated: Evaluated) -> list[str]:
     return snapshot.kept(("languages", evaluated.corpus), lambda: sorted(texts(pc.unique(captions["language"]))))
 
 
-def _slices(snapshot: StoreSnapshot, evaluated: Evaluated) -> list[str]:
+def _slices(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
     """The slices of the queries of a protocol: what their images show, kinds of query, tags, ambiguous misses."""
     contents, direction = snapshot.data.corpora[evaluated.corpus], evaluated.protocol.direction
     if direction == "pairs":
@@ -274,7 +276,7 @@ def relevant_items(contents: Corpus, protocol: Protocol, query_id: str, cluster:
 
 
 def _outcomes(
-    state: State, request: Request, wanted: QueryFilter, evaluated: Evaluated, query_id: str
+    state: State, request: Request, wanted: QueryFilter, evaluated: EvaluatedTask, query_id: str
 ) -> dict[str, dict[str, Any]]:
     """Encoder to its outcome of one query, in the order of the list.
 
@@ -290,7 +292,7 @@ def _outcomes(
     return {name: rows[name] for name in (*order, *sorted({*rows} - {*order})) if name in rows}
 
 
-def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: Evaluated) -> tuple[str, str]:
+def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: EvaluatedTask) -> tuple[str, str]:
     """The addresses of the previous and the next query of the list; empty at its ends, and without a list."""
     at = request.query_params.get("at", "")
     if not at.isdecimal():

@@ -121,7 +121,7 @@ def placeholders(values: Sequence[object]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluated:
+class EvaluatedTask:
     """One protocol of one corpus whose queries can be listed.
 
     Attributes:
@@ -168,9 +168,9 @@ class StoreSnapshot:
         return conclusions(self.data)
 
     @cached_property
-    def evaluated(self) -> Mapping[tuple[str, str], Evaluated]:
+    def evaluated(self) -> Mapping[tuple[str, str], EvaluatedTask]:
         """Corpus and protocol to what was evaluated there; the headline protocols of a corpus first."""
-        found: dict[tuple[str, str], Evaluated] = {}
+        found: dict[tuple[str, str], EvaluatedTask] = {}
         for corpus in dict.fromkeys([*(each.corpus for each in self.conclusions), *self.data.corpus_names()]):
             groups: dict[Protocol, list[str]] = {}
             for protocol in with_outcomes(self.data.protocols(corpus)):
@@ -181,7 +181,7 @@ class StoreSnapshot:
                 evaluations: dict[str, dict[str, None]] = {}
                 for row in (row for id_ in groups[protocol] for row in self.data.of(corpus, id_)):
                     evaluations.setdefault(row["encoder"], {})[row["evaluation"]] = None
-                found[corpus, protocol.id] = Evaluated(
+                found[corpus, protocol.id] = EvaluatedTask(
                     corpus=corpus,
                     corpus_fingerprint=self.data.corpora[corpus].fingerprint,
                     protocol=protocol,
@@ -193,7 +193,7 @@ class StoreSnapshot:
         """The protocols of a corpus whose queries can be listed, the headline first."""
         return [protocol for name, protocol in self.evaluated if name == corpus]
 
-    def chosen(self, corpus: str, protocol: str) -> Evaluated:
+    def chosen(self, corpus: str, protocol: str) -> EvaluatedTask:
         """What was evaluated under a corpus and a protocol; an empty name means the first.
 
         Raises:

@@ -100,7 +100,7 @@ def cross_fitted(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class VectorForm:
     """One form of an encoder's vectors: the names of its slice, its size, and how it is made and scored.
 
     ``fitted``: parameters of the form come from vectors, those of the half of the images that a query is not of.
@@ -190,7 +190,7 @@ def renumbered(task: RetrievalTask) -> RetrievalTask:
     return replace(task, queries=np.arange(len(task.queries), dtype=np.int32))
 
 
-def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[Form]:
+def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[VectorForm]:
     """Normalisation, precision, truncation and projection of single vectors; the first form is the stored one.
 
     Rounding to a finer type than ``storage`` is left out: the store does not hold what it would keep.
@@ -217,14 +217,14 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
     def quantised(half: bool, kind: str) -> Change:
         return transforms.both(partial(transforms.quantised, kind=kind, reach=reach(half)))
 
-    normalisation = partial(Form, analysis="normalisation", bytes_per_item=dim * BYTES[storage])
+    normalisation = partial(VectorForm, analysis="normalisation", bytes_per_item=dim * BYTES[storage])
     yield normalisation(level_name="L2", score=partial(single_hits, images, queries, all_queries))
     as_encoded = images * vectors.image_norms[:, None], queries * vectors.caption_norms[task.queries][:, None]
     yield normalisation(level_name="none", score=partial(single_hits, *as_encoded, all_queries))
     for name, fit in (("centred per modality", transforms.centring), ("whitened", transforms.whitening)):
         yield normalisation(level_name=name, score=fitted(from_other(fit)), fitted=True)
     for kind, size in BYTES.items():
-        precision = partial(Form, analysis="precision", level_name=kind, bytes_per_item=dim * size)
+        precision = partial(VectorForm, analysis="precision", level_name=kind, bytes_per_item=dim * size)
         if kind in QUANTISED:
             yield precision(feature="stored in", score=fitted(partial(quantised, kind=kind)), fitted=kind != "binary")
         elif size <= BYTES[storage]:
@@ -232,7 +232,7 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
         if kind in ROUNDED:
             yield precision(feature="scored in", score=partial(hits_scored_in, kind, images, queries, all_queries))
     for kept in (dim, *(dim // part for part in (2, 4, 8) if dim // part >= FEWEST_COMPONENTS)):
-        shortened = partial(Form, level_name=f"{kept} components", bytes_per_item=kept * BYTES[storage])
+        shortened = partial(VectorForm, level_name=f"{kept} components", bytes_per_item=kept * BYTES[storage])
         yield shortened(analysis="truncation", score=each(partial(transforms.truncated, dim=kept)))
         yield shortened(analysis="pca", score=fitted(partial(projected, n=kept)), fitted=True)
 
@@ -244,13 +244,15 @@ def _fitted_on_other(
     return cache(lambda half: fit(vectors.images[halves.images != half], vectors.captions[halves.captions != half]))
 
 
-def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[Form]:
+def late_forms(
+    vectors: LateInteractionVectors, task: RetrievalTask, halves: Halves, *, storage: str
+) -> Iterator[VectorForm]:
     """Pooled images, and quantisation of all vectors, of late interaction; the first form is the stored one."""
     images, queries, all_queries = vectors.images, vectors.captions.take(task.queries), renumbered(task)
     trees = transforms.token_trees(images)
     for factor in POOLING_FACTORS:
         pooled = transforms.pooled(images, trees, factor)
-        yield Form(
+        yield VectorForm(
             analysis="pooling",
             level_name=f"1 of {factor}",
             bytes_per_item=pooled.values.size / len(pooled) * BYTES[storage],
@@ -273,7 +275,10 @@ def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, halves: Hal
 
     for kind, bytes_ in BYTES.items():
         quantisation = partial(
-            Form, analysis="quantisation", level_name=kind, bytes_per_item=images.values.size / len(images) * bytes_
+            VectorForm,
+            analysis="quantisation",
+            level_name=kind,
+            bytes_per_item=images.values.size / len(images) * bytes_,
         )
         if kind in QUANTISED:
             score = partial(cross_fitted, task, halves.images, partial(quantised, kind=kind))

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.plugins import Plugin, Table
+from capim.store.plugins import Plugin, PluginTable
 from capim.tasks.protocols import Direction, Kind, Protocol
 
 Section: TypeAlias = Literal["slices", "ablations"]
@@ -31,7 +31,7 @@ class Analysis:
     Attributes:
         name: By which it is requested.
         function: Gives slices of an ``AnalysisInput``, none where the corpus lacks what it looks at; for one of capim
-            its place, ``file:function``. None: the slices are written by another command than ``capim compare``.
+            its place, ``file:function``. None: the slices are written by another command than ``capim analyse``.
         tables: Name in the column ``analysis`` of its slices -> heading of the table of these; the first is its title.
         kinds: Kinds of the protocols that it applies to. Queries of judged documents describe no image.
         directions: Directions of these protocols; None: all.
@@ -213,7 +213,7 @@ _OWN = (
         on_request=True,
     ),
 )
-ANALYSES = Table("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
+ANALYSES = PluginTable("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
 """Every analysis by name, those of packages last."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capim.store.plugins import Plugin, Table
+from capim.store.plugins import Plugin, PluginTable
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, JudgedTask
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _of_package(plugin: Plugin, found: object) -> CorpusEntry:
 
 
 _JUDGED = {name: _entry(name, task) for name, task in JUDGED_TASKS.items()}
-CORPORA = Table("capim.corpora", _OWN | _JUDGED, _of_package)
+CORPORA = PluginTable("capim.corpora", _OWN | _JUDGED, _of_package)
 
 
 def open_corpus(

@@ -57,7 +57,7 @@ from capim.tasks.ranking.outcomes import Outcomes, stored_attributes
 FORM = "module:function or path.py:function, options in parentheses, e.g. my_metrics.py:margin, my_metrics.py:at_k(k=3)"
 
 
-class Found(NamedTuple):
+class FoundMetric(NamedTuple):
     """What a user named: an object of a module, with options."""
 
     name: str
@@ -66,7 +66,7 @@ class Found(NamedTuple):
     file: str
 
 
-def find(requested: str, folder: Path) -> Found:
+def find(requested: str, folder: Path) -> FoundMetric:
     """The object that a user named.
 
     A file is executed under a private name, so that ``metrics.py`` or ``store.py`` never stands for a module of capim
@@ -92,7 +92,7 @@ def find(requested: str, folder: Path) -> Found:
         sys.path.remove(beside)
     if not callable(target := getattr(module, name, None)):
         raise RequestError(f"metric {requested!r}: {where!r} has no such function; it has {_callables(module)}")
-    return Found(
+    return FoundMetric(
         name=_with_options(f"{where}:{name}", options),
         target=target,
         options=options,
@@ -100,7 +100,7 @@ def find(requested: str, folder: Path) -> Found:
     )
 
 
-def found_object(target: Any) -> Found:
+def found_object(target: Any) -> FoundMetric:
     """A Python object as if it had been named: ``MODULE:NAME``, with the options of a partial function.
 
     The module of a script is its file's name, as for ``FILE.py:NAME``; that of a notebook is ``notebook``.
@@ -119,7 +119,7 @@ def found_object(target: Any) -> Found:
     if where in ("__main__", "builtins"):  # builtins: of code that was executed without a name
         where = Path(getattr(sys.modules["__main__"], "__file__", None) or "notebook").stem
     called = inner if hasattr(inner, "__code__") else getattr(type(inner), "__call__", None)  # noqa: B004
-    return Found(
+    return FoundMetric(
         name=_with_options(f"{where}:{name}", options),
         target=inner,
         options=options,
@@ -199,7 +199,7 @@ COLUMNS = tuple(_ATTRIBUTES)
 _OF_RELEVANT = ("relevant_rank_best", "relevant_rank_worst", "relevant_grades", "relevant_scores")
 
 
-class Column(np.ndarray[Any, np.dtype[Any]]):
+class QueryColumn(np.ndarray[Any, np.dtype[Any]]):
     """A NumPy array that also answers ``to_numpy()`` and ``to_pylist()``, as a column of an Arrow table does."""
 
     def to_numpy(self) -> NDArray[Any]:
@@ -240,7 +240,7 @@ class QueryOutcomes:
         if name not in COLUMNS:
             raise KeyError(f"outcomes have no column {name!r}; they have {', '.join(COLUMNS)}")
         values = getattr(self._outcomes, _ATTRIBUTES[name])
-        return None if values is None else values.view(Column)
+        return None if values is None else values.view(QueryColumn)
 
     def __getattr__(self, name: str) -> Any:
         if name not in COLUMNS:
@@ -260,19 +260,19 @@ class QueryOutcomes:
         return self._corpus
 
     @property
-    def query_texts(self) -> Column:
+    def query_texts(self) -> QueryColumn:
         """The text of each query: a caption, of a pair the right one, of a quadruple the first; None for an image."""
         return self._of_captions("text")
 
     @property
-    def languages(self) -> Column:
+    def languages(self) -> QueryColumn:
         """The language of each query's caption (BCP-47); for an image that of the protocol, or None."""
         if self.protocol.direction == "i2t":
-            return np.full(len(self), self.protocol.language or None, dtype=object).view(Column)
+            return np.full(len(self), self.protocol.language or None, dtype=object).view(QueryColumn)
         return self._of_captions("language")
 
     @cached_property
-    def items(self) -> Column:
+    def items(self) -> QueryColumn:
         """The ids of all items that the queries search, by position: ``items[top_ords[:, 0]]`` are those found first.
 
         Raises:
@@ -281,7 +281,7 @@ class QueryOutcomes:
         if self.protocol.direction not in ("t2i", "i2t"):
             raise RequestError(f"protocol {self.protocol.id!r} searches no items")
         table = self.corpus.images if self.protocol.direction == "t2i" else self.corpus.captions
-        return np.array(table["id"].to_pylist(), dtype=object).view(Column)
+        return np.array(table["id"].to_pylist(), dtype=object).view(QueryColumn)
 
     def at(self, rows: NDArray[np.int64]) -> QueryOutcomes:
         """The outcomes of some queries, by their positions, in the order given."""
@@ -295,17 +295,17 @@ class QueryOutcomes:
         }
         return QueryOutcomes(replace(outcomes, **chosen), self._corpus)
 
-    def _of_captions(self, column: str) -> Column:
+    def _of_captions(self, column: str) -> QueryColumn:
         """A column of the captions that the queries are; None for images."""
         if self.protocol.direction == "i2t":
-            return np.full(len(self), None, dtype=object).view(Column)
+            return np.full(len(self), None, dtype=object).view(QueryColumn)
         captions, positions = self.corpus.captions, self._outcomes.query_ords
         if self.protocol.direction != "t2i":
             pairs = self.protocol.direction == "pairs"
             ids = self.corpus.pairs["caption_id"] if pairs else self.corpus.quadruples["caption_0"]
             position_of = {name: at for at, name in enumerate(captions["id"].to_pylist())}
             positions = np.array([position_of[name] for name in ids.take(positions).to_pylist()], dtype=np.int32)
-        return np.array(captions[column].take(positions).to_pylist(), dtype=object).view(Column)
+        return np.array(captions[column].take(positions).to_pylist(), dtype=object).view(QueryColumn)
 
 
 ARGUMENTS = ("outcomes", "block", "corpus")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import WorkError
-from capim.store.plugins import Plugin, Table
+from capim.store.plugins import Plugin, PluginTable
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
@@ -78,7 +78,7 @@ def _of_package(plugin: Plugin, found: object) -> Metric:
     return replace(found, values=values, version=f"{found.version} of {plugin.package} {plugin.version}")
 
 
-METRICS = Table("capim.metrics", _OWN, _of_package)
+METRICS = PluginTable("capim.metrics", _OWN, _of_package)
 _HEADLINES = {metric.headline: metric.name for metric in _OWN.values()}
 _RSUM = MetricFacts(name="RSUM", title="R@1, R@5 and R@10 of both directions added up, 0 to 600", unit="points")
 _ETA = "_eta2_"  # in names of figures over languages: a metric, and the share of its variation of one source

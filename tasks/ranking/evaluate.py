@@ -229,7 +229,7 @@ def by_gallery_size(
         The number of images added to the task's gallery, from 0, and the outcomes.
     """
     total = own.n + sum(side.n for side in distractors)
-    rows = _Rows([own, *distractors], np.random.default_rng(seed).permutation(total - own.n))
+    rows = _VectorsOfSides([own, *distractors], np.random.default_rng(seed).permutation(total - own.n))
     added = np.arange(own.n, total, dtype=np.int32)
     whole = replace(task, galleries=tuple(np.concatenate([items, added]) for items in task.galleries))
     merged = BidirectionalRanker([whole])
@@ -244,7 +244,7 @@ def by_gallery_size(
         yield end - own.n, replace(outcomes, n_gallery=(outcomes.n_gallery - (total - end)).astype(np.int32))
 
 
-class _Rows:
+class _VectorsOfSides:
     """The vectors of several sides as one, the first in its order and the others in a drawn one."""
 
     dtype = np.dtype(np.float32)

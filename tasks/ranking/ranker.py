@@ -329,7 +329,7 @@ class Ranker:
         self._positive_scores = positive_scores or {}
         self.parts = {task.protocol.id: PartOutcomes.empty(task, top) for task in tasks}
         self._galleries = _galleries_of(tasks)
-        self._windows: dict[tuple[int, int], list[_Gallery]] = {}
+        self._windows: dict[tuple[int, int], list[_SharedGallery]] = {}
 
     def add(self, rows: ScoreRows) -> None:
         """Fill in the outcomes of these rows' queries; the scores may be overwritten afterwards."""
@@ -349,7 +349,7 @@ class Ranker:
         """Protocol id -> outcomes, in the order of the tasks, once every pair was added."""
         return {task.protocol.id: self.parts[task.protocol.id].outcomes(task) for task in self._tasks}
 
-    def _within(self, first: int, stop: int) -> list[_Gallery]:
+    def _within(self, first: int, stop: int) -> list[_SharedGallery]:
         """The parts of all galleries in a window of the items, with ords counted from its start; kept."""
         found = self._windows.get((first, stop))
         if found is None:
@@ -427,7 +427,7 @@ def _looked_up(scores: Tensor, rows: NDArray[np.int64], columns: NDArray[np.int6
 
 
 def _search(
-    scores: Tensor, rows: NDArray[np.int64], gallery: _Gallery, best_of_all: TopK | None, top: int
+    scores: Tensor, rows: NDArray[np.int64], gallery: _SharedGallery, best_of_all: TopK | None, top: int
 ) -> _Searched:
     """The best items of one gallery for some rows of scores."""
     items = gallery.items
@@ -453,7 +453,7 @@ def _search(
     return _Searched(own, 0, members, rows, best, longest)
 
 
-def _best_of_all(scores: Tensor, galleries: Sequence[_Gallery], top: int) -> TopK | None:
+def _best_of_all(scores: Tensor, galleries: Sequence[_SharedGallery], top: int) -> TopK | None:
     """Best lists over all items, long enough for the large galleries that are no runs; None if there are none."""
     sizes = [len(gallery.items) for gallery in galleries if not gallery.is_run and gallery.is_large(top)]
     if not sizes:
@@ -487,7 +487,7 @@ class _Queries:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Gallery:
+class _SharedGallery:
     """One gallery and all queries that search it."""
 
     items: NDArray[np.int32]
@@ -502,10 +502,10 @@ class _Gallery:
         """Whether its best items are usually among the best of all."""
         return len(self.items) >= _LARGE_GALLERY * top
 
-    def within(self, first: int, stop: int) -> _Gallery:
+    def within(self, first: int, stop: int) -> _SharedGallery:
         """The part of the gallery in a window, with ords counted from its start; the same queries."""
         part = self.items[slice(*np.searchsorted(self.items, (first, stop)))]
-        return _Gallery(items=part - np.int32(first) if first else part, queries=self.queries)
+        return _SharedGallery(items=part - np.int32(first) if first else part, queries=self.queries)
 
     def members(self, n_items: int) -> NDArray[np.bool_]:
         """Which items are in the gallery, shape ``(n_items,)``."""
@@ -523,7 +523,7 @@ class _Gallery:
         return found
 
 
-def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_Gallery]:
+def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_SharedGallery]:
     """Every gallery with its queries; equal galleries of different tasks are one."""
     found: dict[bytes, tuple[NDArray[np.int32], list[_Queries]]] = {}
     for number, task in enumerate(tasks):
@@ -532,4 +532,4 @@ def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_Gallery]:
             rows = rows[np.argsort(task.queries[rows], kind="stable")]
             queries = _Queries(task=number, rows=rows, ords=task.queries[rows])
             found.setdefault(items.tobytes(), (items, []))[1].append(queries)
-    return [_Gallery(items=items, queries=tuple(queries)) for items, queries in found.values()]
+    return [_SharedGallery(items=items, queries=tuple(queries)) for items, queries in found.values()]

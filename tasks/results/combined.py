@@ -45,7 +45,7 @@ SUMMARISED = ("R@1", "R@5", "R@10", "consistency_nDCG@20", "consistency_RBO")
 NO_INTERVAL = "no interval: resampling images would add variance to the residual"
 
 
-class Part(NamedTuple):
+class LanguagePart(NamedTuple):
     """The captions of one language by one translator; the dictionaries hold its summarised metrics by name.
 
     ``figures``: the mean, the means with all ties lost and with all ties won, and chance (NaN where there is none).
@@ -58,7 +58,7 @@ class Part(NamedTuple):
     clusters: Clusters
 
 
-def part_of(outcomes: Outcomes, *, drawn: SamplingFrame) -> Part:
+def part_of(outcomes: Outcomes, *, drawn: SamplingFrame) -> LanguagePart:
     """The part that these outcomes belong to.
 
     Raises:
@@ -68,7 +68,7 @@ def part_of(outcomes: Outcomes, *, drawn: SamplingFrame) -> Part:
         raise ValueError(f"protocol {outcomes.protocol.id!r} is not of one language by one translator")
     clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
     metrics = [metric for metric in metrics_of(outcomes) if metric.name in SUMMARISED]
-    return Part(
+    return LanguagePart(
         outcomes.protocol,
         values={metric.name: metric.per_query(outcomes) for metric in metrics},
         figures={
@@ -83,7 +83,7 @@ def part_of(outcomes: Outcomes, *, drawn: SamplingFrame) -> Part:
     )
 
 
-def _directions(parts: Sequence[Part]) -> Iterator[tuple[list[Part], list[str]]]:
+def _directions(parts: Sequence[LanguagePart]) -> Iterator[tuple[list[LanguagePart], list[str]]]:
     """The parts of each direction that has two languages or more, with the metrics that all of them have."""
     for direction in sorted({part.protocol.direction for part in parts}):
         chosen = [part for part in parts if part.protocol.direction == direction]
@@ -91,7 +91,7 @@ def _directions(parts: Sequence[Part]) -> Iterator[tuple[list[Part], list[str]]]
             yield chosen, [name for name in SUMMARISED if all(name in part.values for part in chosen)]
 
 
-def language_rows(parts: Sequence[Part], source: Source, *, reference: str, resampling: Resampling) -> pa.Table:
+def language_rows(parts: Sequence[LanguagePart], source: Source, *, reference: str, resampling: Resampling) -> pa.Table:
     """Rows over all languages, for each direction and each metric that every part has.
 
     All parts see the same draws of images, so an interval is that of the mean, not of a typical language. A direction
@@ -106,7 +106,7 @@ def language_rows(parts: Sequence[Part], source: Source, *, reference: str, resa
     return results_table(rows)
 
 
-def language_means(parts: Sequence[Part], reference: str) -> Iterator[tuple[str, NDArray[np.float64] | str]]:
+def language_means(parts: Sequence[LanguagePart], reference: str) -> Iterator[tuple[str, NDArray[np.float64] | str]]:
     """The means over the parts of a direction: protocol id and the weight of each part, or why it is unknown."""
     languages, direction = [part.protocol.part for part in parts], parts[0].protocol.direction
     translators = sorted({translator for _, translator in languages})
@@ -127,7 +127,7 @@ def language_means(parts: Sequence[Part], reference: str) -> Iterator[tuple[str,
 
 
 def _means(
-    parts: Sequence[Part], metrics: Sequence[str], reference: str, resampling: Resampling, row_of: RowOf
+    parts: Sequence[LanguagePart], metrics: Sequence[str], reference: str, resampling: Resampling, row_of: RowOf
 ) -> Iterator[dict[str, Any]]:
     weights_or_reasons = dict(language_means(parts, reference))
     weights_of = {protocol: w for protocol, w in weights_or_reasons.items() if not isinstance(w, str)}
@@ -176,7 +176,7 @@ def _means(
 
 
 def _eta_squared(
-    parts: Sequence[Part], metrics: Sequence[str], reference: str, row_of: RowOf
+    parts: Sequence[LanguagePart], metrics: Sequence[str], reference: str, row_of: RowOf
 ) -> Iterator[dict[str, Any]]:
     """The three values of every metric; no rows for fewer than two translators."""
     chosen = [part for part in parts if part.protocol.language != reference]
@@ -294,7 +294,7 @@ def rsum_values(protocols: Iterable[Outcomes], *, drawn: SamplingFrame) -> Value
     return {RSUM: total * scale} if sorted(found) == sorted(MAIN) else {}
 
 
-def language_values(parts: Sequence[Part], *, reference: str) -> Values:
+def language_values(parts: Sequence[LanguagePart], *, reference: str) -> Values:
     """The means over languages, of each direction and metric that every part has."""
     found: dict[Figure, NDArray[np.float64]] = {}
     for chosen, metrics in _directions(parts):

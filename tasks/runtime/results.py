@@ -22,7 +22,7 @@ from capim.tasks.protocols import MAIN, Kind, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
-from capim.tasks.results.combined import Part, language_rows, part_of, rsum_row
+from capim.tasks.results.combined import LanguagePart, language_rows, part_of, rsum_row
 from capim.tasks.results.comparison import SIDES
 from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
 from capim.tasks.runtime.scoring import ScoredSets
@@ -159,11 +159,11 @@ class ResultWriter:
         source, drawn = self._source(self.scored.joint_evaluation(protocols)), drawn_images(self.scored.corpus)
         self._write("results", rsum_row(t2i, i2t, source, drawn=drawn, resampling=self.resampling))
 
-    def language(self, outcomes: Outcomes) -> Part:
+    def language(self, outcomes: Outcomes) -> LanguagePart:
         """What means over languages need of the outcomes of one language."""
         return part_of(outcomes, drawn=drawn_clusters(self.scored.corpus, outcomes.protocol))
 
-    def write_languages(self, protocols: Sequence[Protocol], languages: Mapping[str, Part]) -> None:
+    def write_languages(self, protocols: Sequence[Protocol], languages: Mapping[str, LanguagePart]) -> None:
         """Means over languages; those missing from ``languages`` are made from stored outcomes."""
         parts = [languages.get(protocol.id) or self.language(self.scored.read(protocol)) for protocol in protocols]
         source, reference = (

@@ -75,6 +75,7 @@ def test_encoders_are_compared_by_the_headline_of_judged_documents(
     rows = {row["metric"]: row for row in json.loads(capsys.readouterr().out)}
     assert {name for name, row in rows.items() if row["family"] == "headline"} == {"nDCG@10"}
     assert rows["nDCG@10"]["n_clusters"] == 20
+    assert main(["analyse", "--corpora", "finance", *QUICK, "--workspace", str(workspace)]) == 0
 
 
 def test_judgements_are_a_table_of_sql(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

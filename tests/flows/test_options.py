@@ -110,6 +110,13 @@ CASES: dict[str, dict[str, Case]] = {
         **_configured(f"compare {STORED}", metric="{metric}:hit", format="json"),
         "suite": Case(f"compare {STORED}", SUITE),
     },
+    "analyse": {
+        **_configured(f"analyse {STORED}", corpora=PAIRS, encoders="tiny-clip", protocols="t2i/all"),
+        **_configured(f"analyse {STORED}", **RESAMPLED, permutations="2000", analyses="complexity"),
+        **_configured(f"analyse {STORED}", format="json", columns="corpus"),
+        "wide": Case(f"analyse {STORED} --format csv", "--wide", refused="--wide has no effect with --format csv"),
+        "suite": Case(f"analyse {STORED}", SUITE),
+    },
     "watch": {
         **_configured(f"watch {RUN}", **SELECTED, **ENCODED, **RESAMPLED, protocols="t2i/all", keep_replicates=""),
         **_configured(f"watch {RUN}", **SCORED, format="json", permutations="2000", baseline="{run}"),

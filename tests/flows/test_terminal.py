@@ -18,7 +18,7 @@ import pytest
 from rich.cells import cell_len
 
 from capim.flows.cli import main
-from capim.flows.tables import Column, lay_out
+from capim.flows.tables import TextColumn, lay_out
 from capim.flows.terminal import RESULT_COLUMNS
 from tests.flows.terminal import on_terminal
 
@@ -110,9 +110,9 @@ def test_wide_is_refused_where_there_is_no_table(capsys: pytest.CaptureFixture[s
 
 def test_a_table_wraps_texts_never_numbers_and_measures_wide_characters() -> None:
     columns = [
-        Column(name="id", cells=("a", "b")),
-        Column(name="text", cells=("自転車" * 12, "a long caption about a red bus in the street")),
-        Column(name="value", cells=("123456", "1"), numeric=True),
+        TextColumn(name="id", cells=("a", "b")),
+        TextColumn(name="text", cells=("自転車" * 12, "a long caption about a red bus in the street")),
+        TextColumn(name="value", cells=("123456", "1"), numeric=True),
     ]
     lines, left_out = lay_out(columns, 34)
     assert left_out == []
@@ -122,7 +122,7 @@ def test_a_table_wraps_texts_never_numbers_and_measures_wide_characters() -> Non
 
 
 def test_the_columns_to_keep_find_room_before_the_others() -> None:
-    columns = [Column(name=name, cells=("x" * 18,)) for name in ("first", "second", "third", "fourth")]
+    columns = [TextColumn(name=name, cells=("x" * 18,)) for name in ("first", "second", "third", "fourth")]
     assert lay_out(columns, 40, keep=("fourth", "first"))[1] == ["second", "third"]
     assert lay_out(columns, 40)[1] == ["third", "fourth"]
     assert lay_out(columns, 10)[1] == ["second", "third", "fourth"], "one column is always shown"

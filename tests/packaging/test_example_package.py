@@ -19,7 +19,7 @@ from capim.flows.cli import main
 from capim.reports.write import SECTIONS
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
-from capim.store.plugins import Table
+from capim.store.plugins import PluginTable
 from capim.tasks import protocols
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora import CORPORA, open_corpus
@@ -28,7 +28,7 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import outcomes_of
 
 ROOT = Path(__file__).parents[2]
-TABLES: tuple[Table, ...] = (ADAPTERS, ANALYSES, CORPORA, METRICS, SECTIONS, protocols.PACKAGES)
+TABLES: tuple[PluginTable, ...] = (ADAPTERS, ANALYSES, CORPORA, METRICS, SECTIONS, protocols.PACKAGES)
 CONTRACTS = (
     "encoders/test_families.py", "corpora/test_contract.py", "metrics/test_contract.py", "reports/test_sections.py",
 )  # fmt: skip

@@ -18,7 +18,7 @@ from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.imported.rows import named_rows
 from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
-from capim.tasks.results.imported.tables import Found, outcomes_of_rows
+from capim.tasks.results.imported.tables import FoundRows, outcomes_of_rows
 from tests.results.gpt_4v import gpt_4v_file, gpt_4v_files
 
 SCORES = ("winoground_text", "winoground_image", "winoground_group")
@@ -124,7 +124,7 @@ def answers(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-def of_source(path: Path, corpus: Corpus, *protocols: str) -> Found:
+def of_source(path: Path, corpus: Corpus, *protocols: str) -> FoundRows:
     return outcomes_of_source(Source("outcomes", str(path), "gpt-4v", protocols), corpus)["gpt-4v"]
 
 

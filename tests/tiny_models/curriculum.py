@@ -118,11 +118,11 @@ def asked_pages(rng: random.Random) -> Iterator[Batch]:
     """
     held_out = set(pages.reports()[: pages.HELD_OUT_REPORTS])
     while True:
-        asked: tuple[list[tuple[pages.Report, pages.Question]], ...] = ([], [])
+        asked: tuple[list[tuple[pages.RenderedReport, pages.Question]], ...] = ([], [])
         for town, year in product(rng.sample(pages.TOWNS, 6), rng.sample(pages.YEARS, 3)):
             if (town, year) in held_out:
                 continue
-            report = pages.Report(town, year, rng.choice(pages.LANGUAGES), rng.randrange(10**6))
+            report = pages.RenderedReport(town, year, rng.choice(pages.LANGUAGES), rng.randrange(10**6))
             by_kind = list(pages.questions_to(report))
             for questions, kind in zip(asked, rng.sample(range(len(pages.KINDS)), len(asked)), strict=True):
                 questions.append((report, rng.choice(by_kind[pages.ASKED * kind + rng.randrange(pages.ASKED)])))
@@ -139,7 +139,7 @@ def asked_pages(rng: random.Random) -> Iterator[Batch]:
         )
 
 
-def _named(report: pages.Report, question: pages.Question, number: int, first_page: int) -> Iterator[Named]:
+def _named(report: pages.RenderedReport, question: pages.Question, number: int, first_page: int) -> Iterator[Named]:
     """Town and year in the header and the topic of a question, on the page with its answer and on the first page."""
     content = pages.content_of(report)
     contents = [(kind, topic) for kind in content.order for topic in content.asked[kind]]
@@ -159,6 +159,6 @@ def vocabulary() -> list[str]:
 
 def page_vocabulary() -> list[str]:
     """Questions to reports with every word that training can draw, and the years."""
-    any_report = pages.Report(pages.TOWNS[0], pages.YEARS[0], pages.LANGUAGES[0], 0)
+    any_report = pages.RenderedReport(pages.TOWNS[0], pages.YEARS[0], pages.LANGUAGES[0], 0)
     choices = product(pages.LANGUAGES, pages.KINDS, range(10), range(2), range(2))
     return [*(pages.question(any_report, *choice) for choice in choices), *pages.TOWNS, *map(str, pages.YEARS)]

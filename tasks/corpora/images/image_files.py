@@ -216,7 +216,7 @@ def locate_images(
     if images is None:
         return LocatedImages(list(rows), None, [])
     paths = [images] if isinstance(images, str | Path) else images
-    search = _Search([Folder(require_folder(path, "image folder")) for path in paths], Faults(str(origin)))
+    search = _ImageSearch([Folder(require_folder(path, "image folder")) for path in paths], Faults(str(origin)))
     located: list[ImageRow] = []
     skipped: list[SkippedRow] = []
     for row in rows:
@@ -246,7 +246,7 @@ def locate_images(
     return LocatedImages(located, source, skipped)
 
 
-class _Search:
+class _ImageSearch:
     """Finds the files of names one after the other, and notes names that fit several files or the same one."""
 
     def __init__(self, folders: Sequence[Folder], faults: Faults) -> None:

@@ -27,19 +27,19 @@ FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
 
 
-class Form(NamedTuple):
+class CorpusForm(NamedTuple):
     """The roles of columns in a form."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
 
 
-FORMS: dict[FormName, Form] = {
-    "captions": Form(
+FORMS: dict[FormName, CorpusForm] = {
+    "captions": CorpusForm(
         ("image", "caption"), ("id", "caption_id", "language", "translator", "ordinal", "objects", "annotation_id")
     ),
-    "pairs": Form(("image", "caption", "negative"), ("id", "category", "language")),
-    "quadruples": Form(("image_0", "image_1", "caption_0", "caption_1"), ("id", "tags", "language")),
+    "pairs": CorpusForm(("image", "caption", "negative"), ("id", "category", "language")),
+    "quadruples": CorpusForm(("image_0", "image_1", "caption_0", "caption_1"), ("id", "tags", "language")),
 }
 
 # Column names by which a role is recognised if the description does not name its column; the first that is there is

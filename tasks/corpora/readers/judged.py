@@ -201,7 +201,7 @@ def __getattr__(name: str) -> Callable[..., Corpus]:
     return read
 
 
-class _Part(NamedTuple):
+class _JudgedPart(NamedTuple):
     """The language and the queries of a subset, and the grade of each judged pair of a query and a document."""
 
     language: str
@@ -209,7 +209,7 @@ class _Part(NamedTuple):
     grades: dict[tuple[str, str], int]
 
 
-def _counts(part: _Part, n_documents: int) -> SubsetCounts:
+def _counts(part: _JudgedPart, n_documents: int) -> SubsetCounts:
     """What mteb counts in a subset: queries that are judged, and judgements with another grade than 0."""
     judged = {query for query, _ in part.grades}
     queries = [row.text for row in part.queries if row.id in judged]
@@ -219,7 +219,7 @@ def _counts(part: _Part, n_documents: int) -> SubsetCounts:
     return SubsetCounts(n_documents + len(queries), len(set(queries)), per_query.total(), fewest, most)
 
 
-def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -> _Part:
+def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -> _JudgedPart:
     """The queries of a subset, and its judgements, which may be of queries in other subsets (ViDoRe 2 and 3)."""
     own = _language(subset, language)
     queries = []
@@ -248,7 +248,7 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
         if grade is not None and grades.setdefault(pair, grade) != grade:
             shown = "query {!r}, document {!r}: {} and {}".format(*pair, grades[pair], grade)
             faults.add("documents judged twice with different grades", shown)
-    return _Part(own, queries, grades)
+    return _JudgedPart(own, queries, grades)
 
 
 def _grade(value: object, where: str, faults: Faults) -> int | None:
@@ -272,7 +272,7 @@ def _language(name: str, default: str) -> str:
     return code if _CODE.fullmatch(code) else default
 
 
-def _distinct(parts: Sequence[_Part]) -> list[_Part]:
+def _distinct(parts: Sequence[_JudgedPart]) -> list[_JudgedPart]:
     """The parts with the language before the ids of their queries, where subsets use the same ids."""
     counts = Counter(row.id for part in parts for row in part.queries)
     if all(count == 1 for count in counts.values()):

@@ -58,7 +58,7 @@ def read_pages(*, n_reports: Annotated[int, Field(ge=1, le=HELD_OUT_REPORTS)] = 
     documents, queries, judgements = [], [], []
     drawn = random.Random(seed).sample(reports()[:HELD_OUT_REPORTS], n_reports)
     for count, (town, year) in enumerate(drawn):
-        report, name = Report(town, year, LANGUAGES[count % 2], seed), f"{town}-{year}"
+        report, name = RenderedReport(town, year, LANGUAGES[count % 2], seed), f"{town}-{year}"
         page_ids = {page: f"{name}-p{page}" for page in range(1, N_PAGES + 1)}
         for page, page_id in page_ids.items():
             text = "\n".join(lines_of(report, page))
@@ -95,7 +95,7 @@ def query_id(document: str, number: int, question: Question) -> str:
     return f"{document}-q{number}-{question.language}"
 
 
-class Report(NamedTuple):
+class RenderedReport(NamedTuple):
     """One document; ``serial`` draws what is in it."""
 
     town: str
@@ -139,7 +139,7 @@ class Question(NamedTuple):
     box: tuple[float, float, float, float]
 
 
-def content_of(report: Report) -> Content:
+def content_of(report: RenderedReport) -> Content:
     """What is in a report, drawn from its key.
 
     Examples:
@@ -157,7 +157,7 @@ def content_of(report: Report) -> Content:
     return Content(tuple(rng.sample(KINDS, len(KINDS))), topics, values, asked)
 
 
-def questions_to(report: Report) -> Iterator[tuple[Question, ...]]:
+def questions_to(report: RenderedReport) -> Iterator[tuple[Question, ...]]:
     """The questions that a report answers, each in all languages; their wording is drawn from its key."""
     content, rng = content_of(report), random.Random(f"{report.key}?")
     for kind in KINDS:
@@ -172,7 +172,7 @@ def questions_to(report: Report) -> Iterator[tuple[Question, ...]]:
             )
 
 
-def question(report: Report, language: str, kind: str, topic: int, wording: int, way: int) -> str:
+def question(report: RenderedReport, language: str, kind: str, topic: int, wording: int, way: int) -> str:
     """The words of a question to a report; topic, wording and the table's column (0: in, 1: out) by their number.
 
     Examples:
@@ -204,7 +204,7 @@ def reports() -> tuple[tuple[str, int], ...]:
     return tuple(every)
 
 
-def lines_of(report: Report, page: int) -> list[str]:
+def lines_of(report: RenderedReport, page: int) -> list[str]:
     """The text of a page (from 1), from above; columns are where they are printed.
 
     Examples:
@@ -235,7 +235,7 @@ def lines_of(report: Report, page: int) -> list[str]:
     return [*lines, f"{f'- {page} -':^19}"]
 
 
-def parse_page(key: str) -> tuple[Report, int]:
+def parse_page(key: str) -> tuple[RenderedReport, int]:
     """The report and the page (from 1) of a key such as ``Arden-2014-en-3-1``.
 
     Raises:
@@ -245,7 +245,7 @@ def parse_page(key: str) -> tuple[Report, int]:
         case [town, year, language, serial, page] if (
             town in TOWNS and language in LANGUAGES and year.isdigit() and serial.isdigit() and page in list("1234")
         ):
-            return Report(town, int(year), language, int(serial)), int(page)
+            return RenderedReport(town, int(year), language, int(serial)), int(page)
     raise ValueError(f"{key!r} names no page; expected town-year-language-serial-page, as in Arden-2014-en-3-1")
 
 
@@ -254,7 +254,7 @@ def draw_page(key: str, _rng: random.Random) -> Image.Image:
     return render(*parse_page(key))
 
 
-def render(report: Report, page: int) -> Image.Image:
+def render(report: RenderedReport, page: int) -> Image.Image:
     """The page (from 1) as an RGB image, 252 x 336."""
     content = content_of(report)
     image = Image.new("RGB", (WIDTH, HEIGHT), (255, 255, 252))

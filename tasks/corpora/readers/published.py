@@ -39,7 +39,7 @@ Box: TypeAlias = tuple[int, int, int, int]  # left, top, width and height in pix
 Images: TypeAlias = str | Path | Sequence[str | Path] | None
 
 
-class Contents(NamedTuple):
+class PublishedContents(NamedTuple):
     """The rows of a corpus; the key of an image is the name of its file, or its key in the source."""
 
     images: Sequence[ImageRow]
@@ -51,7 +51,7 @@ class Contents(NamedTuple):
 
 def published_corpus(
     reader: str,
-    contents: Contents,
+    contents: PublishedContents,
     *,
     images: Images = None,
     missing: Missing = "error",
@@ -99,7 +99,7 @@ class Translation(NamedTuple):
     translator: str = "human"
 
 
-def translations(images: Sequence[ImageRow], texts: Iterable[Translation]) -> Contents:
+def translations(images: Sequence[ImageRow], texts: Iterable[Translation]) -> PublishedContents:
     """The rows of captions in several languages.
 
     A caption's id is ``image#language-translator-ordinal`` (``-translator`` only if it is not human), so that the
@@ -112,7 +112,7 @@ def translations(images: Sequence[ImageRow], texts: Iterable[Translation]) -> Co
             for ordinal, text in enumerate(each):
                 yield CaptionRow(f"{image}#{language}{by}-{ordinal}", image, text, ordinal, language, translator)
 
-    return Contents(images, captions())
+    return PublishedContents(images, captions())
 
 
 class HardNegativeItem(NamedTuple):
@@ -135,7 +135,7 @@ class HardNegativeItem(NamedTuple):
     further: Sequence[str] = ()
 
 
-def hard_negatives(items: Sequence[HardNegativeItem], *, numbered: bool = True) -> Contents:
+def hard_negatives(items: Sequence[HardNegativeItem], *, numbered: bool = True) -> PublishedContents:
     """The rows of these items: all captions, then all negatives, and a pair for each caption and negative.
 
     The pairs of a caption share its ``caption_id``, so that "wins against all its negatives" follows from the pairs.
@@ -154,7 +154,7 @@ def hard_negatives(items: Sequence[HardNegativeItem], *, numbered: bool = True) 
             pairs += [PairRow(f"{pair}{end}", item.image.id, f"{item.id}{end}", negative, category) for end in ends]
     images = list({item.image.id: item.image for item in items}.values())
     boxes = {item.image.id: item.box for item in items if item.box is not None}
-    return Contents(images, [*captions, *negatives], pairs, boxes=boxes)
+    return PublishedContents(images, [*captions, *negatives], pairs, boxes=boxes)
 
 
 class QuadrupleItem(NamedTuple):
@@ -166,7 +166,7 @@ class QuadrupleItem(NamedTuple):
     tags: Sequence[str] = ()
 
 
-def quadruples(items: Iterable[QuadrupleItem]) -> Contents:
+def quadruples(items: Iterable[QuadrupleItem]) -> PublishedContents:
     """The rows of these items; the images and the captions of one have the ids ``id/0`` and ``id/1``."""
     images, captions, rows = [], [], []
     for item in items:
@@ -174,7 +174,7 @@ def quadruples(items: Iterable[QuadrupleItem]) -> Contents:
         images += [ImageRow(*row) for row in zip(ids, item.keys, strict=True)]
         captions += [CaptionRow(id_, id_, text) for id_, text in zip(ids, item.captions, strict=True)]
         rows.append(QuadrupleRow(item.id, *ids, *ids, item.tags))
-    return Contents(images, captions, quadruples=rows)
+    return PublishedContents(images, captions, quadruples=rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -311,7 +311,7 @@ def _negatives(table: PublishedTable, tables: Mapping[str, Iterable[Row]]) -> It
 
 def _captions(
     name: str, table: PublishedTable, tables: Mapping[str, Iterable[Row]], split: str, hub: HubSplit | None
-) -> Contents:
+) -> PublishedContents:
     """The captions of every language, of which all must list the images of the first in its order."""
     columns, first = table.columns, next(iter(tables))
     images: list[ImageRow] = []

@@ -37,7 +37,7 @@ from capim.tasks.corpora.files import (
 )
 from capim.tasks.corpora.images.image_files import Missing, image_id_of
 from capim.tasks.corpora.readers.hub import load_split
-from capim.tasks.corpora.readers.published import Contents, Translation, published_corpus, translations
+from capim.tasks.corpora.readers.published import PublishedContents, Translation, published_corpus, translations
 
 TRANSLATORS = ("google", "bing", "nllb")
 _XTD10_CODE = {"ja": "jp"}  # as the files spell it
@@ -218,7 +218,7 @@ def read_multi30k(
     return published_corpus("multi30k", _line_translations(names, files), part=part, images=images, missing=missing)
 
 
-def _line_translations(image_names: Sequence[str], files: Mapping[str, Path]) -> Contents:
+def _line_translations(image_names: Sequence[str], files: Mapping[str, Path]) -> PublishedContents:
     """The rows of a text file per language, plain or gzipped, whose lines are the captions of the images in order."""
     rows = [ImageRow(image_id_of(image), image) for image in image_names]
     captions = []

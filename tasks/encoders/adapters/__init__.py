@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from capim.store.errors import RequestError, unknown
-from capim.store.plugins import OWN, Plugin, Table, loaded_module
+from capim.store.plugins import OWN, Plugin, PluginTable, loaded_module
 from capim.store.types import ACCESS_OPTIONS, EncoderSpec
 from capim.tasks.encoders.endpoint import BODY
 
@@ -161,7 +161,7 @@ _OWN: dict[str, Adapter] = {
         unverified="the weights are with the service",
     ),
 }
-ADAPTERS = Table("capim.adapters", _OWN, _of_package)
+ADAPTERS = PluginTable("capim.adapters", _OWN, _of_package)
 
 
 def is_own_code(adapter: str) -> bool:

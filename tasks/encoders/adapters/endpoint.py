@@ -94,7 +94,7 @@ class EndpointEncoder(LoadedEncoder):
         features = torch.from_numpy(np.concatenate([answer.vectors for answer in answers]))
         return dense_embeddings(features, replace(prepared, n_tokens=np.asarray(counted, dtype=np.int32)), self.spec)
 
-    def _answers(self, prepared: Prepared) -> list[Answer]:
+    def _answers(self, prepared: Prepared) -> list[EndpointAnswer]:
         items = cast("list[Any]", prepared.inputs["items"])
         if prepared.modality == "caption":
             if self._options.caption_form == "input":
@@ -115,7 +115,7 @@ def _png(image: Image.Image) -> str:
     return base64.b64encode(file.getvalue()).decode("ascii")
 
 
-class Answer(NamedTuple):
+class EndpointAnswer(NamedTuple):
     """Vectors as a service gave them, shape ``(n, dim)``, and the tokens that it counted; None if it counts none."""
 
     vectors: NDArray[np.float32]
@@ -171,13 +171,13 @@ class EndpointClient:
             spent, self._spent = self._spent, None
         return spent
 
-    def texts_or_images(self, modality: Modality, inputs: Sequence[object]) -> list[Answer]:
+    def texts_or_images(self, modality: Modality, inputs: Sequence[object]) -> list[EndpointAnswer]:
         """The answers to inputs of form ``input``, several in a request, in order."""
         size = self._together
         parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
         return self._all(partial(self._halving, modality), parts)
 
-    def conversations(self, modality: Modality, contents: Sequence[list[dict[str, object]]]) -> list[Answer]:
+    def conversations(self, modality: Modality, contents: Sequence[list[dict[str, object]]]) -> list[EndpointAnswer]:
         """The answers to chat messages of these contents, one in a request, in order."""
         bodies: list[dict[str, object]] = [{"messages": [{"role": "user", "content": each}]} for each in contents]
         return self._all(partial(self._one, modality), bodies)
@@ -186,7 +186,7 @@ class EndpointClient:
         """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
         self._stopped.set()
 
-    def _all(self, send: Callable[[Any], list[Answer]], parts: Sequence[object]) -> list[Answer]:
+    def _all(self, send: Callable[[Any], list[EndpointAnswer]], parts: Sequence[object]) -> list[EndpointAnswer]:
         """The answers that ``send`` returns for all parts; where one fails, the others are not waited for."""
         self._stopped.clear()
         sent = [self._pool.submit(send, part) for part in parts]
@@ -203,7 +203,7 @@ class EndpointClient:
         if self._stopped.wait(seconds):
             raise self._error("was not waited for any longer")
 
-    def _one(self, modality: Modality, inputs: dict[str, object]) -> list[Answer]:
+    def _one(self, modality: Modality, inputs: dict[str, object]) -> list[EndpointAnswer]:
         try:
             return [self._asked(modality, inputs, 1)]
         except _TooMuchError as refusal:
@@ -211,7 +211,7 @@ class EndpointClient:
                 f"refuses {self._shown(inputs, 0)} ({refusal}); `capim check {self._spec.name}` shows what it takes"
             ) from None
 
-    def _halving(self, modality: Modality, inputs: Sequence[object]) -> list[Answer]:
+    def _halving(self, modality: Modality, inputs: Sequence[object]) -> list[EndpointAnswer]:
         """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
 
         A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
@@ -226,7 +226,7 @@ class EndpointClient:
             log.info("%s refuses %d inputs in one request: %s", self.address, len(inputs), refusal)
         return [*self._halving(modality, inputs[:half]), *self._halving(modality, inputs[half:])]
 
-    def _asked(self, modality: Modality, inputs: dict[str, object], n: int) -> Answer:
+    def _asked(self, modality: Modality, inputs: dict[str, object], n: int) -> EndpointAnswer:
         """The checked answer to one request with ``n`` inputs."""
         reply = self._reply({**self._bodies[modality], **inputs}, n)
         try:
@@ -260,7 +260,7 @@ class EndpointClient:
             self._tokens.hold(0.0, tokens)
             with self._counting:
                 self._spent = (self._spent or 0) + tokens
-        return Answer(vectors=matrix, tokens=tokens)
+        return EndpointAnswer(vectors=matrix, tokens=tokens)
 
     def _reply(self, body: dict[str, object], n: int) -> Reply:
         """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""

@@ -13,7 +13,7 @@ from math import isqrt
 from typing import Any, Literal
 
 from capim.store.types import VectorKind
-from capim.store.vectors import UNKNOWN, Grid, grids_of, layout_of_grids
+from capim.store.vectors import UNKNOWN, PatchGrid, grids_of, layout_of_grids
 
 AUGMENTATION_TOKENS = 10  # that colpali_engine's process_queries puts after a query
 # first part of the name of a class of colpali_engine, by what it gives for an item
@@ -153,7 +153,7 @@ def image_layout(tokens: Sequence[str], image_token: str, *, grid: tuple[int, in
             return UNKNOWN
         row, column = tile or (1, 1)
         box = ((column - 1) / wide, (row - 1) / high, 1 / wide, 1 / high) if tile else (0.0, 0.0, 1.0, 1.0)
-        grids.append(Grid(first, rows, columns, *box))
+        grids.append(PatchGrid(first, rows, columns, *box))
     return layout_of_grids(grids)
 
 

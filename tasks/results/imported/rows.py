@@ -24,41 +24,43 @@ from capim.store.types import Corpus
 from capim.tasks.ranking.tasks import RetrievalTask
 
 
-class Column(NamedTuple):
+class ReadColumn(NamedTuple):
     """One column: the kind of its values, and what they mean."""
 
     kind: Literal["text", "rank", "flag"]
     meaning: str
 
 
-COLUMNS: dict[str, Column] = {
-    "protocol": Column("text", "id of the protocol (`capim list protocols`); `--protocol` gives one to the whole file"),
-    "query": Column(
+COLUMNS: dict[str, ReadColumn] = {
+    "protocol": ReadColumn(
+        "text", "id of the protocol (`capim list protocols`); `--protocol` gives one to the whole file"
+    ),
+    "query": ReadColumn(
         "text",
         "id of the query: of a caption (t2i), an image (i2t), a pair or a quadruple; a column `id`, `query_id`, "
         "`caption_id`, `image_id`, `example_id` or the like is taken as well",
     ),
-    "caption": Column(
+    "caption": ReadColumn(
         "text", "text of the caption of a pair, or of caption 0 of a quadruple; instead of its id, or to check it"
     ),
-    "negative_caption": Column("text", "text of the hard negative of a pair, or of caption 1 of a quadruple"),
-    "category": Column("text", "category of a pair, to tell pairs with the same texts apart"),
-    "rank": Column("rank", "rank of the first relevant item, 1 for the first place"),
-    "rank_best": Column(
+    "negative_caption": ReadColumn("text", "text of the hard negative of a pair, or of caption 1 of a quadruple"),
+    "category": ReadColumn("text", "category of a pair, to tell pairs with the same texts apart"),
+    "rank": ReadColumn("rank", "rank of the first relevant item, 1 for the first place"),
+    "rank_best": ReadColumn(
         "rank", "lowest rank that the first relevant item can have, where the rank is not known exactly"
     ),
-    "rank_worst": Column("rank", "highest rank that it can have"),
-    "correct": Column(
+    "rank_worst": ReadColumn("rank", "highest rank that it can have"),
+    "correct": ReadColumn(
         "flag", "pairs: whether the caption was chosen, not its negative; with k: whether a relevant item is found"
     ),
-    "k": Column("rank", "`correct` is about the first k items"),
-    "text_0": Column("flag", "whether the right caption was chosen for image 0"),
-    "text_1": Column("flag", "whether the right caption was chosen for image 1"),
-    "image_0": Column("flag", "whether the right image was chosen for caption 0"),
-    "image_1": Column("flag", "whether the right image was chosen for caption 1"),
-    "text": Column("flag", "whether the right caption was chosen for both images"),
-    "image": Column("flag", "whether the right image was chosen for both captions"),
-    "group": Column("flag", "`text` and `image`"),
+    "k": ReadColumn("rank", "`correct` is about the first k items"),
+    "text_0": ReadColumn("flag", "whether the right caption was chosen for image 0"),
+    "text_1": ReadColumn("flag", "whether the right caption was chosen for image 1"),
+    "image_0": ReadColumn("flag", "whether the right image was chosen for caption 0"),
+    "image_1": ReadColumn("flag", "whether the right image was chosen for caption 1"),
+    "text": ReadColumn("flag", "whether the right caption was chosen for both images"),
+    "image": ReadColumn("flag", "whether the right image was chosen for both captions"),
+    "group": ReadColumn("flag", "`text` and `image`"),
 }
 
 HALVES = ("text_0", "text_1", "image_0", "image_1")

@@ -34,7 +34,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
 from capim.tasks.ranking.tasks import RetrievalTask, query_columns
-from capim.tasks.results.imported.tables import Found, headline_of
+from capim.tasks.results.imported.tables import FoundRows, headline_of
 
 SUFFIXES = (".npy", ".npz")
 IDS = (
@@ -101,7 +101,7 @@ def read_matrix(path: Path) -> ScoreMatrix:
     return matrix
 
 
-def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collection[str] = ()) -> Found:
+def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
     """Outcomes of every protocol that fits the corpus, or of those named, ranked by the scores as float32.
 
     Returns:
@@ -131,7 +131,7 @@ def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collec
         n_rounded += int((table[start : start + step] != block).sum())
     outcomes = score_given(table, build_tasks(corpus, select_protocols(corpus, protocols, vectors="single")))
     note = f"{n_rounded:,} of {table.size:,} scores were rounded from {matrix.scores.dtype} to float32"
-    return Found(list(outcomes.values()), [note] if n_rounded else [], matrix.how)
+    return FoundRows(list(outcomes.values()), [note] if n_rounded else [], matrix.how)
 
 
 def _order(

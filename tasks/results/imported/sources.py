@@ -33,7 +33,7 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.imported.rows import Row, named_rows
 from capim.tasks.results.imported.scores import outcomes_of_matrix, outcomes_of_run, read_matrix, read_run
-from capim.tasks.results.imported.tables import Found, outcomes_of_hits, outcomes_of_rows, read_hit_lists
+from capim.tasks.results.imported.tables import FoundRows, outcomes_of_hits, outcomes_of_rows, read_hit_lists
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.draws import Resampling
 
@@ -71,7 +71,7 @@ def described_corpus(
     return {"reader": corpus, "root": str(path)} if set(wanted) <= set(first) else corpus
 
 
-def outcomes_of_source(source: Source, corpus: Corpus) -> dict[str, Found]:
+def outcomes_of_source(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
     """Model -> its outcomes on the corpus.
 
     Raises:
@@ -85,11 +85,11 @@ def outcomes_of_source(source: Source, corpus: Corpus) -> dict[str, Found]:
     if source.kind == "scores":
         return {source.encoder: outcomes_of_matrix(read_matrix(path), corpus, protocols=source.protocols)}
     if source.kind == "run":
-        return {source.encoder: Found(outcomes_of_run(read_run(path), corpus, protocols=source.protocols), [])}
+        return {source.encoder: FoundRows(outcomes_of_run(read_run(path), corpus, protocols=source.protocols), [])}
     return {source.encoder: _of_tables(path, corpus, source.protocols)}
 
 
-def _of_tables(path: Path, corpus: Corpus, protocols: Collection[str]) -> Found:
+def _of_tables(path: Path, corpus: Corpus, protocols: Collection[str]) -> FoundRows:
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in READ_SUFFIXES)
@@ -104,7 +104,7 @@ def _of_tables(path: Path, corpus: Corpus, protocols: Collection[str]) -> Found:
             if isinstance(contents, pa.Table) and len(files) > 1:
                 raise RequestError("exported outcomes are imported one file at a time")
             if isinstance(contents, pa.Table):
-                return Found(outcomes_of_export(contents, corpus, protocols=protocols), [])
+                return FoundRows(outcomes_of_export(contents, corpus, protocols=protocols), [])
             rows += named_rows(contents, file.name if len(files) > 1 else "")
         return outcomes_of_rows(rows, corpus, protocols=protocols)
     except RequestError as fault:
@@ -207,7 +207,7 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     return found
 
 
-def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, Found]:
+def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
     if source.protocols:
         raise RequestError("--protocol is for tables, scores and runs: hit lists name their direction (ir, tr)")
     models: Mapping[str, Mapping[str, Any]] = read_hit_lists(source.path)
@@ -216,7 +216,7 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, Found]:
             f"--encoder names one model, but {source.path} has lists of {', '.join(models)}; leave it out, the files "
             "name their models"
         )
-    found: dict[str, Found] = {}
+    found: dict[str, FoundRows] = {}
     faults: list[str] = []
     for model, protocols in models.items():
         outcomes = []
@@ -231,7 +231,7 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, Found]:
             except RequestError as fault:
                 faults += [f"{source.path}: {model}, {task.protocol.id}: {line}" for line in fault.faults]
         told = [f"{each.protocol.id}: positions of {len(each):,} queries in the corpus' order" for each in outcomes]
-        found[source.encoder or model] = Found(outcomes, [], told)
+        found[source.encoder or model] = FoundRows(outcomes, [], told)
     if faults:
         raise RequestError(faults)
     return found

@@ -54,7 +54,7 @@ _DIRECTION_OF_KIND: dict[str, Literal["pairs", "quadruples"]] = {
 }
 
 
-class Found(NamedTuple):
+class FoundRows(NamedTuple):
     """Outcomes per protocol, sentences about what was left out, and about how rows were matched with queries."""
 
     outcomes: list[Outcomes]
@@ -62,7 +62,7 @@ class Found(NamedTuple):
     how: Sequence[str] = ()
 
 
-class _Part(NamedTuple):
+class _TablePart(NamedTuple):
     """Rows of one kind about one protocol; ``named`` is "" where the kind decides: pairs and quadruples."""
 
     kind: str
@@ -70,7 +70,7 @@ class _Part(NamedTuple):
     rows: list[Row]
 
 
-def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collection[str] = ()) -> Found:
+def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
     """The outcomes that rows determine, in the order of the corpus.
 
     Args:
@@ -95,10 +95,10 @@ def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collecti
         told.how.extend(f"{part.named}: {sentence}" if part.named else sentence for sentence in matched.how)
     if faults:
         raise RequestError(faults)
-    return Found(list(found.values()), told.left_out, told.how)
+    return FoundRows(list(found.values()), told.left_out, told.how)
 
 
-def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faults: list[str]) -> list[_Part]:
+def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faults: list[str]) -> list[_TablePart]:
     kinds = [kind_of(row) for row in rows]
     without = [row for row, kind in zip(rows, kinds, strict=True) if kind is None]
     if without:
@@ -120,11 +120,11 @@ def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faul
     for (kind, protocol), chosen in parts.items():
         ids = {name: [row[name] for row in chosen if name in row] for name in key_columns(chosen, "")}
         known = protocol or kind in _DIRECTION_OF_KIND
-        named.append(_Part(kind, protocol if known else headline_of(ids, corpus), chosen))
+        named.append(_TablePart(kind, protocol if known else headline_of(ids, corpus), chosen))
     return named
 
 
-def _of_retrieval(part: _Part, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
+def _of_retrieval(part: _TablePart, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
     task = build_task(corpus, *select_protocols(corpus, [part.named]))
     if not isinstance(task, RetrievalTask):
         says = ", ".join(OUTCOME_KINDS[part.kind])
@@ -202,7 +202,7 @@ def _all_once(rows: Sequence[Row], items: Items, faults: list[str], matched: Mat
     return positions
 
 
-def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
+def _of_choices(part: _TablePart, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
     direction = _DIRECTION_OF_KIND[part.kind]
     items = compositional_items(corpus, direction)
     if not items.ids:
@@ -240,7 +240,7 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched
     return [_judged(task, by_item[task.queries]) for task in complete]
 
 
-def _judgements(part: _Part, faults: list[str]) -> NDArray[np.bool_]:
+def _judgements(part: _TablePart, faults: list[str]) -> NDArray[np.bool_]:
     """Shape ``(n_rows, 1)`` for pairs; ``(n_rows, 4)`` for halves, ``(n_rows, 2)`` for text and image."""
     judged = np.stack([flags(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]], axis=1)
     if part.kind == "pairs":

@@ -20,7 +20,7 @@ from capim.tasks.corpora.readers.pages import (
     HELD_OUT_REPORTS,
     TOWNS,
     YEARS,
-    Report,
+    RenderedReport,
     content_of,
     lines_of,
     parse_page,
@@ -200,11 +200,11 @@ def test_held_out_reports_are_never_trained_on_and_all_their_words_are(monkeypat
     assert {year for _, year in others} == set(YEARS)
     drawn: list[tuple[str, int]] = []
 
-    def draw(town: str, year: int, language: str, serial: int) -> Report:
+    def draw(town: str, year: int, language: str, serial: int) -> RenderedReport:
         drawn.append((town, year))
-        return Report(town, year, language, serial)
+        return RenderedReport(town, year, language, serial)
 
-    monkeypatch.setattr("tests.tiny_models.curriculum.pages.Report", draw)
+    monkeypatch.setattr("tests.tiny_models.curriculum.pages.RenderedReport", draw)
     batches = asked_pages(random.Random(0))
     for _ in range(3):
         texts, images, _ = next(batches)
@@ -215,7 +215,7 @@ def test_held_out_reports_are_never_trained_on_and_all_their_words_are(monkeypat
 
 def test_the_answer_of_a_question_stands_in_its_box_and_the_first_page_names_its_topic() -> None:
     for number, language in enumerate(PAGE_LANGUAGES * 3):
-        report = Report("Kelda", 2001, language, number)
+        report = RenderedReport("Kelda", 2001, language, number)
         content = content_of(report)
         for question in questions_to(report):
             assert [asked.language for asked in question] == list(PAGE_LANGUAGES)

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from capim.reports.app.filters import QueryFilter, count_of, in_slice, read_filter, select
 from capim.reports.app.queries import languages_of
-from capim.reports.app.state import Evaluated, State
+from capim.reports.app.state import EvaluatedTask, State
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import Judgement, read_judgements
@@ -117,7 +117,7 @@ def test_a_list_goes_on_at_its_end_and_says_when_the_store_has_changed(client: T
 
 
 def test_the_cluster_of_a_judged_query_is_no_image_so_that_no_picture_is_shown_for_it(state: State) -> None:
-    judged = Evaluated(corpus="c", corpus_fingerprint="f", protocol=Protocol.of("t2i/judged/de"), evaluations={})
+    judged = EvaluatedTask(corpus="c", corpus_fingerprint="f", protocol=Protocol.of("t2i/judged/de"), evaluations={})
     assert not judged.has_images
     assert replace(judged, protocol=Protocol.of("t2i/all")).has_images
     assert languages_of(state.snapshot(), judged) == ["de"]
