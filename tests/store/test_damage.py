@@ -530,7 +530,7 @@ def test_files_that_go_with_their_version_while_they_are_listed_are_no_damage(st
 
 def test_what_stays_missing_is_waited_for_once(store, monkeypatch):
     """Every embedding set reads the register of corpora: with each of them `capim store verify` waited anew."""
-    pauses = []
+    pauses: list[float] = []
     monkeypatch.setattr("capim.store.digests.time.sleep", pauses.append)
     write_runs(store, "r1", "r2", "r3")
     folder = Path(store.uri) / "runs.lance" / "data"
