@@ -221,16 +221,16 @@ def test_a_name_that_is_also_another_folder_here_is_refused_rather_than_guessed(
 @pytest.mark.slow
 def test_compare_export_and_report_take_only_what_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workspace = tmp_path / "workspace"
-    every = "tiny-clip,tiny-clip-plain,tiny-colpali"
+    every, quick = "tiny-clip,tiny-clip-plain,tiny-colpali", ["--replicates", "100", "--analyses", "complexity"]
     words = ["run", "--corpora", "shapes,shapes-winoground", "--sample", "12", "--encoders", every, "--device", "cpu"]
-    assert run(workspace, *words, "--replicates", "100", "--quiet") == 0
+    assert run(workspace, *words, *quick, "--quiet") == 0
     pair, corpus = "tiny-clip,tiny-colpali", "shapes-sample12"
     store = EmbeddingStore.open(workspace / "store")
     comparisons = store.connection.find("comparisons")
     assert comparisons is not None
     comparisons.delete("true")
     chosen = ["--corpora", corpus, "--encoders", pair, "--protocols", "t2i/*"]
-    assert run(workspace, "compare", *chosen, "--replicates", "100", "--quiet") == 0
+    assert run(workspace, "compare", *chosen, *quick, "--quiet") == 0
     compared = EmbeddingStore.open(workspace / "store").rows("comparisons").to_pylist()
     assert {(row["encoder_a"], row["encoder_b"], row["corpus"]) for row in compared} == {
         ("tiny-clip", "tiny-colpali", corpus)
