@@ -251,7 +251,7 @@ class PatchGrid(NamedTuple):
         """Left, top, right and lower edge of every patch as shares of the image, shape ``(rows × columns, 4)``.
 
         Examples:
-            >>> Grid(0, 1, 2).boxes().tolist()
+            >>> PatchGrid(0, 1, 2).boxes().tolist()
             [[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]
         """
         rows, columns = np.divmod(np.arange(self.rows * self.columns), self.columns)
@@ -264,7 +264,7 @@ def layout_of_grids(grids: Sequence[PatchGrid]) -> str:
     """The layout of an image; of no grids it is not known.
 
     Examples:
-        >>> layout_of_grids([Grid(0, 4, 4)])
+        >>> layout_of_grids([PatchGrid(0, 4, 4)])
         '[[0,4,4,0.0,0.0,1.0,1.0]]'
     """
     return canonical_json([list(grid) for grid in grids]) if grids else UNKNOWN

@@ -143,7 +143,7 @@ def content_of(report: RenderedReport) -> Content:
     """What is in a report, drawn from its key.
 
     Examples:
-        >>> content_of(Report("Arden", 2014, "en", 0)).order
+        >>> content_of(RenderedReport("Arden", 2014, "en", 0)).order
         ('text', 'chart', 'table')
     """
     rng = random.Random(report.key)
@@ -176,7 +176,7 @@ def question(report: RenderedReport, language: str, kind: str, topic: int, wordi
     """The words of a question to a report; topic, wording and the table's column (0: in, 1: out) by their number.
 
     Examples:
-        >>> question(Report("Arden", 2014, "en", 0), "de", "chart", 1, 0, 0)
+        >>> question(RenderedReport("Arden", 2014, "en", 0), "de", "chart", 1, 0, 0)
         'wie viele Kühe gab es 2014 in Arden'
     """
     words = _words()[language]
@@ -208,7 +208,7 @@ def lines_of(report: RenderedReport, page: int) -> list[str]:
     """The text of a page (from 1), from above; columns are where they are printed.
 
     Examples:
-        >>> for line in lines_of(Report("Arden", 2014, "en", 0), 4)[:3]:
+        >>> for line in lines_of(RenderedReport("Arden", 2014, "en", 0), 4)[:3]:
         ...     print(line)
         Arden          2014
         Goods       in  out
