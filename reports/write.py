@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TypeAlias
 
@@ -34,7 +33,6 @@ from capim.reports.sections import (
 from capim.store import EmbeddingStore, schema
 from capim.store.files import json_value
 from capim.store.plugins import Plugin, PluginTable
-from capim.store.types import MetricFacts
 
 log = logging.getLogger(__name__)
 
@@ -196,12 +194,8 @@ def results_json(data: ReportData) -> dict[str, object]:
             for name, corpus in data.corpora.items()
         },
         "devices": sorted({row["device"] for row in data.batches}),
-        "metrics": {name: _facts(data.metric(name)) for name in sorted({row["metric"] for row in data.results})},
+        "metrics": {name: data.metric(name).columns() for name in sorted({row["metric"] for row in data.results})},
     }
-
-
-def _facts(metric: MetricFacts) -> dict[str, object]:
-    return {each.name: getattr(metric, each.name) for each in fields(MetricFacts)[1:]}
 
 
 def _field(value: object) -> str:

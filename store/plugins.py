@@ -7,6 +7,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, ItemsView, Iterator, Mapping, MutableMapping, ValuesView
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, WorkError
 
 log = logging.getLogger(__name__)
 OWN = "capim"
@@ -27,6 +28,14 @@ class Plugin(NamedTuple):
     point: EntryPoint
     package: str
     version: str
+
+    @contextmanager
+    def failures(self, what: str) -> Iterator[None]:
+        """Turns an error of the package's code into a ``WorkError`` that names the package; ``what`` failed."""
+        try:
+            yield
+        except Exception as error:
+            raise WorkError(f"{self}: the {what} failed ({type(error).__name__}: {error})") from error
 
     def __str__(self) -> str:
         return f"package {self.package} {self.version}, entry point {self.point.name!r} of {self.point.group}"

@@ -305,6 +305,15 @@ class MetricFacts:
     headline: str = ""
     aggregate: bool = False
 
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> MetricFacts:
+        """Those of a stored row, or of a mapping with :meth:`columns` and ``metric``."""
+        return cls(name=row["metric"], **{each.name: row[each.name] for each in fields(MetricFacts)[1:]})
+
+    def columns(self) -> dict[str, Any]:
+        """Everything but the name, by the columns of ``schema.METRICS``."""
+        return {each.name: getattr(self, each.name) for each in fields(MetricFacts)[1:]}
+
     @property
     def label(self) -> str:
         """Its name over a column."""

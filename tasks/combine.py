@@ -42,6 +42,7 @@ from capim.tasks.ranking.two_stage import (
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.results import write_results
 from capim.tasks.runtime.scoring import missing_sets, open_sets
 from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
 from capim.tasks.runtime.task import task
@@ -280,7 +281,7 @@ class TextToImage:
         if keep:
             self.store.write_encoder(spec)
             self.store.write_rows("outcomes", ordered, replace="evaluation")
-            self.store.write_rows("results", rows, replace="result")
+            write_results(self.store, rows, run=self.run)
         return rows
 
     def write_slices(self, spec: EncoderSpec, slices: Sequence[Slice]) -> int:

@@ -21,6 +21,7 @@ from capim.tasks.results.imported.sources import (
     outcomes_of_source,
 )
 from capim.tasks.runtime.open_corpora import corpus_for_import
+from capim.tasks.runtime.results import write_results
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
@@ -133,10 +134,10 @@ def import_outcomes(
                 continue
             rows, results = imported.rows(key, run=run, resampling=resampling)
             store.write_rows("outcomes", rows, replace="evaluation")
-            store.write_rows("results", results, replace="evaluation")
+            write_results(store, results, run=run, replace="evaluation")
             lines.append(f"{what}: {', '.join(texts(results['metric'])) or 'no metric is determined'}")
         if new and (rsum := imported.rsum(run=run, resampling=resampling)) is not None:
-            store.write_rows("results", rsum, replace="evaluation")
+            write_results(store, rsum, run=run, replace="evaluation")
         if new:
             lines.append(f"run `capim compare --corpora {subject.name}` to compare it with other models")
         if replaced:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
 
-from capim.store.errors import WorkError
 from capim.store.plugins import Plugin, PluginTable
 from capim.store.schema import JUDGED
 
@@ -37,7 +36,7 @@ ORIENTATIONS = {
 """How captions are scored for an image by late interaction, other than ``transposed``: text to image read by column."""
 
 EVERY = "*"  # in place of a language or translator: all of them
-ALL_NEGATIVES = "all-negatives"
+MACRO, MICRO, ALL_NEGATIVES = "macro", "micro", "all-negatives"  # instead of a category: all of them
 
 # what stands behind the direction in the id -> what is added to the direction's name, and what the protocol measures
 _T2I = {
@@ -222,8 +221,11 @@ def _parsed(id_: str) -> Protocol:
     if first == "winoground":
         about = f"Two images, two captions: {rest}" if rest else "Two images and the caption of each"
         return Protocol(id_, "quadruples", "quadruples", rest, description=about)
-    known = {"macro": "Mean over the categories", "micro": "Mean over all items"}
-    known[ALL_NEGATIVES] = "Caption against all its hard negatives"
+    known = {
+        MACRO: "Mean over the categories",
+        MICRO: "Mean over all items",
+        ALL_NEGATIVES: "Caption against all its hard negatives",
+    }
     return Protocol(id_, "pairs", "pairs", rest, description=known.get(rest, f"Caption or hard negative: {rest}"))
 
 
@@ -270,10 +272,8 @@ def _of_package(plugin: Plugin, found: object) -> ProtocolRule:
         raise ValueError(f"the protocol has another id, {found.protocol.id!r}")
 
     def build(layout: Any, protocol: Protocol) -> Any:
-        try:
+        with plugin.failures("protocol"):
             return found.build(layout, protocol)
-        except Exception as error:
-            raise WorkError(f"{plugin}: the protocol failed ({type(error).__name__}: {error})") from error
 
     return replace(found, build=build)
 

@@ -83,10 +83,8 @@ def diagnose_corpus(
 
 def is_diagnosed(protocol: Protocol) -> bool:
     """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
-    whole = (protocol.kind == "judged" and not protocol.language) or (
-        protocol.kind == "quadruples" and not protocol.name
-    )
-    return protocol.is_main or protocol.kind == "pairs" or whole
+    all_judged = protocol.kind == "judged" and not protocol.language
+    return protocol.is_main or protocol.kind == "pairs" or protocol.is_all_quadruples or all_judged
 
 
 @task("publish", run_name="publish-{run}")

@@ -32,7 +32,7 @@ from capim.reports.sections.leaderboard import PAIRS, pair_protocols
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
-from capim.tasks.protocols import EVERY, Protocol
+from capim.tasks.protocols import EVERY, MACRO, Protocol
 
 FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
 NAMES: dict[str, str] = {
@@ -216,7 +216,7 @@ def clip_benchmark_files(data: ReportData, name: str) -> dict[str, bytes]:
         tasks += [
             (p.replace("sugarcrepe/", "sugar_crepe/"), "image_caption_selection", {"text_acc": (p, PAIRS)})
             for p in pair_protocols(data, corpus)
-            if Protocol.of(p).name != "macro"
+            if Protocol.of(p).name != MACRO
         ]
         for encoder in data.encoder_names(corpus):
             spec = data.specs[encoder]

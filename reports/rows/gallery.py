@@ -25,7 +25,7 @@ from capim.reports.rows.report_data import Row, grouped
 from capim.store import EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Explanation
-from capim.tasks.protocols import ALL_NEGATIVES, MAIN, Direction, Protocol, with_outcomes
+from capim.tasks.protocols import ALL_NEGATIVES, MACRO, MAIN, MICRO, Direction, Protocol, with_outcomes
 
 MOST_CASES = 200  # queries of a report
 MOST_ITEMS = 6_000  # items of all ranked lists together
@@ -175,8 +175,8 @@ def shown_protocols(evaluated: Iterable[str]) -> dict[Direction, list[str]]:
     if whole := [protocol.id for protocol in of_kind.get("quadruples", ()) if not protocol.name]:
         return {"quadruples": whole}
     if pairs := of_kind.get("pairs"):
-        whole = [protocol.id for protocol in pairs if protocol.name == "micro"]
-        return {"pairs": whole or [protocol.id for protocol in pairs if protocol.name not in ("macro", ALL_NEGATIVES)]}
+        whole = [protocol.id for protocol in pairs if protocol.name == MICRO]
+        return {"pairs": whole or [protocol.id for protocol in pairs if protocol.name not in (MACRO, ALL_NEGATIVES)]}
     if whole := [protocol.id for protocol in of_kind.get("judged", ()) if not protocol.language]:
         return {"t2i": whole}
     shown: dict[Direction, list[str]] = {}

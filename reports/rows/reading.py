@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import TypeAlias
 
 import numpy as np
@@ -138,9 +137,8 @@ def read_report_data(
 
 def stored_metrics(source: EmbeddingStore, names: Iterable[str]) -> dict[str, MetricFacts]:
     """What the store says of these metrics, by name."""
-    columns = [field.name for field in fields(MetricFacts)][1:]
     rows = source.rows("metrics", metric=sorted(names)).to_pylist()
-    return {r["metric"]: MetricFacts(name=r["metric"], **{column: r[column] for column in columns}) for r in rows}
+    return {row["metric"]: MetricFacts.of_row(row) for row in rows}
 
 
 def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:

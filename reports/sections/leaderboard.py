@@ -31,12 +31,12 @@ from capim.reports.rows.standing import headline_tasks, same_photographs
 from capim.reports.sections.speed import accuracy_over_speed, rate_cell
 from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, headline_of
-from capim.tasks.protocols import DIRECTION_TITLES, MAIN, READING_ORDER, Protocol
+from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MICRO, READING_ORDER, Protocol
 
 WINOGROUND, [PAIRS], UNJUDGED = SHOWN["quadruples"], SHOWN["pairs"], SHOWN["judged"][-1]
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
 THESE, LIKE_THESE = "these corpora", "corpora like these"
-MACRO, BORDA = "macro mean", "borda"
+MACRO_MEAN, BORDA = "macro mean", "borda"
 MEAN = ", mean over languages"  # of the title of a task
 
 
@@ -244,7 +244,7 @@ def ranking_section(data: ReportData) -> Section:
 
 def _ranking(data: ReportData) -> Table:
     rows = {(r["encoder"], r["estimand"], r["statistic"]): r for r in data.rankings}
-    means = {r["encoder"]: r for r in data.rankings if (r["estimand"], r["statistic"]) == (THESE, MACRO)}
+    means = {r["encoder"]: r for r in data.rankings if (r["estimand"], r["statistic"]) == (THESE, MACRO_MEAN)}
     order = sorted(means, key=lambda name: (means[name]["value"] is None, -(means[name]["value"] or 0.0), name))
     first = means[order[0]]
 
@@ -255,7 +255,7 @@ def _ranking(data: ReportData) -> Table:
     tested = any(r["rank_low"] is not None for r in data.rankings if r["estimand"] == LIKE_THESE)
     for estimand in (THESE, LIKE_THESE) if tested else (THESE,):
         for statistic, heading, what in (
-            (MACRO, "macro mean", "Mean of the headlines"),
+            (MACRO_MEAN, "macro mean", "Mean of the headlines"),
             (BORDA, "Borda", "Other encoders that it is above, mean over corpora"),
         ):
             key, group = (estimand, statistic), f"on {estimand}"
@@ -444,7 +444,7 @@ def _by_tag(data: ReportData, corpus: str, tags: list[Protocol]) -> Table:
 def pair_protocols(data: ReportData, corpus: str) -> list[str]:
     """Protocols with hard negatives, by name, the means of each family last."""
     protocols = [Protocol.of(p) for p in data.protocols(corpus) if data.ranked(corpus, p, PAIRS)]
-    return [of.id for of in sorted(protocols, key=lambda of: (of.family, of.name in ("macro", "micro"), of.id))]
+    return [of.id for of in sorted(protocols, key=lambda of: (of.family, of.name in (MACRO, MICRO), of.id))]
 
 
 def _pairs(data: ReportData, corpus: str, protocols: list[str]) -> Table:

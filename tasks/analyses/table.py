@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
-from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.errors import RequestError, unknown
 from capim.store.plugins import Plugin, PluginTable
 from capim.tasks.protocols import Direction, Kind, Protocol
 
@@ -100,10 +100,8 @@ def _of_package(plugin: Plugin, found: object) -> Analysis:
         raise ValueError(f"tables must be named, and not like capim's own, got {', '.join(sorted(taken)) or 'none'}")
 
     def function(data: Any) -> Iterator[Any]:
-        try:
+        with plugin.failures("analysis"):
             yield from found.function(data)  # type: ignore[operator, misc]  # callable, by the check above
-        except Exception as error:
-            raise WorkError(f"{plugin}: the analysis failed ({type(error).__name__}: {error})") from error
 
     return replace(found, function=function, version=f"{found.version} of {plugin.package} {plugin.version}")
 

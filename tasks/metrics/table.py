@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.errors import WorkError
 from capim.store.plugins import Plugin, PluginTable
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
@@ -33,7 +32,7 @@ from capim.tasks.metrics.retrieval import (
     ndcg_at,
     recall_all_at,
 )
-from capim.tasks.protocols import ALL_NEGATIVES, MAIN, Kind, Protocol
+from capim.tasks.protocols import ALL_NEGATIVES, MACRO, MAIN, MICRO, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 
 _OWN = {
@@ -70,10 +69,8 @@ def _of_package(plugin: Plugin, found: object) -> Metric:
         raise ValueError(f"the metric has another name, {found.name!r}")
 
     def values(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
-        try:
+        with plugin.failures("metric"):
             return found.values(outcomes, ties)
-        except Exception as error:
-            raise WorkError(f"{plugin}: the metric failed ({type(error).__name__}: {error})") from error
 
     return replace(found, values=values, version=f"{found.version} of {plugin.package} {plugin.version}")
 
@@ -173,8 +170,8 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     spoken = sorted((p for p in retrieval if p.is_of_language), key=lambda p: p.direction == "i2t")
     candidates = (
         (_HEADLINES["quadruples"], [p for p in quadruples if not p.name] or quadruples),
-        (_HEADLINES["pairs"], [p for p in pairs if p.name == "macro"]),
-        (_HEADLINES["pairs"], [p for p in pairs if p.name not in ("micro", ALL_NEGATIVES)] or pairs[:1]),
+        (_HEADLINES["pairs"], [p for p in pairs if p.name == MACRO]),
+        (_HEADLINES["pairs"], [p for p in pairs if p.name not in (MICRO, ALL_NEGATIVES)] or pairs[:1]),
         (judged[0].main_metric or _HEADLINES["judged"] if judged else "", judged[:1]),
         (recall, spoken),
         (recall, [p for id_ in MAIN for p in retrieval if p.id == id_]),

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import JUDGED, texts
 from capim.store.types import Corpus, VectorKind
-from capim.tasks.protocols import ALL_NEGATIVES, ORIENTATIONS, PACKAGES, Protocol, ProtocolRule
+from capim.tasks.protocols import ALL_NEGATIVES, MACRO, MICRO, ORIENTATIONS, PACKAGES, Protocol, ProtocolRule
 from capim.tasks.ranking import tasks as builders
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, layout_of
 from capim.tasks.ranking.tasks import ScoringTask
@@ -218,8 +218,8 @@ def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:
     many = len(categories) > _MANY_CATEGORIES
     rules = [rule(name, partial(build, categories=(name,)), on_request=many) for name in categories]
     if len(categories) > 1:
-        rules.append(rule("macro", build, description=f"Mean over the {len(categories)} categories"))
-        rules.append(rule("micro", partial(build, macro=False)))
+        rules.append(rule(MACRO, build, description=f"Mean over the {len(categories)} categories"))
+        rules.append(rule(MICRO, partial(build, macro=False)))
     several = pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows
     if several and together == "id" and family != "sugarcrepe":
         rules.append(rule(ALL_NEGATIVES, partial(build, together="caption_id", macro=False)))

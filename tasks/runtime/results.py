@@ -6,7 +6,7 @@ What is stored and holds with the settings of a run is not computed again. Compa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -99,10 +99,7 @@ class ResultWriter:
             kept = store.counts("replicates", "result", evaluation=evaluations).keys()
             renewed = [r for r in renewed if r["result"] in kept or r["metric"] not in METRICS or _over_several(r)]
         now = datetime.now(UTC)
-        self._write(
-            "results",
-            pa.Table.from_pylist([{**row, "run": self.run, "created": now} for row in renewed], schema=RESULTS),
-        )
+        self._write(pa.Table.from_pylist([{**row, "run": self.run, "created": now} for row in renewed], schema=RESULTS))
         by_protocol: dict[str, list[dict[str, Any]]] = {}
         for row in renewed:
             by_protocol.setdefault(row["protocol"], []).append(row)
@@ -147,17 +144,19 @@ class ResultWriter:
             for outcomes in protocols
         ]
         rows = result_rows(evaluated, self.resampling)
-        self._write("results", rows)
+        self._write(rows)
         if keep_replicates:
             for of_protocol in evaluated:
-                self._write("replicates", replicate_rows(of_protocol, self.resampling))
+                self.scored.store.write_rows(
+                    "replicates", replicate_rows(of_protocol, self.resampling), replace="result"
+                )
         return len(rows)
 
     def write_rsum(self, protocols: Sequence[Protocol]) -> None:
         """The sum of six recalls, from the stored outcomes of a text-to-image and an image-to-text protocol."""
         t2i, i2t = (self.scored.read(protocol) for protocol in protocols)
         source, drawn = self._source(self.scored.joint_evaluation(protocols)), drawn_images(self.scored.corpus)
-        self._write("results", rsum_row(t2i, i2t, source, drawn=drawn, resampling=self.resampling))
+        self._write(rsum_row(t2i, i2t, source, drawn=drawn, resampling=self.resampling))
 
     def language(self, outcomes: Outcomes) -> LanguagePart:
         """What means over languages need of the outcomes of one language."""
@@ -170,27 +169,32 @@ class ResultWriter:
             self._source(self.scored.joint_evaluation(protocols)),
             self.scored.corpus.languages_reference,
         )
-        self._write("results", language_rows(parts, source, reference=reference, resampling=self.resampling))
+        self._write(language_rows(parts, source, reference=reference, resampling=self.resampling))
 
     def _source(self, evaluation: str) -> dict[str, str]:
         return {**asdict(self.scored.sets), **self.scored.tags, "evaluation": evaluation, "run": self.run}
 
-    def _write(self, table: str, rows: pa.Table) -> None:
-        self.scored.store.write_rows(table, rows, replace="result")
-        record_metrics(self.scored.store, map(facts_of, set(texts(rows["metric"]))), run=self.run)
+    def _write(self, rows: pa.Table) -> None:
+        write_results(self.scored.store, rows, run=self.run)
+
+
+def write_results(store: EmbeddingStore, rows: pa.Table, *, run: str, replace: str = "result") -> None:
+    """Store rows of ``schema.RESULTS``, and what readers have to know of their metrics."""
+    store.write_rows("results", rows, replace=replace)
+    record_metrics(store, map(facts_of, sorted(set(texts(rows["metric"])))), run=run)
 
 
 def record_metrics(store: EmbeddingStore, metrics: Iterable[MetricFacts | None], *, run: str) -> None:
     """Store what readers have to know of these metrics, where the store does not say it yet."""
-    given = {each.name: each for each in metrics if each is not None}
-    kept = {row["metric"]: row for row in store.rows("metrics", metric=list(given)).to_pylist()}
-    columns = [field.name for field in fields(MetricFacts)][1:]
-    rows = [{"metric": name, **{column: getattr(each, column) for column in columns}} for name, each in given.items()]
-    new = [row for row in rows if any(kept.get(row["metric"], {}).get(name) != value for name, value in row.items())]
-    written = {"run": run, "created": datetime.now(UTC)}
+    given = {each.name: each.columns() for each in metrics if each is not None}
+    if not given:
+        return
+    kept = {row["metric"]: MetricFacts.of_row(row) for row in store.rows("metrics", metric=list(given)).to_pylist()}
+    new = {name: columns for name, columns in given.items() if name not in kept or kept[name].columns() != columns}
     if new:
-        table = pa.Table.from_pylist([{**row, **written} for row in new], schema=METRIC_ROWS)
-        store.write_rows("metrics", table, replace="metric")
+        written = {"run": run, "created": datetime.now(UTC)}
+        rows = [{"metric": name, **columns, **written} for name, columns in new.items()]
+        store.write_rows("metrics", pa.Table.from_pylist(rows, schema=METRIC_ROWS), replace="metric")
 
 
 def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:

@@ -123,6 +123,13 @@ def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_
     assert all("depth" not in entry for file in files for entry in file["scores"]["test"])  # higher is better there
 
 
+def test_what_readers_must_know_of_imported_figures_is_stored_with_them(workspace: Path) -> None:
+    known = {row["metric"]: row for row in rows(workspace, "metrics")}
+    assert known.keys() == {row["metric"] for row in rows(workspace, "results")}
+    assert (known["mean_rank"]["unit"], known["mean_rank"]["heading"]) == ("rank", "mean rank")
+    assert not known["depth"]["higher_is_better"]
+
+
 def test_the_application_says_which_encoder_is_better_by_such_a_metric(workspace: Path, install: Install) -> None:
     install("", 1.0)
     with asking(EmbeddingStore.open(workspace / "store")) as client:
