@@ -18,7 +18,7 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial, wraps
 from inspect import signature
 from pathlib import Path
@@ -84,13 +84,16 @@ def run_flow(
     """
 
     def declare(function: Callable[Concatenate[RunConfig, P], R]) -> Flow[Concatenate[RunConfig, P], R]:
+        limit = timeout_seconds(hours)
+
         @wraps(function)
         def begin(config: RunConfig, *args: P.args, **kwargs: P.kwargs) -> R:
             if FlowRunContext.get() is None:
                 return function(config, *args, **kwargs)
-            config = _with_deployed(config)
-            with _served(name, len(config.corpora)):
-                return function(config, *args, **kwargs)
+            with within_limit(limit):
+                config = _with_deployed(config)
+                with _served(name, len(config.corpora)):
+                    return function(config, *args, **kwargs)
 
         # Prefect looks for the types of parameters in the module of this function
         vars(begin)["__signature__"] = signature(function, eval_str=True)
@@ -100,9 +103,7 @@ def run_flow(
             config = _with_deployed(parameters.pop("config"))
             return f"{name} {config.title if title is None else title(config, **parameters)}"
 
-        declared = flow(
-            name=name, flow_run_name=named, task_runner=task_runner(), timeout_seconds=timeout_seconds(hours)
-        )(begin)
+        declared = flow(name=name, flow_run_name=named, task_runner=task_runner(), timeout_seconds=limit)(begin)
         return cast("Flow[Concatenate[RunConfig, P], R]", declared)
 
     return declare
@@ -113,18 +114,32 @@ class TimeLimitError(TimeoutError):
 
 
 @contextmanager
-def _served(name: str, n_corpora: int) -> Iterator[None]:
-    """What the server shows of a run, while its function runs."""
-    send_logs()
+def within_limit(seconds: float) -> Iterator[None]:
+    """Says that the time limit ended a run, whatever error that became on its way through a library.
+
+    Prefect raises ``CancelledError`` wherever the run is; raised while Lance asks for the rows that it writes, it comes
+    back as a fault of the storage.
+    """
+    context = FlowRunContext.get()
     try:
-        # tags of the run are not for its tasks: each set of tags costs requests to the server
-        with TagsContext(current_tags=set()), shown_progress(Overall.of(name, n_corpora)):
-            yield
-    except CancelledError as error:  # how Prefect ends what runs for too long
+        yield
+    except (Exception, CancelledError) as error:
+        late = context is not None and datetime.now(UTC) - context.start_time >= timedelta(seconds=seconds)
+        if not (late or isinstance(error, CancelledError)):
+            raise
         raise TimeLimitError(
             f"the run took longer than its time limit; what was encoded is stored. Run it again to continue, or set "
             f"{TIMEOUT_VARIABLE} to more hours (of a deployment: job_variables in deployments/prefect.yaml)"
         ) from error
+
+
+@contextmanager
+def _served(name: str, n_corpora: int) -> Iterator[None]:
+    """What the server shows of a run, while its function runs."""
+    send_logs()
+    # tags of the run are not for its tasks: each set of tags costs requests to the server
+    with TagsContext(current_tags=set()), shown_progress(Overall.of(name, n_corpora)):
+        yield
 
 
 def _with_deployed(config: RunConfig) -> RunConfig:

@@ -7,14 +7,24 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prefect.context import FlowRunContext
 
-from capim.flows.execution import RUNNER_VARIABLE, TIMEOUT_VARIABLE, task_runner, timeout_seconds
+from capim.flows.execution import (
+    RUNNER_VARIABLE,
+    TIMEOUT_VARIABLE,
+    TimeLimitError,
+    task_runner,
+    timeout_seconds,
+    within_limit,
+)
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, WorkError
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
 KEYS = {"results": "result", "comparisons": "comparison", "slices": "slice"}
@@ -36,6 +46,16 @@ def test_a_time_limit_is_hours_from_the_environment_or_the_flows_own(monkeypatch
         monkeypatch.setenv(TIMEOUT_VARIABLE, wrong)
         with pytest.raises(RequestError, match="is not a number of hours above 0"):
             timeout_seconds(24)
+
+
+@pytest.mark.parametrize(("seconds", "error"), [(3, TimeLimitError), (60, WorkError)])
+def test_an_error_after_the_time_limit_is_the_limits(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, error: type[Exception]
+) -> None:
+    began = SimpleNamespace(start_time=datetime.now(UTC) - timedelta(seconds=5))
+    monkeypatch.setattr(FlowRunContext, "get", lambda: began)
+    with pytest.raises(error), within_limit(seconds):
+        raise WorkError("writing table 'results': the cancelled rows")  # what Lance makes of a cancelled iterator
 
 
 def rows(workspace: Path) -> dict[str, list[dict[str, Any]]]:
