@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,14 @@ def caption_features(texts: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
         >>> {name: has.tolist() for name, has in features.items()}["spatial"]
         [True, False, False]
     """
-    return {name: np.array([bool(lexicon(name).matches(text)) for text in texts], dtype=bool) for name in FEATURES}
+    has = np.array([_features(text) for text in texts], dtype=bool).reshape(-1, len(FEATURES))
+    return dict(zip(FEATURES, has.T, strict=True))
+
+
+@lru_cache(maxsize=1 << 18)  # captions: several analyses and protocols ask for the same ones
+def _features(text: str) -> tuple[bool, ...]:
+    """Which of :data:`FEATURES` one caption has."""
+    return tuple(bool(lexicon(name).matches(text)) for name in FEATURES)
 
 
 def english_captions(corpus: Corpus) -> NDArray[np.bool_]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from itertools import product
 from typing import Any
@@ -117,8 +117,15 @@ class Lexicon:
         """
         joined = self.ignore.sub(";", " ".join(tokens_of(text)))
         tokens = joined.split()
-        by_rule = [token for at, token in enumerate(tokens) if any(rule.accepts(tokens, at) for rule in self.rules)]
+        by_rule = [
+            token for at, token in enumerate(tokens) if any(r.accepts(tokens, at) for r in self._rules_of(token))
+        ]
         return [match.group() for match in self.literal.finditer(joined)] + by_rule
+
+    @cached_property
+    def _rules_of(self) -> Callable[[str], tuple[Rule, ...]]:
+        """The rules whose word a token is."""
+        return cache(lambda token: tuple(rule for rule in self.rules if _is_any(token, rule.word)))
 
 
 @cache

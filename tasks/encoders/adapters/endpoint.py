@@ -380,8 +380,17 @@ class TooLargeError(Exception):
     """The answer is larger than it may be; the rest of it was not read."""
 
 
-@cache
+_BEGINNING = threading.Lock()
+
+
 def _loop() -> asyncio.AbstractEventLoop:
+    """The one loop of all endpoints: a connection works only in the loop that opened it."""
+    with _BEGINNING:  # `cache` alone lets two threads begin one each
+        return _begun_loop()
+
+
+@cache
+def _begun_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="endpoints", daemon=True).start()
     return loop
