@@ -292,6 +292,9 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
         ("rankings", "ranking", ranks),
     ):
         rows[table] = _unless(stays, store.rows(table).to_pylist(), key)
+    rows["derived"] = _lost(
+        store, {table: {*rows[table][1]} for table in ("slices", "comparisons", "rankings")}, newest
+    )
     sets, left, encoders = _superseded_sets(
         store, {(r["encoder_fingerprint"], r["corpus_fingerprint"]) for r in every}, pairs
     )
@@ -368,6 +371,19 @@ def _left_out(rows: list[dict[str, Any]], key: str, kept: set[str]) -> tuple[str
 def _unless(stays: Callable[[Row], bool], rows: list[dict[str, Any]], key: str) -> tuple[str, tuple[str, ...], int]:
     gone = [row[key] for row in rows if not stays(row)]
     return key, tuple(sorted({*gone})), len(gone)
+
+
+def _lost(
+    store: EmbeddingStore, gone: Mapping[str, set[str]], newest: Collection[str]
+) -> tuple[str, tuple[str, ...], int]:
+    """Entries of the ledger, of older runs, all of whose rows go; ``gone`` is table -> keys of these."""
+    made = set()
+    for table, keys in gone.items():
+        [key] = TABLES[table].key
+        made |= {
+            row["derived"] for row in store.rows(table).select([key, "derived"]).to_pylist() if row[key] not in keys
+        }
+    return _unless(lambda row: row["key"] in made or row["run"] in newest, store.rows("derived").to_pylist(), "key")
 
 
 def _vanished_images(store: EmbeddingStore, corpora: list[dict[str, Any]]) -> tuple[str, tuple[str, ...], int]:

@@ -12,7 +12,7 @@ from typing import cast
 
 import pyarrow as pa
 
-FORMAT = 5
+FORMAT = 6
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
@@ -198,6 +198,7 @@ COMPARISONS = _columns(
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "permutations", "seed"),
     *optional(pa.string(), "reason"),
+    *optional(pa.string(), "derived"),  # key of the row of derived that it belongs to; null: of another command
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
@@ -219,6 +220,7 @@ RANKINGS = _columns(
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "permutations", "seed"),
     *optional(pa.string(), "reason"),  # why something is null
+    *optional(pa.string(), "derived"),  # key of the row of derived that it belongs to
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
@@ -234,6 +236,16 @@ SLICES = _columns(
     *required(pa.int64(), "n_queries", "n_clusters"),
     *optional(pa.string(), "reason"),
     *optional(pa.string(), "detail"),  # JSON: examples, cost, what else the analysis adds
+    *optional(pa.string(), "derived"),  # key of the row of derived that it belongs to; null: of another command
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
+)
+DERIVED = _columns(
+    *required(pa.string(), "key"),  # digest of the identity
+    *required(pa.string(), "kind"),  # analysis, comparison, ranking
+    *required(pa.string(), "identity"),  # JSON: what it is of, its inputs, settings and the versions of the code
+    *required(pa.int64(), "n_rows"),  # that carry its key
+    *required(pa.float64(), "seconds"),
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
@@ -404,6 +416,7 @@ ANALYSES = {
         key=("slice",),
         shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
     ),
+    "derived": StoredTable(columns=DERIVED, key=("key",)),
     "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),
     "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item")),
     "metrics": StoredTable(columns=METRICS, key=("metric",)),

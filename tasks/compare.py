@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -10,12 +12,13 @@ import pyarrow as pa
 from capim.reports.rows.standing import counted_once
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
-from capim.tasks.metrics.table import headline_of, planned_figures
+from capim.tasks.derive import Derivation, derive, inputs_of
+from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
-from capim.tasks.results.combined import Values, combined_figures, language_values, part_of, rsum_values
+from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key, figure_rows
 from capim.tasks.results.suite import (
     CorpusHeadline,
@@ -28,8 +31,8 @@ from capim.tasks.results.suite import (
     ranking_rows,
 )
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
-from capim.tasks.runtime.results import write_family
+from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, SetsRef, by_corpus
+from capim.tasks.runtime.results import of_family, write_family
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
@@ -51,31 +54,46 @@ def compare_corpus(
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     headline = planned_figures(protocols_of(corpus))
-    tables: list[pa.Table] = []
-    runs: set[str] = set()
-    with track(f"{sets.corpus} · comparing", total=len(protocols), unit="protocols") as advance:
-        for protocol in select_protocols(corpus, protocols):
-            encoders = {
-                encoder_key(e.sets.encoder, e.sets.encoder_fingerprint): read_outcomes(
-                    store, e.evaluations[protocol.id], protocol
-                )
-                for e in evaluations
-                if protocol.id in e.evaluations
-            }
-            rows = comparison_rows(
-                encoders,
-                compared_metrics(encoders.values()),
-                corpus=sets.corpus,
-                corpus_fingerprint=sets.corpus_fingerprint,
-                run=run,
-                drawn=drawn_clusters(corpus, protocol),
-                resampling=resampling,
-                headline=headline,
+    chosen = {protocol.id: protocol for protocol in select_protocols(corpus, protocols)}
+
+    @lru_cache(maxsize=1)  # outcomes of one protocol are in memory at a time
+    def outcomes(protocol: str) -> dict[str, Outcomes]:
+        return {
+            encoder_key(e.sets.encoder, e.sets.encoder_fingerprint): read_outcomes(
+                store, e.evaluations[protocol], chosen[protocol]
             )
-            runs.update(write_family(store, rows))
-            tables.append(rows)
-            advance(1)
-    return family_of(sets.corpus, sets.corpus_fingerprint, tables, runs)
+            for e in evaluations
+            if protocol in e.evaluations
+        }
+
+    def rows_of(each: Derivation) -> pa.Table:
+        encoders, protocol = outcomes(each.subject["protocol"]), chosen[each.subject["protocol"]]
+        rows = comparison_rows(
+            encoders,
+            [metric for metric in compared_metrics(encoders.values()) if metric.name == each.subject["metric"]],
+            corpus=sets.corpus,
+            corpus_fingerprint=sets.corpus_fingerprint,
+            run=run,
+            drawn=drawn_clusters(corpus, protocol),
+            resampling=resampling,
+            headline=headline,
+        )
+        return of_family(rows, (key.rpartition("@")[2] for key in encoders))
+
+    wanted = [
+        Derivation(
+            kind="comparison",
+            subject={"corpus": sets.corpus_fingerprint, "protocol": protocol, "metric": metric.name},
+            inputs=inputs_of(evaluations, [protocol]),
+            settings=asdict(resampling) | {"headline": Figure(protocol, metric.name) in headline},
+            version=str(metric.version),
+        )
+        for protocol in chosen
+        for metric in METRICS.values()
+    ]
+    with track(f"{sets.corpus} · comparing", total=len(wanted), unit="figures") as advance:
+        derive(store, "comparisons", wanted, rows_of, run=run, advance=advance, write=partial(write_family, store))
+    return family_of(store, sets, wanted)
 
 
 @task("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
@@ -95,32 +113,47 @@ def compare_combined(
         if all(protocol.id in evaluation.evaluations for protocol in wanted):
             yield from (read_outcomes(store, evaluation.evaluations[protocol.id], protocol) for protocol in wanted)
 
-    values: dict[str, Values] = {}
-    for each in evaluations:
-        parts = [part_of(one, drawn=drawn_clusters(corpus, one.protocol)) for one in outcomes(each, languages)]
-        values[encoder_key(each.sets.encoder, each.sets.encoder_fingerprint)] = {
-            **rsum_values(outcomes(each, directions), drawn=drawn_images(corpus)),
-            **language_values(parts, reference=corpus.languages_reference),
-        }
-    rows = figure_rows(
-        combined_figures(values),
-        corpus=corpus.name,
-        corpus_fingerprint=corpus.fingerprint,
-        run=run,
-        resampling=resampling,
-        headline=planned_figures(protocols),
-    )
-    return family_of(sets.corpus, sets.corpus_fingerprint, [rows], write_family(store, rows))
+    def rows_of(_: Derivation) -> pa.Table:
+        values: dict[str, Values] = {}
+        for each in evaluations:
+            parts = [part_of(one, drawn=drawn_clusters(corpus, one.protocol)) for one in outcomes(each, languages)]
+            values[encoder_key(each.sets.encoder, each.sets.encoder_fingerprint)] = {
+                **rsum_values(outcomes(each, directions), drawn=drawn_images(corpus)),
+                **language_values(parts, reference=corpus.languages_reference),
+            }
+        rows = figure_rows(
+            combined_figures(values),
+            corpus=corpus.name,
+            corpus_fingerprint=corpus.fingerprint,
+            run=run,
+            resampling=resampling,
+            headline=headline,
+        )
+        return of_family(rows, (key.rpartition("@")[2] for key, figures in values.items() if figures))
+
+    headline = planned_figures(protocols)
+    wanted = [
+        Derivation(
+            kind="comparison",
+            subject={"corpus": sets.corpus_fingerprint, "protocol": "", "metric": ""},  # figures over several of both
+            inputs=inputs_of(evaluations, [one.id for one in (*directions, *languages)]),
+            settings=asdict(resampling) | {"headline": sorted(map(list, headline))},
+            version=", ".join(f"{name} {version_of(name)}" for name in (RSUM.metric, *SUMMARISED)),
+        )
+    ]
+    derive(store, "comparisons", wanted, rows_of, run=run, write=partial(write_family, store))
+    return family_of(store, sets, wanted)
 
 
-def family_of(corpus: str, corpus_fingerprint: str, rows: Sequence[pa.Table], runs: Iterable[str]) -> CompareRef:
-    """The reference to these comparisons of a corpus, which these runs wrote."""
+def family_of(store: EmbeddingStore, sets: SetsRef, wanted: Sequence[Derivation]) -> CompareRef:
+    """The reference to the stored comparisons of these derivations."""
+    rows = store.rows("comparisons", derived=[each.key for each in wanted]).select(["protocol", "run"])
     return CompareRef(
-        corpus=corpus,
-        corpus_fingerprint=corpus_fingerprint,
-        n_comparisons=sum(len(part) for part in rows),
-        protocols=tuple(sorted({protocol for part in rows for protocol in texts(part["protocol"])})),
-        runs=tuple(sorted({*runs})),
+        corpus=sets.corpus,
+        corpus_fingerprint=sets.corpus_fingerprint,
+        n_comparisons=len(rows),
+        protocols=tuple(sorted({*texts(rows["protocol"])})),
+        runs=tuple(sorted({*texts(rows["run"])})),
     )
 
 
@@ -148,19 +181,34 @@ def rank_suite(
     if len(groups) < LEAST_CORPORA:
         few = f"a ranking over corpora needs {LEAST_CORPORA} of them, got {len(groups)}"
         return RankingRef(reason=few if len(groups) > 1 else "")
-    corpora = []
-    with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
-        for group in groups:
-            corpora.append(_headline(store, group))
-            advance(1)
-    once = named_once(corpora)
-    rows = ranking_rows(once, run=run, resampling=resampling)
-    if not rows.num_rows:
+    reasons: list[str] = []  # why there is no ranking
+
+    def rows_of(_: Derivation) -> pa.Table:
+        corpora = []
+        with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
+            for group in groups:
+                corpora.append(_headline(store, group))
+                advance(1)
+        once = named_once(corpora)
         copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
-        none = f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common"
-        return RankingRef(reason="; ".join([none, *copies]))
-    store.write_rows("rankings", rows, replace="ranking")
-    return RankingRef(ranking=rows["ranking"][0].as_py())
+        reasons.append("; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies]))
+        return ranking_rows(once, run=run, resampling=resampling)
+
+    evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
+    ranking = Derivation(
+        kind="ranking",
+        subject={},
+        inputs=inputs_of(evaluations, evaluated),
+        settings=asdict(resampling),
+        version=", ".join(f"{metric.name} {metric.version}" for metric in METRICS.values()),
+    )
+    derive(store, "rankings", [ranking], rows_of, run=run)
+    rows = store.rows("rankings", derived=ranking.key)
+    if rows.num_rows:
+        return RankingRef(ranking=rows["ranking"][0].as_py())
+    if not reasons:  # it is stored that there is none; why, is not
+        rows_of(ranking)
+    return RankingRef(reason=reasons[0])
 
 
 def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:

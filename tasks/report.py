@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import asdict, replace
+from functools import cache, lru_cache, partial
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from capim.reports.format import percent, percent_range
 from capim.reports.rows.report_data import goodness
@@ -14,7 +20,8 @@ from capim.store import EmbeddingStore
 from capim.tasks.analyses.ablations import device_rows
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.content import caption_features
-from capim.tasks.analyses.table import diagnose
+from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
+from capim.tasks.derive import Derivation, derive, inputs_of
 from capim.tasks.metrics.table import RSUM, planned_figures
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
@@ -45,29 +52,61 @@ def diagnose_corpus(
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
     specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
     evaluated = sorted({protocol for e in evaluations for protocol in e.evaluations})
-    protocols = [protocol for protocol in select_protocols(corpus, evaluated) if is_diagnosed(protocol)]
-    truncated = read_truncated(store, fingerprints, corpus)
-    written = 0
-    with track(f"{sets.corpus} · diagnosing", total=len(protocols) + 1, unit="protocols") as advance:
-        for protocol in protocols:
-            data = AnalysisInput(
-                corpus=corpus,
-                protocol=protocol,
-                outcomes={
-                    e.sets.encoder: read_outcomes(store, e.evaluations[protocol.id], protocol)
-                    for e in evaluations
-                    if protocol.id in e.evaluations
-                },
-                specs=specs,
-                resampling=resampling,
-                vectors=vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed),
-                truncated=truncated,
-            )
-            rows = slice_rows(
-                diagnose(data, analyses), corpus=corpus, protocol=protocol.id, fingerprints=fingerprints, run=run
-            )
-            written += store.write_rows("slices", rows, replace="slice")
-            advance(1)
+    protocols = {p.id: p for p in select_protocols(corpus, evaluated) if is_diagnosed(p)}
+    tags = defaultdict[str, list[str]](list)
+    for sealed in store.sealed_sets():
+        if sealed.key.corpus_fingerprint == corpus.fingerprint:
+            tags[sealed.key.encoder_fingerprint].append(sealed.tag)
+
+    @cache
+    def truncated() -> dict[str, NDArray[np.bool_]]:
+        return read_truncated(store, fingerprints, corpus)
+
+    @lru_cache(maxsize=1)  # outcomes of one protocol are in memory at a time
+    def whole(protocol: str) -> AnalysisInput:
+        return AnalysisInput(
+            corpus=corpus,
+            protocol=protocols[protocol],
+            outcomes={
+                e.sets.encoder: read_outcomes(store, e.evaluations[protocol], protocols[protocol])
+                for e in evaluations
+                if protocol in e.evaluations
+            },
+            specs=specs,
+            resampling=resampling,
+            vectors=vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed),
+            truncated=truncated(),
+        )
+
+    def rows_of(each: Derivation) -> pa.Table:
+        data, encoder = whole(each.subject["protocol"]), each.subject["encoder"]
+        if encoder:
+            data = replace(data, outcomes={encoder: data.outcomes[encoder]})
+        slices = slices_of(ANALYSES[each.subject["analysis"]], data)
+        return slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
+
+    wanted = [
+        Derivation(
+            kind="analysis",
+            subject={
+                "analysis": analysis.name,
+                "corpus": corpus.fingerprint,
+                "protocol": protocol.id,
+                "encoder": "" if analysis.looks_at_all else group[0].sets.encoder,
+            },
+            inputs=[
+                *inputs_of(group, [protocol.id]),
+                *(tag for each in group for tag in tags[each.sets.encoder_fingerprint] if "vectors" in analysis.needs),
+            ],
+            settings=asdict(resampling),
+            version=str(analysis.version),
+        )
+        for protocol in protocols.values()
+        for analysis in applying(protocol, analyses)
+        for group in _groups([e for e in evaluations if protocol.id in e.evaluations], analysis)
+    ]
+    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 1, unit="analyses") as advance:
+        written = derive(store, "slices", wanted, rows_of, run=run, advance=advance)
         judged = judge_results(
             store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()]),
             specs={spec.fingerprint: spec for spec in specs.values()},
@@ -79,6 +118,11 @@ def diagnose_corpus(
             written += store.write_rows("slices", rows, replace="slice")
         advance(1)
     return written
+
+
+def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[EvaluationRef]]:
+    """The evaluations that an analysis looks at together."""
+    return [evaluations] if analysis.looks_at_all else [[each] for each in evaluations]
 
 
 def is_diagnosed(protocol: Protocol) -> bool:

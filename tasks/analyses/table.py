@@ -58,6 +58,11 @@ class Analysis:
     on_request: bool = False
 
     @property
+    def looks_at_all(self) -> bool:
+        """Whether its slices of an encoder depend on the other encoders: by its scope, or by the ambiguous misses."""
+        return self.of_parts or self.scope == "all encoders"
+
+    @property
     def title(self) -> str:
         """What it shows, in a few words."""
         return next(iter(self.tables.values()))
@@ -242,20 +247,31 @@ def check_analyses(names: Sequence[str]) -> None:
         raise RequestError([unknown("analysis", name, known) for name in strange])
 
 
-def diagnose(data: Any, names: Sequence[str] = ()) -> Iterator[Any]:
-    """The slices of the named analyses that apply to the protocol of an ``AnalysisInput``.
-
-    No names: all analyses, except those that run on request only.
+def applying(protocol: Protocol, names: Sequence[str] = ()) -> list[Analysis]:
+    """The named analyses that apply to a protocol; no names: all, except those that run on request only.
 
     Raises:
         RequestError: An unknown name.
     """
     check_analyses(names)
-    for name, analysis in ANALYSES.items():
-        wanted = name in names if names else not analysis.on_request
-        if analysis.function is None or not wanted or not analysis.applies(data.protocol):
-            continue
-        yield from analysis.run(data)
-        without = _at("misses:without_ambiguous")(data) if analysis.of_parts else None
-        if without is not None:
-            yield from analysis.run(without)
+    return [
+        analysis
+        for name, analysis in ANALYSES.items()
+        if analysis.function is not None
+        and (name in names if names else not analysis.on_request)
+        and analysis.applies(protocol)
+    ]
+
+
+def slices_of(analysis: Analysis, data: Any) -> Iterator[Any]:
+    """The slices of an ``AnalysisInput`` by one analysis; means over parts also without the ambiguous misses."""
+    yield from analysis.run(data)
+    without = _at("misses:without_ambiguous")(data) if analysis.of_parts else None
+    if without is not None:
+        yield from analysis.run(without)
+
+
+def diagnose(data: Any, names: Sequence[str] = ()) -> Iterator[Any]:
+    """The slices of an ``AnalysisInput`` by all analyses that :func:`applying` gives for its protocol."""
+    for analysis in applying(data.protocol, names):
+        yield from slices_of(analysis, data)

@@ -216,18 +216,23 @@ def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
     return [row for row in rows if today[row["metric"]] not in (None, row["metric_version"])]
 
 
-def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:
-    """Write the comparisons of one request on one corpus; returns the runs whose rows they are.
+def of_family(rows: pa.Table, encoders: Iterable[str]) -> pa.Table:
+    """Comparisons with the keys that they have among those of encoders with these fingerprints."""
+    keys = [digest16([key, *sorted(encoders)]) for key in texts(rows["comparison"])]
+    place = rows.schema.get_field_index("comparison")
+    return rows.set_column(place, rows.schema.field(place), pa.array(keys, pa.string()))
+
+
+def write_family(store: EmbeddingStore, rows: pa.Table) -> None:
+    """Write the comparisons of one request on one corpus, which :func:`of_family` gives.
 
     They replace comparisons of the same encoders, and of some of them. Those of a request with more encoders stay, and
     so do comparisons that an earlier run found as well; not so those by another version of the metric or the tests.
     """
     if not rows.num_rows:
-        return []
+        return
     encoders = sorted({fingerprint for side in SIDES for fingerprint in texts(rows[side])})
-    keys = [digest16([key, *encoders]) for key in texts(rows["comparison"])]
-    place = rows.schema.get_field_index("comparison")
-    rows = rows.set_column(place, rows.schema.field(place), pa.array(keys, pa.string()))
+    keys = texts(rows["comparison"])
     store.write_rows("comparisons", rows, replace="comparison")
     figures = {name: sorted({*texts(rows[name])}) for name in ("corpus_fingerprint", "protocol", "metric")}
     stored = store.rows("comparisons", **figures)
@@ -242,7 +247,6 @@ def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:
         drop_stale(store, "comparisons", "comparison", kept=(), comparison=outdated)
     if {fingerprint for side in SIDES for fingerprint in texts(stored[side])} <= {*encoders}:
         drop_stale(store, "comparisons", "comparison", kept=keys, **figures)
-    return sorted({found[key]["run"] for key in keys})
 
 
 def _over_several(row: Mapping[str, Any]) -> bool:

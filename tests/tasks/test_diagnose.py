@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -13,8 +14,10 @@ import pytest
 
 from capim.store import Block, EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
+from capim.tasks import report
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.misses import SHARE
+from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus
@@ -65,14 +68,51 @@ def diagnose(store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run:
 
 
 def test_a_second_diagnosis_that_says_the_same_leaves_the_rows_of_the_first(
-    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...]
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = diagnose(store, evaluations, "first")
     first = store.rows("slices").sort_by("slice")
     assert first.num_rows == written > 100
+    monkeypatch.setattr(report, "read_outcomes", None)  # nothing is read, nothing computed
     assert diagnose(store, evaluations, "second") == written
     second = store.rows("slices").sort_by("slice")
     assert second.equals(first)
+    assert set(store.rows("derived")["run"].to_pylist()) == {"first"}
+
+
+def test_slices_of_a_store_grown_encoder_by_encoder_are_those_of_one_made_at_once(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], corpus: Corpus, tmp_path: Path
+) -> None:
+    diagnose(store, evaluations, "once")
+    for name, order in (("forth", [0, 1]), ("back", [1, 0])):
+        grown = random_store(tmp_path / name, corpus)
+        again = evaluated(grown, corpus)
+        for n in range(1, len(again) + 1):
+            diagnose(grown, tuple(again[at] for at in sorted(order[:n])), f"{n}")
+        assert timeless(grown) == timeless(store)
+
+
+def timeless(store: EmbeddingStore) -> list[dict[str, object]]:
+    """The slices, without whose run they are and what the clock said; tags of sets are drawn at random."""
+    rows = store.rows("slices").sort_by("slice").drop_columns(["run", "created", "derived"]).to_pylist()
+    return [row | {"detail": re.sub(r'"seconds":[^,}]*', "", row["detail"] or "")} for row in rows]
+
+
+def test_only_what_another_version_or_other_settings_change_is_made_again(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(run: str, seed: int = 0) -> set[str]:
+        resampling = Resampling(replicates=100, seed=seed)
+        diagnose_corpus.fn(evaluations, store_uri=store.uri, resampling=resampling, run=run)
+        rows = store.rows("derived", run=run).to_pylist()
+        return {json.loads(row["identity"])["subject"]["analysis"] for row in rows}
+
+    every = made("first")
+    monkeypatch.setitem(ANALYSES, "hubs", replace(ANALYSES["hubs"], version="another"))
+    assert made("newer code") == {"hubs"}
+    assert made("other settings", seed=1) == every
+    store.connection.find("slices").delete("analysis = 'margin'")  # type: ignore[union-attr]  # it was written above
+    assert made("damaged", seed=1) == {"margins"}
 
 
 def test_sql_lists_the_ambiguous_misses_that_the_slices_count(tmp_path: Path, corpus: Corpus) -> None:

@@ -1,0 +1,67 @@
+"""The ledger: comparisons are made once, and again where something that they depend on changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from capim.store import EmbeddingStore
+from capim.tasks import compare
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.metrics.table import METRICS
+from capim.tasks.runtime.references import CompareRef, EvaluationRef
+from capim.tasks.statistics.draws import Resampling
+from tests.random_store import random_store
+from tests.tasks.test_diagnose import evaluated
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EmbeddingStore:
+    return random_store(tmp_path / "store", read_shapes(n_scenes=12))
+
+
+@pytest.fixture
+def evaluations(store: EmbeddingStore) -> tuple[EvaluationRef, ...]:
+    return evaluated(store, read_shapes(n_scenes=12))
+
+
+def compared(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str, margin: float = 1.0
+) -> tuple[CompareRef, CompareRef]:
+    how = {"store_uri": store.uri, "resampling": Resampling(replicates=50, margin=margin), "run": run}
+    each = compare.compare_corpus.fn(evaluations, protocols=["t2i/all", "i2t/any"], **how)  # type: ignore[arg-type]
+    return each, compare.compare_combined.fn(evaluations, **how)  # type: ignore[arg-type]
+
+
+def made(store: EmbeddingStore, run: str) -> int:
+    return store.counts("derived", "run").get(run, 0)
+
+
+def test_comparisons_that_are_stored_are_neither_read_nor_made_again(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = compared(store, evaluations, "first")
+    version = store.connection.find("comparisons").version  # type: ignore[union-attr]  # it was written above
+    monkeypatch.setattr(compare, "read_outcomes", None)
+    assert compared(store, evaluations, "second") == first
+    assert made(store, "second") == 0
+    assert store.connection.find("comparisons").version == version  # type: ignore[union-attr]
+
+
+def test_another_margin_and_newer_code_of_a_metric_are_compared_anew_and_the_first_again_when_asked_for(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared(store, evaluations, "first")
+    before = store.rows("comparisons").sort_by("comparison").drop_columns(["run", "created"])
+    compared(store, evaluations, "wider", margin=5.0)
+    assert made(store, "wider") == made(store, "first") == 2 * len(METRICS) + 1
+    compared(store, evaluations, "back")
+    assert store.rows("comparisons").sort_by("comparison").drop_columns(["run", "created"]).equals(before)
+    monkeypatch.setitem(METRICS, "MRR", replace(METRICS["MRR"], version="another"))
+    compared(store, evaluations, "newer code")
+    assert made(store, "newer code") == 2  # of both protocols; sums and means are of other metrics
+    monkeypatch.setitem(METRICS, "R@1", replace(METRICS["R@1"], version="another"))
+    compared(store, evaluations, "newer recall")
+    assert made(store, "newer recall") == 3  # and the sums and means
