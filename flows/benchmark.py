@@ -7,8 +7,8 @@ it ends.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from capim.flows.config import RunConfig
 from capim.flows.embed import check_request, device_faults, embed_step, evaluations_of, paired
@@ -172,14 +172,20 @@ class Compared:
 
 @run_flow("compare", hours=24)
 def compare(config: RunConfig) -> Compared:
-    """Compare the run's encoders on its corpora, by its protocols; all that were evaluated where none is named."""
+    """Compare the run's encoders on its corpora, by its protocols; all that were evaluated where none is named.
+
+    Results by another version of a metric than the one that compares are computed anew first.
+    """
     check_analyses(config.analyses)
     evaluations = evaluations_of(config)
     with recorded_run(config, "compare") as run:
+        outdated: tuple[EvaluationRef, ...] = call(find_outdated, config.store_uri, evaluations)
+        anew = [{"evaluation": each, **_settings(config, run), "protocols": ()} for each in outdated]
+        call_each(complete_figures, anew)
         compared = compare_step(config, run, evaluations)
         if config.analyses:
             analyse_step(config, run, evaluations)
-        return compared
+        return replace(compared, renewed=outdated)
 
 
 @run_flow("analyse", hours=24)
@@ -192,14 +198,8 @@ def analyse(config: RunConfig) -> dict[str, int]:
 
 
 def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> Compared:
-    """Compare these evaluations corpus by corpus, and rank the encoders over the corpora.
-
-    Results by another version of a metric than the one that compares are computed anew first.
-    """
+    """Compare these evaluations corpus by corpus, and rank the encoders over the corpora."""
     arguments: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-    outdated: tuple[EvaluationRef, ...] = call(find_outdated, config.store_uri, evaluations)
-    if outdated:
-        call_each(complete_figures, [{"evaluation": each, "protocols": (), **arguments} for each in outdated])
     groups = by_corpus(evaluations)
     compared = call_each(
         compare_corpus,
@@ -207,7 +207,7 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
     )
     compared += call_each(compare_combined, [{"evaluations": group, **arguments} for group in groups])
     ranking = call(rank_suite, evaluations, **arguments)
-    return Compared(comparisons=tuple(compared), ranking=ranking, renewed=outdated)
+    return Compared(comparisons=tuple(compared), ranking=ranking)
 
 
 def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> dict[str, int]:
@@ -216,7 +216,7 @@ def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
     arguments["analyses"] = config.analyses
     groups = by_corpus(evaluations)
     stored = call_each(diagnose_corpus, [{"evaluations": group, **arguments} for group in groups])
-    return {group[0].sets.corpus: n for group, n in zip(groups, stored, strict=True)}
+    return {each.corpus: each.n_slices for each in stored}
 
 
 def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:
@@ -249,12 +249,13 @@ def publish_step(
     config: RunConfig,
     run: str,
     *,
+    of_run: bool = False,
     corpora: tuple[str, ...] = (),
     encoders: tuple[str, ...] = (),
     protocols: tuple[str, ...] = (),
 ) -> str:
-    """The report of these encoders, corpora and protocols; of all in the store where none is named."""
-    where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run}
+    """The report of these encoders, corpora and protocols; of all that the store has, or that the run used."""
+    where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run, "of_run": of_run}
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
     [page] = call_each(publish_report, [{**where, **chosen}])
     show_report(page, store_uri=config.store_uri, run=run, reports_url=os.environ.get(REPORTS_VARIABLE))
@@ -271,8 +272,12 @@ class BenchmarkRef:
 
 
 @run_flow("benchmark", hours=96)
-def benchmark(config: RunConfig, report: bool = True) -> BenchmarkRef:
-    """Run the whole pipeline, the report included if it is wanted; without encoders, evaluate what is stored.
+def benchmark(config: RunConfig, report: Literal["run", "all", "none"] = "run") -> BenchmarkRef:
+    """Run the whole pipeline; without encoders, evaluate what is stored.
+
+    Args:
+        config: What to run.
+        report: What the report shows: what this run used, or all that the store has; or no report.
 
     Raises:
         IncompleteError: Some encoders failed; the others are in the report, which names those that failed.
@@ -292,10 +297,13 @@ def benchmark(config: RunConfig, report: bool = True) -> BenchmarkRef:
         missing = (*missing, *unscored)
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))
         evaluations = call(find_evaluations, config.store_uri, corpora=corpora)
+        own = {each.sets for each in evaluated}
+        others = [each for each in evaluations if each.sets not in own]  # the report compares with them
+        call_each(complete_figures, [{"evaluation": each, **_settings(config, run)} for each in others])
         compare_step(config, run, evaluations)
         analyse_step(config, run, evaluations)
         record_end(config, run, missing)
-        page = publish_step(config, run) if report else ""
+        page = "" if report == "none" else publish_step(config, run, of_run=report == "run")
         done = BenchmarkRef(run=run, embedded=embedded, report=page)
         if missing:
             raise IncompleteError(done, missing)

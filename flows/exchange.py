@@ -54,7 +54,7 @@ def import_outcomes(
         One line per model and protocol.
     """
     with recorded_run(config, "import") as run:
-        return call(
+        imported = call(
             import_source,
             corpus,
             source,
@@ -65,6 +65,7 @@ def import_outcomes(
             resampling=config.resampling,
             run=run,
         )
+        return list(imported.lines)
 
 
 # --- Flows `rerank`, `fuse` and `approximate`: stored encoders combined, and approximate search compared with exact.
@@ -76,7 +77,7 @@ def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, .
     groups = _together(config, (first, second))
     with recorded_run(config, "rerank") as run:
         how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-        return [call(rerank, *pair, depths=depths, **how) for pair in groups]
+        return [call(rerank, *pair, depths=depths, **how).encoder for pair in groups]
 
 
 @run_flow("fuse", hours=24, title=lambda config, encoders, **_: _on(config, " + ".join(encoders)))
@@ -85,7 +86,7 @@ def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float
     groups = _together(config, encoders)
     with recorded_run(config, "fuse") as run:
         how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-        return [call(fuse, members, weights=weights, **how) for members in groups]
+        return [call(fuse, members, weights=weights, **how).encoder for members in groups]
 
 
 @run_flow("approximate", hours=24)

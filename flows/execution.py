@@ -17,6 +17,7 @@ import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial, wraps
@@ -37,7 +38,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from capim.flows.config import RunConfig, run_config
-from capim.reports.destination import folders_of, remove_folder
+from capim.reports.destination import folders_of, remove_folder, unused_pages
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.removal import compact_store, discard_if_empty, plan_pruning
@@ -161,7 +162,7 @@ def deployed_fields(deployment: UUID) -> dict[str, Any]:
 def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a task: as a task run inside a flow run, as the plain function outside one."""
     run = task.fn if FlowRunContext.get() is None else cast("Callable[P, R]", _limited(task))
-    return run(*args, **kwargs)
+    return _noted(run(*args, **kwargs))
 
 
 def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
@@ -184,9 +185,20 @@ def _each(task: Task[P, R], calls: Sequence[Mapping[str, Any]], end: Callable[[C
             submit = cast("Callable[..., Any]", _limited(task).submit)
             begun = [submit(**arguments).result for arguments in calls]
         for finish in begun:
-            done.append(end(finish))
+            done.append(_noted(end(finish)))
             advance(1)
     return done
+
+
+_USED: ContextVar[set[str] | None] = ContextVar("used", default=None)  # by the run that is recorded now
+
+
+def _noted(reference: T) -> T:
+    """The reference that a task returned; what it names of ``tasks.derive`` enters the record of the run."""
+    used = _USED.get()
+    if used is not None:
+        used.update(getattr(reference, "uses", ()))
+    return reference
 
 
 def attempt(work: Callable[[], R]) -> R | Failed:
@@ -351,6 +363,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         "host": this_host(),
         "started": started,
         "finished": None,
+        "uses": None,
         "state": "running",
         "message": None,
         "pid": os.getpid(),
@@ -363,6 +376,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         store.write_rows("runs", pa.Table.from_pylist([{**row, **changes}], schema=RUNS), replace="run")
 
     write()
+    before = _USED.set(set())
     try:
         yield run
     except IncompleteError as error:
@@ -374,7 +388,10 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         if is_new and isinstance(error, RequestError):
             discard_if_empty(store)
         raise
-    _end(store, run, ())
+    else:
+        _end(store, run, ())
+    finally:
+        _USED.reset(before)
 
 
 class IncompleteError(WorkError):
@@ -395,12 +412,12 @@ def record_end(config: RunConfig, run: str, missing: Sequence[Missing]) -> None:
 
 
 def _end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
-    """Write how a run ended, unless that is written."""
+    """Write how a run ended and what it used, unless that is written."""
     [row] = store.rows("runs", run=run).to_pylist()
     if row["state"] in ("running", "interrupted"):  # taken for dead by a process with other numbers, in a container
         message = f"{_failures(missing)}: {'; '.join(_reasons(missing))}"
         row |= {"state": "incomplete", "message": message} if missing else {"state": "completed"}
-        row["finished"] = datetime.now(UTC)
+        row |= {"finished": datetime.now(UTC), "uses": sorted(_USED.get() or ())}
         store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
 
 
@@ -505,7 +522,10 @@ def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
     if done:
         _mark_interrupted(store)
     plan = plan_pruning(store, keep=keep)
-    reports = tuple(name for name in folders_of(config.reports_uri) if name < plan.runs[0]) if plan.runs else ()
+    folders = folders_of(config.reports_uri)
+    reports = tuple(name for name in folders if name < plan.runs[0]) if plan.runs else ()
+    if not plan.running:  # a run writes its page before its folder points there
+        reports += tuple(unused_pages(config.reports_uri, {*folders} - {*reports}))
     freed: dict[str, int] = {}
     if done:
         plan = remove(store, plan)

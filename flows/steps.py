@@ -65,7 +65,7 @@ def demo(*, workspace: str | None, quiet: bool) -> None:
     configs, left_out = demo_configs(workspace)
     sys.stderr.writelines(f"left out: {reason}\n" for reason in left_out)
     for config in configs:
-        run(config, quiet=quiet, show=terminal.print_report, report=config is configs[-1])
+        run(config, quiet=quiet, show=terminal.print_report, report="all" if config is configs[-1] else "none")
 
 
 def demo_configs(workspace: str | None) -> tuple[list[RunConfig], list[str]]:
@@ -91,7 +91,7 @@ def run(
     *,
     quiet: bool,
     show: Callable[[str], None] = terminal.print_answer,
-    report: bool = True,
+    report: Literal["run", "all", "none"] = "run",
 ) -> BenchmarkRef:
     """Encode, evaluate, compare and report: the whole pipeline.
 
@@ -309,7 +309,7 @@ def compare(
     for each in done.renewed:
         say(f"{each.sets.encoder} on {each.sets.corpus}: results by another version of a metric were computed anew")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
-    stored = sum(reference.n_comparisons for reference in done.comparisons)
+    stored = sum(reference.comparisons.n_rows for reference in done.comparisons)
     say(*summary(compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)))
     sys.stderr.write(f"{stored} comparisons stored{of_some if config.encoders else ''}\n")
     return done
@@ -339,7 +339,7 @@ def _print_ranking(config: RunConfig, compared: Compared, form: Form) -> None:
 
     reference, rows = compared.ranking, []
     if reference.ranking:
-        rows = EmbeddingStore.open(config.store_uri).rows("rankings", ranking=reference.ranking).to_pylist()
+        rows = EmbeddingStore.open(config.store_uri).rows("rankings", derived=reference.ranking).to_pylist()
     if rows or not form.table:
         shown = _lines(rows) if form.table else rows
         Rows(rows=shown, keep=("ranks", "encoder"), none=lambda: reference.reason).print(form)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.fs
@@ -48,6 +49,52 @@ def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace
         ) from fault
 
 
+PAGES = "pages"  # folder of the reports, each under the digest of what it shows; the folders of runs point there
+_POINTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=../{folder}/report.html">\n'
+
+
+def has_file(target: str) -> bool:
+    """Whether there is a file at this path or address."""
+    system, path = _opened(target)
+    return bool(system.get_file_info(path).type == pyarrow.fs.FileType.File)
+
+
+def point(reports: str, name: str, folder: str) -> str:
+    """Makes ``name`` below ``reports`` stand for another folder there; returns where its files can be read.
+
+    A symbolic link; where there are none, as in object storage, a page that leads to ``report.html`` of the folder.
+    """
+    if "://" not in reports:
+        with suppress(OSError):
+            temporary = Path(reports) / f".{name}.new"
+            temporary.symlink_to(folder, target_is_directory=True)
+            temporary.replace(Path(reports) / name)
+            return f"{reports}/{name}"
+    write_files(f"{reports}/{name}", {"report.html": _POINTER.format(folder=folder)})
+    return f"{reports}/{folder}"
+
+
+def unused_pages(reports: str, kept: Collection[str]) -> list[str]:
+    """The pages, below ``reports``, to which none of the kept folders of runs points."""
+    system, root = _opened(reports)
+    pages = system.get_file_info(pyarrow.fs.FileSelector(f"{root}/{PAGES}", allow_not_found=True))
+    used = {_page_of(reports, name) for name in kept}
+    return sorted(f"{PAGES}/{one.base_name}" for one in pages if f"{PAGES}/{one.base_name}" not in used)
+
+
+def _page_of(reports: str, name: str) -> str:
+    """The folder that a run's folder points to; empty if it points nowhere."""
+    if "://" not in reports and (link := Path(reports) / name).is_symlink():
+        return str(link.readlink())
+    system, root = _opened(reports)
+    try:
+        with system.open_input_file(f"{root}/{name}/report.html") as file:
+            found = re.search(rf"url=\.\./({PAGES}/\w+)/", file.read(len(_POINTER) + 99).decode(errors="replace"))
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
 def folders_of(target: str) -> list[str]:
     """The folders of runs below the reports of a workspace, by name, which sorts by time; empty if there are none."""
     system, root = _opened(target)
@@ -56,7 +103,10 @@ def folders_of(target: str) -> list[str]:
 
 
 def remove_folder(target: str) -> None:
-    """Removes a folder with everything in it."""
+    """Removes a folder with everything in it; of a link the link alone."""
+    if "://" not in target and Path(target).is_symlink():
+        Path(target).unlink()
+        return
     system, root = _opened(target)
     system.delete_dir(root)
 

@@ -1,8 +1,10 @@
 """Which of several stored rows are current: what reports, exports, comparisons, `capim prune` and `capim query` show.
 
 A name of a corpus or an encoder means one state of it, that of its newest result; of several rows that are shown for
-the same (``StoredTable.shown_for``), the newest is current. Equal times are decided by run, so that the choice never
-depends on the order of storage.
+the same (``StoredTable.shown_for``), the newest is current. A row is as new as the last run that used it, whether that
+run made it or found it. Rows made with the usual settings come before all others, so that a run with settings of its
+own changes nothing that is shown elsewhere. Equal times are decided by run, so that the choice never depends on the
+order of storage.
 """
 
 from __future__ import annotations
@@ -11,12 +13,42 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
 
 from capim.store.schema import TABLES
 
 Row: TypeAlias = Mapping[str, Any]
+_ANALYSIS = ("encoder", "corpus", "protocol", "analysis", "metric")  # of slices that one derivation makes together
 _ENCODERS = (("encoder", "encoder_fingerprint"), ("encoder_a", "fingerprint_a"), ("encoder_b", "fingerprint_b"))
+
+
+class Use(NamedTuple):
+    """Of what is derived: whether it was made with the usual settings, and when the last run began that used it.
+
+    While no run that used it has ended, the time when it was made stands instead.
+    """
+
+    usual: bool
+    last: datetime
+
+
+Uses: TypeAlias = Mapping[str | None, Use]
+"""Key of a derivation -> its use; of rows whose key is none of these, the time of the row counts."""
+NO_USES: Uses = {}
+
+
+def uses_of(derived: Iterable[Row], lists: Iterable[Row], runs: Iterable[Row]) -> Uses:
+    """The uses of what is derived, from rows of the tables ``derived``, ``uses`` and ``runs``."""
+    uses: dict[str | None, Use] = {row["key"]: Use(row["usual"], row["created"]) for row in derived}
+    keys = {row["uses"]: row["keys"] for row in lists}
+    last = {each: row["started"] for row in sorted(runs, key=lambda row: row["started"]) for each in row["uses"] or ()}
+    newest: dict[str, datetime] = {}
+    for each, started in last.items():
+        for key in keys.get(each, ()):
+            if key in uses:
+                newest[key] = max(newest.get(key, started), started)
+    return uses | {key: Use(uses[key].usual, started) for key, started in newest.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +64,10 @@ class States:
     encoders: Mapping[str, str]
 
     @classmethod
-    def of(cls, results: Iterable[Row], stored: Collection[str] | None = None) -> States:
+    def of(cls, results: Iterable[Row], stored: Collection[str] | None = None, uses: Uses = NO_USES) -> States:
         """The states in rows of ``schema.RESULTS``; only on corpora with a fingerprint in ``stored``, if given."""
-        ordered = sorted((row for row in results if stored is None or row["corpus_fingerprint"] in stored), key=_age)
+        found = (row for row in results if stored is None or row["corpus_fingerprint"] in stored)
+        ordered = sorted(found, key=lambda row: _age(row, uses)[1:])
         corpora = {row["corpus"]: row["corpus_fingerprint"] for row in ordered}
         here = (row for row in ordered if corpora[row["corpus"]] == row["corpus_fingerprint"])
         return cls(corpora=corpora, encoders={row["encoder"]: row["encoder_fingerprint"] for row in here})
@@ -49,70 +82,97 @@ class States:
         return of_encoders and corpus is not None and row.get("corpus_fingerprint", corpus) == corpus
 
 
-def newest_rows(rows: Iterable[Row], table: str, by: Sequence[str] | None = None) -> list[Row]:
+def newest_rows(rows: Iterable[Row], table: str, by: Sequence[str] | None = None, uses: Uses = NO_USES) -> list[Row]:
     """Of several rows of a table with the same values of ``by``, by default what they are shown for, the newest.
 
-    Ordered by these values.
+    Ordered by these values. Of an analysis of an encoder, only the rows that were made together.
     """
     columns = TABLES[table].shown_for if by is None else by
     if columns is None:
         return list(rows)
-    newest = {tuple(row[name] for name in columns): row for row in sorted(rows, key=_age)}
+    ordered = sorted(rows, key=lambda row: _age(row, uses))
+    if table == "slices":
+        newest_key = {tuple(row[name] for name in _ANALYSIS): row["derived"] for row in ordered if row.get("derived")}
+        ordered = [r for r in ordered if newest_key.get(tuple(r[n] for n in _ANALYSIS)) in (None, r.get("derived"))]
+    newest = {tuple(row[name] for name in columns): row for row in ordered}
     return [newest[values] for values in sorted(newest)]
 
 
-def is_outdated(results: Iterable[Row]) -> Callable[[Row], bool]:
-    """Tells whether a row of results or comparisons is by another version of the metric than its newest result.
+def is_outdated(results: Iterable[Row], uses: Uses = NO_USES) -> Callable[[Row], bool]:
+    """Tells whether a row is by another version of the metric than the newest result of its figure.
 
-    Of a figure (corpus, protocol and metric) that has no result, every row is.
+    Of a figure (corpus, protocol and metric) that has no result, every comparison is.
     """
-    versions = {_figure(row): row["metric_version"] for row in sorted(results, key=_age)}
-    return lambda row: row["metric_version"] != versions.get(_figure(row))
+    newest = sorted(results, key=lambda row: _age(row, uses))
+    versions = {_figure(row): row["metric_version"] for row in newest}
+
+    def outdated(row: Row) -> bool:
+        version = row["metric_version"]
+        if "slice" in row:
+            return version is not None and versions.get(_figure(row), version) != version
+        return bool(versions.get(_figure(row)) != version)
+
+    return outdated
 
 
-def current_rows(table: str, rows: Iterable[Row], results: Sequence[Row], states: States) -> list[Row]:
+def current_rows(
+    table: str, rows: Iterable[Row], results: Sequence[Row], states: States, uses: Uses = NO_USES
+) -> list[Row]:
     """The current ones among rows of a table.
 
     Args:
         table: A name of ``schema.TABLES``.
         rows: Of this table.
-        results: The current results, for comparisons.
+        results: The current results, for comparisons and slices.
         states: What names mean. Registers and watches are of all states.
+        uses: What runs used (``EmbeddingStore.uses``).
     """
     if table in ("encoders", "corpora", "watched"):
         return newest_rows(rows, table)
     if table == "rankings":
-        return current_ranking(rows, states)
+        return current_ranking(rows, states, uses)
+    if table == "slices":
+        outdated = is_outdated(results, uses)
+        return newest_rows((row for row in rows if states.has(row) and not outdated(row)), table, uses=uses)
     if table == "comparisons":
-        families = current_families(rows, results, states).values()
+        families = current_families(rows, results, states, uses).values()
         return [row for _, of_current_states in families for row in of_current_states]
-    found = newest_rows(filter(states.has, rows), table)
+    found = newest_rows(filter(states.has, rows), table, uses=uses)
     if table != "results":
         return found
-    outdated = is_outdated(found)
+    outdated = is_outdated(found, uses)
     return [row for row in found if not outdated(row)]
 
 
 def current_families(
-    rows: Iterable[Row], results: Iterable[Row], states: States
+    rows: Iterable[Row], results: Iterable[Row], states: States, uses: Uses = NO_USES
 ) -> dict[tuple[str, str, str], tuple[list[Row], list[Row]]]:
     """Corpus, protocol and metric -> all comparisons of one request, and those of them of current states, by encoder.
 
-    Of the runs that compared encoders by a figure, the one with most pairs of current states counts; of these the one
-    with fewest encoders that have no result among ``results``, the current ones; then the newest. So a request for some
-    encoders takes no pair out of the comparison of all.
+    Of the requests that compared encoders by a figure, with the newest version of the statistics, the one with most
+    pairs of current states counts; of these the one with fewest encoders that have no result among ``results``, the
+    current ones; then the newest. So a request for some encoders takes no pair out of the comparison of all.
     """
-    outdated, shown = is_outdated(results), defaultdict(set)
+    outdated, shown = is_outdated(results, uses), defaultdict(set)
     for row in results:
         shown[_figure(row)].add(row["encoder"])
     figures = _grouped((row for row in rows if not outdated(row)), _figure)
     found = {}
     for figure in sorted(figures):
-        families = _grouped(figures[figure], lambda row: row["run"])
-        fitting = {run: list(filter(states.has, of_run)) for run, of_run in families.items()}
-        others = {run: len(compared_encoders(of_run) - shown[figure]) for run, of_run in families.items()}
-        newest = {run: max(row["created"] for row in of_run) for run, of_run in families.items()}
-        best = max(families, key=lambda run: (len(fitting[run]), -others[run], newest[run], run))
+        families = _grouped(figures[figure], lambda row: row.get("derived") or row["run"])
+        fitting = {key: list(filter(states.has, family)) for key, family in families.items()}
+
+        ranks = {
+            key: (
+                max(row["statistics_version"] for row in family),
+                len(fitting[key]),
+                -len(compared_encoders(family) - shown[figure]),
+                max(_age(row, uses) for row in family),
+                key,
+            )
+            for key, family in families.items()
+        }
+        best = max(ranks, key=lambda key: ranks[key])
         found[figure] = families[best], sorted(fitting[best], key=lambda row: (row["encoder_a"], row["encoder_b"]))
     return found
 
@@ -122,12 +182,12 @@ def compared_encoders(comparisons: Iterable[Row]) -> set[str]:
     return {row[side] for row in comparisons for side in ("encoder_a", "encoder_b")}
 
 
-def current_ranking(rows: Iterable[Row], states: States) -> list[Row]:
+def current_ranking(rows: Iterable[Row], states: States, uses: Uses = NO_USES) -> list[Row]:
     """The rows of the ranking of most encoders and corpora, then the newest, of those that are of these states."""
 
     def rank(group: list[Row]) -> tuple[Any, ...]:
         first = group[0]
-        return first["n_encoders"] * first["n_corpora"], len(group), first["created"], first["ranking"]
+        return first["n_encoders"] * first["n_corpora"], len(group), _age(first, uses), first["ranking"]
 
     groups = _grouped(rows, lambda row: row["ranking"]).values()
     chosen: list[Row] = max((group for group in groups if all(map(states.has, group))), key=rank, default=[])
@@ -145,5 +205,8 @@ def _figure(row: Row) -> tuple[str, str, str]:
     return row["corpus"], row["protocol"], row["metric"]
 
 
-def _age(row: Row) -> tuple[Any, str]:
-    return (row["written"], "") if "written" in row else (row["created"], row["run"])
+def _age(row: Row, uses: Uses) -> tuple[bool, datetime, datetime, str]:
+    if "written" in row:
+        return True, row["written"], row["written"], ""
+    usual, last = uses.get(row.get("derived")) or Use(usual=False, last=row["created"])
+    return usual, last, row["created"], row["run"]

@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.connection import Connection, compact, storage_faults
-from capim.store.current import Row, States, current_rows, newest_rows
+from capim.store.current import Row, States, Uses, current_rows, newest_rows, uses_of
 from capim.store.errors import RequestError, WorkError, did_you_mean, without_credentials
 from capim.store.rows import (
     check_columns,
     conformed,
     having,
     in_order,
-    is_stored,
     merge,
     now,
     one_of,
@@ -413,7 +413,7 @@ class EmbeddingStore:
             table: One of ``store.schema``: outcomes, results, comparisons, slices, batches, metrics, runs, watched …
             rows: The columns of the table (``store.schema``) in any order; nullable ones may be left out.
             replace: A column: stored rows with a value of these rows in it are deleted in the same commit. Without it,
-                rows whose primary key is stored already are left as they are. Rows stored with equal values are kept.
+                rows whose primary key is stored already are left as they are.
 
         Returns:
             Rows written.
@@ -423,8 +423,8 @@ class EmbeddingStore:
         """
         check_columns(table, () if replace is None else (replace,))
         rows = conformed(table, rows)
-        if not rows.num_rows or (replace is not None and is_stored(self.connection, table, rows, replace)):
-            return rows.num_rows
+        if not rows.num_rows:
+            return 0
         replaced = None
         if replace is not None and (replace,) != TABLES[table].key:
             replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))
@@ -459,14 +459,38 @@ class EmbeddingStore:
         named = {
             name: wanted for name, wanted in equals.items() if name in ("encoder_fingerprint", "corpus_fingerprint")
         }
-        results, states = self.rows("results").to_pylist() if table == "comparisons" else [], self.states(**named)
-        return current_rows(table, rows, current_rows("results", results, [], states), states)
+        results = self.rows("results").to_pylist() if table in ("comparisons", "slices") else []
+        states, uses = self.states(**named), self.uses()
+        return current_rows(table, rows, current_rows("results", results, [], states, uses), states, uses)
 
     def states(self, **equals: str | Sequence[str]) -> States:
         """What names mean by the stored results, or by those whose columns hold the given texts."""
-        columns = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "created", "run")
+        columns = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "derived", "created", "run")
         results = read(self.connection, "results", having(equals), columns)
-        return States.of(results.to_pylist(), texts(self.corpora()["fingerprint"]))
+        return States.of(results.to_pylist(), texts(self.corpora()["fingerprint"]), self.uses())
+
+    def uses(self, until: datetime | None = None) -> Uses:
+        """Key of each derivation -> whether its settings are the usual ones, and when it was made or last used.
+
+        ``until``: only by runs that had begun then.
+        """
+        parts = (("derived", ("key", "usual", "created")), ("uses", ()), ("runs", ("started", "uses")))
+        derived, lists, runs = (read(self.connection, name, columns=columns).to_pylist() for name, columns in parts)
+        return uses_of(derived, lists, (row for row in runs if until is None or row["started"] <= until))
+
+    def rows_of_run(self, table: str, run: str) -> list[Row]:
+        """The rows of results, comparisons, rankings or slices that a run made or found."""
+        keys = self.keys_of(run)
+        return [row for row in self.rows(table).to_pylist() if row["run"] == run or row["derived"] in keys]
+
+    def keys_of(self, run: str) -> set[str]:
+        """The keys of the derivations that a run used, whether it made them or not."""
+        rows = self.rows("runs", run=run).select(["uses"]).to_pylist()
+        return self.keys_in([each for row in rows for each in row["uses"] or ()])
+
+    def keys_in(self, uses: Sequence[str]) -> set[str]:
+        """The keys of the derivations in some rows of the table ``uses``."""
+        return {key for row in self.rows("uses", uses=uses).to_pylist() for key in row["keys"]}
 
     def sql(self, statement: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.sql``."""

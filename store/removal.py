@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from capim.store.connection import (
     HISTORY_AGE,
@@ -152,32 +152,10 @@ def drop_evaluations(
     _drop_rankings(store, encoder_fingerprints)
 
 
-def drop_derived(store: EmbeddingStore, results: Sequence[Mapping[str, str]]) -> None:
-    """Drops what was made of rows of results: replicates, comparisons and slices by these figures, and rankings."""
-    if not results:
-        return
-    delete(store.connection, "replicates", "result", sorted({row["result"] for row in results}))
-    figures = {(row["corpus_fingerprint"], row["protocol"], row["metric"]) for row in results}
-    for name, key in (("comparisons", "comparison"), ("slices", "slice")):
-        of_corpus = store.rows(name, corpus_fingerprint=sorted({corpus for corpus, *_ in figures}))
-        rows = of_corpus.select([key, "corpus_fingerprint", "protocol", "metric"]).to_pylist()
-        stale = {r[key] for r in rows if (r["corpus_fingerprint"], r["protocol"], r["metric"]) in figures}
-        delete(store.connection, name, key, sorted(stale))
-    _drop_rankings(store, sorted({row["encoder_fingerprint"] for row in results}))
-
-
 def _drop_rankings(store: EmbeddingStore, encoder_fingerprints: Sequence[str]) -> None:
     """Drops rankings of these encoders, whole: its ranks are those of all of its encoders."""
     rankings = store.rows("rankings", encoder_fingerprint=encoder_fingerprints)
     delete(store.connection, "rankings", "ranking", sorted({*texts(rankings["ranking"])}))
-
-
-def drop_stale(
-    store: EmbeddingStore, table: str, key: str, *, kept: Collection[str], **equals: str | Sequence[str]
-) -> None:
-    """Drops the rows of an analysis that hold these texts, except those whose key is among ``kept``."""
-    stale = {*texts(store.rows(table, **equals)[key])} - {*kept}
-    delete(store.connection, table, key, sorted(stale))
 
 
 def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
@@ -245,6 +223,8 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     running = [row for row in runs if row["state"] == "running" and row["started"] > now() - _LONGEST_RUN]
     since = min((row["started"] for row in running), default=now())
     newest = sorted({*sorted(row["run"] for row in runs)[-keep:], *(row["run"] for row in running)})
+    uses = store.uses()
+    kept_by = _Kept(runs=frozenset(newest), keys=frozenset().union(*map(store.keys_of, newest)))
     described, described_corpora = store.encoders().to_pylist(), store.corpora().to_pylist()
     meant, current = _meant(described, since), _meant(described_corpora, since)
 
@@ -256,26 +236,19 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     pinned = {row[name] for row in watched for name in ("evaluation", "baseline_evaluation")}
     every = store.rows("results").to_pylist()
     # `capim results` shows those on corpora that were dropped, too
-    states = States.of(every), States.of(every, [row["fingerprint"] for row in described_corpora])
-    shown = {row["result"] for each in states for row in newest_rows(filter(each.has, every), "results")}
+    stored_states = [row["fingerprint"] for row in described_corpora]
+    states = States.of(every, uses=uses), States.of(every, stored_states, uses)
+    shown = {row["result"] for each in states for row in newest_rows(filter(each.has, every), "results", uses=uses)}
     kept = [
         row
         for row in every
-        if row["result"] in shown or row["run"] in newest or row["evaluation"] in pinned or (running and in_use(row))
+        if row["result"] in shown or kept_by.keeps(row) or row["evaluation"] in pinned or (running and in_use(row))
     ]
     finished = {row["evaluation"] for row in every}
     unfinished = {row["evaluation"] for row in _evaluations(store) if row["evaluation"] not in finished and in_use(row)}
     evaluations = {row["evaluation"] for row in kept} | pinned | unfinished
     pairs = {(row["encoder_fingerprint"], row["corpus_fingerprint"]) for row in kept}
     corpora = {corpus for _, corpus in pairs}
-
-    def lives(row: Row) -> bool:
-        """Whether a comparison or a slice is about kept results, or of a kept run."""
-        sides = [row[name] for name in ("encoder_fingerprint", "fingerprint_a", "fingerprint_b") if name in row]
-        return row["run"] in newest or all((side, row["corpus_fingerprint"]) in pairs for side in sides)
-
-    def ranks(row: Row) -> bool:
-        return row["run"] in newest or any(row["encoder_fingerprint"] == encoder for encoder, _ in pairs)
 
     rows = {}
     for table in (
@@ -286,15 +259,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
         gone = tuple(sorted(counted.keys() - evaluations))
         rows[table] = ("evaluation", gone, sum(counted[each] for each in gone))
     rows["results"] = _left_out(every, "result", {row["result"] for row in kept})
-    for table, key, stays in (
-        ("comparisons", "comparison", lives),
-        ("slices", "slice", lives),
-        ("rankings", "ranking", ranks),
-    ):
-        rows[table] = _unless(stays, store.rows(table).to_pylist(), key)
-    rows["derived"] = _lost(
-        store, {table: {*rows[table][1]} for table in ("slices", "comparisons", "rankings")}, newest
-    )
+    rows |= _derived(store, kept_by, {row["derived"] for row in kept})
     sets, left, encoders = _superseded_sets(
         store, {(r["encoder_fingerprint"], r["corpus_fingerprint"]) for r in every}, pairs
     )
@@ -304,8 +269,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     rows["corpora"] = ("fingerprint", tuple(row["fingerprint"] for row in old), len(old))
     if not running:  # a run writes the thumbnails of a corpus before the corpus
         rows["image_index"] = _vanished_images(store, [row for row in described_corpora if row not in old])
-    used = meant | {encoder for encoder, _ in pairs} | encoders
-    rows["encoders"] = _left_out(described, "fingerprint", used)
+    rows["encoders"] = _left_out(described, "fingerprint", meant | {encoder for encoder, _ in pairs} | encoders)
     named = {row["baseline"] for row in watched} | {row["run"] for row in kept}
     for table in ("comparisons", "slices", "rankings", "batches"):
         key, gone, _ = rows[table]
@@ -322,6 +286,33 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
         running=tuple(row["run"] for row in running),
         keep=keep,
     )
+
+
+class _Kept(NamedTuple):
+    """What the kept runs made or used."""
+
+    runs: frozenset[str]
+    keys: frozenset[str]
+
+    def keeps(self, row: Row) -> bool:
+        """Whether one of the runs made a row of what is derived, or found it."""
+        return row["run"] in self.runs or row["derived"] in self.keys
+
+
+def _derived(store: EmbeddingStore, kept: _Kept, of_results: set[str]) -> dict[str, tuple[str, tuple[str, ...], int]]:
+    """What goes of comparisons, slices and rankings, and of the ledger, in which ``of_results`` stay."""
+    rows, keys = {}, kept.keys | of_results
+    for table in ("comparisons", "slices", "rankings"):
+        [key, *_] = TABLES[table].key
+        of_table: list[dict[str, Any]] = store.rows(table).to_pylist()
+        staying = {row[key] for row in (*store.current(table), *filter(kept.keeps, of_table))}
+        rows[table] = _left_out(of_table, key, staying)
+        keys |= {row["derived"] for row in of_table if row[key] in staying}
+    entries = store.rows("derived").to_pylist()
+    rows["derived"] = _unless(lambda row: row["key"] in keys or row["run"] in kept.runs, entries, "key")
+    used = {each for run in store.rows("runs", run=sorted(kept.runs)).to_pylist() for each in run["uses"] or ()}
+    rows["uses"] = _left_out(store.rows("uses").to_pylist(), "uses", used)
+    return rows
 
 
 def prune(store: EmbeddingStore, plan: Pruning) -> Pruning:
@@ -371,19 +362,6 @@ def _left_out(rows: list[dict[str, Any]], key: str, kept: set[str]) -> tuple[str
 def _unless(stays: Callable[[Row], bool], rows: list[dict[str, Any]], key: str) -> tuple[str, tuple[str, ...], int]:
     gone = [row[key] for row in rows if not stays(row)]
     return key, tuple(sorted({*gone})), len(gone)
-
-
-def _lost(
-    store: EmbeddingStore, gone: Mapping[str, set[str]], newest: Collection[str]
-) -> tuple[str, tuple[str, ...], int]:
-    """Entries of the ledger, of older runs, all of whose rows go; ``gone`` is table -> keys of these."""
-    made = set()
-    for table, keys in gone.items():
-        [key] = TABLES[table].key
-        made |= {
-            row["derived"] for row in store.rows(table).select([key, "derived"]).to_pylist() if row[key] not in keys
-        }
-    return _unless(lambda row: row["key"] in made or row["run"] in newest, store.rows("derived").to_pylist(), "key")
 
 
 def _vanished_images(store: EmbeddingStore, corpora: list[dict[str, Any]]) -> tuple[str, tuple[str, ...], int]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
-from capim.store.schema import ANALYSES, TABLES, required, texts
+from capim.store.schema import ANALYSES, TABLES, required
 
 if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore
@@ -178,50 +178,6 @@ def check_columns(table: str, columns: Iterable[str]) -> None:
         raise RequestError(
             [f"table {table!r} has no column {column!r}; it has {', '.join(names)}" for column in strange]
         )
-
-
-def is_stored(connection: Connection, table: str, rows: pa.Table, replace: str) -> bool:
-    """Whether the stored rows with these values of ``replace`` equal ``rows``, apart from run, time and order.
-
-    False where a newer row is shown instead of one of them, so that a request that is repeated is shown again.
-    """
-    if TABLES[table].shown_for is None:
-        return False
-    stored = read(connection, table, one_of(replace, sorted({*texts(rows.column(replace))})))
-    if len(stored) != len(rows):
-        return False
-    order: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in TABLES[table].key]
-    old, new = stored.sort_by(order), rows.sort_by(order)
-    return bool(_lasting(old).equals(_lasting(new))) and not _is_superseded(connection, table, old, replace)
-
-
-def _lasting(rows: pa.Table) -> pa.Table:
-    """What does not change from run to run: all but run, time, and how long an analysis took."""
-    kept = rows.drop_columns(["run", "created"])
-    if "detail" in kept.column_names:
-        untimed = pc.replace_substring_regex(kept.column("detail"), pattern='"seconds":[^,}]*', replacement="")
-        kept = kept.set_column(kept.column_names.index("detail"), "detail", untimed)
-    return kept
-
-
-def _is_superseded(connection: Connection, table: str, old: pa.Table, replace: str) -> bool:
-    """Whether a newer row of the table is shown instead of one of these, or says that a name means another state."""
-    shown_for = TABLES[table].shown_for or ()
-    names = {"corpus": "corpus_fingerprint", "encoder": "encoder_fingerprint"} if table == "results" else {}
-    columns = list(dict.fromkeys([replace, "created", *shown_for, *names.values()]))
-    every = read(connection, table, columns=columns)
-    mine = old.select(columns).to_pylist()
-    values = {row[replace] for row in mine}
-    later = every.filter(pc.greater(every["created"], pc.min(old["created"]))).to_pylist()
-    newer = [row for row in later if row[replace] not in values]
-    shown = {tuple(row[name] for name in shown_for) for row in mine}
-    meanings = [(name, {row[name]: row[fingerprint] for row in mine}) for name, fingerprint in names.items()]
-    return any(tuple(row[name] for name in shown_for) in shown for row in newer) or any(
-        meaning.get(row[name], row[names[name]]) != row[names[name]] for row in newer for name, meaning in meanings
-    )
-
-
-# --- Names that a user gives, compared with the names that rows have.
 
 
 def matching(name: str, known: Sequence[str]) -> list[str]:

@@ -136,6 +136,7 @@ _METRIC = [
     *required(pa.bool_(), "lower_is_better"),
     *required(pa.int32(), "statistics_version"),  # of intervals and tests
 ]
+_DERIVED = optional(pa.string(), "derived")  # key of the row of derived that it belongs to; null: measured, not derived
 RESULTS = _columns(
     *required(pa.string(), "result"),  # digest of what identifies the row
     *required(pa.string(), "evaluation"),
@@ -157,7 +158,9 @@ RESULTS = _columns(
     *required(pa.int64(), "replicates", "seed"),
     *optional(pa.string(), "reason"),
     *required(pa.string(), "image_tag"),  # of the embedding sets that it was computed from
-    *required(pa.string(), "caption_tag", "run"),
+    *required(pa.string(), "caption_tag"),
+    *_DERIVED,
+    *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
 REPLICATES = _columns(
@@ -169,7 +172,7 @@ REPLICATES = _columns(
     *required(pa.list_(pa.float64()), "replicate_values"),  # the metric of every bootstrap draw, in order
     *required(pa.int64(), "n_clusters"),  # the draws depend on this number and the seed alone
     *required(pa.int64(), "seed"),
-    *required(pa.string(), "run"),
+    *required(pa.string(), "derived", "run"),
     *required(TIME, "created"),
 )
 COMPARISONS = _columns(
@@ -198,7 +201,7 @@ COMPARISONS = _columns(
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "permutations", "seed"),
     *optional(pa.string(), "reason"),
-    *optional(pa.string(), "derived"),  # key of the row of derived that it belongs to; null: of another command
+    *_DERIVED,
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
@@ -220,7 +223,7 @@ RANKINGS = _columns(
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "permutations", "seed"),
     *optional(pa.string(), "reason"),  # why something is null
-    *optional(pa.string(), "derived"),  # key of the row of derived that it belongs to
+    *_DERIVED,
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
@@ -230,24 +233,30 @@ SLICES = _columns(
     *required(pa.string(), "metric"),
     *required(pa.string(), "analysis"),  # complexity, category, length, errors, tags, hubs, precision …
     *optional(pa.string(), "analysis_version"),  # of its code; null: a comparison with published figures
+    *optional(pa.string(), "metric_version"),  # null: no metric of the table, nor of the user
     *required(pa.string(), "feature"),  # spatial, colour, person …
     *required(pa.string(), "level_name"),  # with, without, difference, or the bin
     *optional(pa.float64(), "value", "ci_low", "ci_high", "p_adjusted"),
     *required(pa.int64(), "n_queries", "n_clusters"),
     *optional(pa.string(), "reason"),
     *optional(pa.string(), "detail"),  # JSON: examples, cost, what else the analysis adds
-    *optional(pa.string(), "derived"),  # key of the row of derived that it belongs to; null: of another command
+    *_DERIVED,
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
 DERIVED = _columns(
     *required(pa.string(), "key"),  # digest of the identity
-    *required(pa.string(), "kind"),  # analysis, comparison, ranking
+    *required(pa.string(), "kind"),  # result, replicates, comparison, ranking, analysis, gate, devices
     *required(pa.string(), "identity"),  # JSON: what it is of, its inputs, settings and the versions of the code
+    *required(pa.bool_(), "usual"),  # made with the settings that a run has unless it is given others
     *required(pa.int64(), "n_rows"),  # that carry its key
     *required(pa.float64(), "seconds"),
     *required(pa.string(), "run"),
     *required(TIME, "created"),
+)
+USES = _columns(
+    *required(pa.string(), "uses"),  # digest of the keys
+    *required(pa.list_(pa.string()), "keys"),  # of rows of derived, that one task of a run asked for
 )
 BATCHES = _columns(
     *required(pa.string(), "batch_id"),
@@ -306,6 +315,7 @@ RUNS = _columns(
     *optional(pa.string(), "message"),
     *required(pa.int64(), "pid"),  # of its process on the host
     *optional(pa.string(), "flow_run", "deployment"),  # id of its Prefect run; FLOW/NAME
+    *optional(pa.list_(pa.string()), "uses"),  # rows of uses: all that it used, whether it made it or not
 )
 
 
@@ -406,7 +416,7 @@ ANALYSES = {
         shown_for=("corpus", "protocol", "metric", "encoder"),
         order=("corpus", "protocol", "metric", "encoder", "created", "result"),
     ),
-    "replicates": StoredTable(columns=REPLICATES, key=("result",)),
+    "replicates": StoredTable(columns=REPLICATES, key=("derived",)),
     "comparisons": StoredTable(columns=COMPARISONS, key=("comparison",), shown_for=("corpus", "protocol", "metric")),
     "rankings": StoredTable(
         columns=RANKINGS, key=("ranking", "encoder_fingerprint", "estimand", "statistic"), shown_for=()
@@ -417,6 +427,7 @@ ANALYSES = {
         shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
     ),
     "derived": StoredTable(columns=DERIVED, key=("key",)),
+    "uses": StoredTable(columns=USES, key=("uses",)),
     "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),
     "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item")),
     "metrics": StoredTable(columns=METRICS, key=("metric",)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -41,9 +41,9 @@ from capim.tasks.ranking.two_stage import (
 )
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.results import write_results
-from capim.tasks.runtime.scoring import missing_sets, open_sets
+from capim.tasks.runtime.references import CombinedRef, EvaluationRef, SetsRef
+from capim.tasks.runtime.results import derive_figures
+from capim.tasks.runtime.scoring import missing_sets, open_sets, stored_evaluations
 from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.clusters import Clusters
@@ -62,11 +62,10 @@ def fuse(
     weights: Sequence[float],
     resampling: Resampling,
     run: str,
-) -> str:
+) -> CombinedRef:
     """Fuse encoders by the weighted sum of their scores, or without weights by reciprocal rank fusion.
 
-    Returns:
-        The name of the fused encoder: ``A-with-B``, or ``A-with-B-weighted``.
+    The fused encoder is called ``A-with-B``, or ``A-with-B-weighted``.
     """
     retrieval = text_to_image(store_uri, members[0].sets, run)
     name = "-with-".join(member.sets.encoder for member in members)
@@ -80,10 +79,10 @@ def fuse(
         options = {"rule": "reciprocal-rank"}
         fused = reciprocal_rank_fusion([retrieval.outcomes(member) for member in members], retrieval.task)
     spec = combined_spec(name, "fusion", members, options)
-    results = retrieval.results(fused, spec, resampling, keep=True)
+    results = retrieval.results(fused, spec, resampling, members=members)
     setting = " ".join(options.values()).replace("-", " ")
     retrieval.write_slices(spec, result_slices(results, "fusion", setting))
-    return name
+    return CombinedRef(encoder=name, uses=tuple(retrieval.uses))
 
 
 @task("rerank", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
@@ -95,13 +94,10 @@ def rerank(
     depths: Sequence[int],
     resampling: Resampling,
     run: str,
-) -> str:
+) -> CombinedRef:
     """Re-rank the first N results of one encoder with another, at every depth N.
 
-    Accuracy and cost at every depth become slices; the largest depth is stored as an encoder.
-
-    Returns:
-        The name of that encoder: ``FIRST-then-SECOND``.
+    Accuracy and cost at every depth become slices; the largest depth is stored as the encoder ``FIRST-then-SECOND``.
     """
     retrieval = text_to_image(store_uri, first.sets, run)
     name = f"{first.sets.encoder}-then-{second.sets.encoder}"
@@ -112,11 +108,13 @@ def rerank(
     slices = []
     for depth in reached:
         spec = combined_spec(name, "two-stage", [first, second], {"depth": depth.n})
-        results = retrieval.results(depth.outcomes, spec, resampling, keep=depth is reached[-1])
+        results = retrieval.results(
+            depth.outcomes, spec, resampling, members=[first, second] if depth is reached[-1] else ()
+        )
         cost = {"n": depth.n, "pairs_per_query": depth.n, "seconds_per_query": depth.seconds_per_query}
         slices += result_slices(results, "two-stage", str(depth.n), cost)
     retrieval.write_slices(spec, slices)
-    return name
+    return CombinedRef(encoder=name, uses=tuple(retrieval.uses))
 
 
 @task("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")
@@ -156,7 +154,7 @@ def score_distractors(
     captions, resources = vectors_of(store, sets, "caption"), Resources(choose_device(device), memory_bytes)
     slices: list[Slice] = []
     for _, outcomes in by_gallery_size(own, more, captions, retrieval.task, seed=resampling.seed, resources=resources):
-        results, n = retrieval.results(outcomes, spec, resampling, keep=False), int(outcomes.n_gallery.max())
+        results, n = retrieval.results(outcomes, spec, resampling), int(outcomes.n_gallery.max())
         shown = result_slices(results, "distractors", f"{n:,} images", {"images": n, "curve": curve})
         slices += [replace(each, feature="") for each in shown]
     return retrieval.write_slices(spec, slices)
@@ -207,13 +205,17 @@ def approximate(
 
 @dataclass(frozen=True, kw_only=True)
 class TextToImage:
-    """The protocol ``t2i/all``, or ``t2i/judged``, on one stored corpus, for the run of that id."""
+    """The protocol ``t2i/all``, or ``t2i/judged``, on one stored corpus, for the run of that id.
+
+    ``uses`` grows with what is derived (``tasks.derive``).
+    """
 
     store: EmbeddingStore
     corpus: Corpus
     protocol: Protocol
     task: RetrievalTask
     run: str
+    uses: list[str] = field(default_factory=list)
 
     def outcomes(self, member: EvaluationRef) -> Outcomes:
         """The stored outcomes of one encoder.
@@ -265,10 +267,18 @@ class TextToImage:
         images, captions = (vectors_of(self.store, member.sets, modality) for modality in MODALITIES)
         return (images, gather(captions())) if callable(images) and callable(captions) else None
 
-    def results(self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, keep: bool) -> pa.Table:
-        """Result rows of a combined encoder; with ``keep`` they and the outcomes are stored like any encoder's."""
+    def results(
+        self,
+        outcomes: Outcomes,
+        spec: EncoderSpec,
+        resampling: Resampling,
+        *,
+        members: Sequence[EvaluationRef] = (),
+    ) -> pa.Table:
+        """Result rows of a combined encoder; of given ``members`` its outcomes are stored like any encoder's, too."""
+        made_of = [member.evaluations[self.protocol.id] for member in members]
         identity = {
-            "evaluation": digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
+            "evaluation": digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id, *made_of]),
             "encoder": spec.name,
             "encoder_fingerprint": spec.fingerprint,
             "corpus": self.corpus.name,
@@ -277,12 +287,14 @@ class TextToImage:
         ordered = in_order("outcomes", outcomes.to_arrow(**identity))
         stored = Outcomes.from_arrow(ordered, self.protocol)
         evaluated = Evaluated.of(stored, self.corpus, {**identity, "run": self.run}, metrics_of(outcomes))
-        rows = result_rows([evaluated], resampling)
-        if keep:
+        if members:
             self.store.write_encoder(spec)
             self.store.write_rows("outcomes", ordered, replace="evaluation")
-            write_results(self.store, rows, run=self.run)
-        return rows
+            sets = SetsRef(**{name: identity[name] for name in SetsRef.__dataclass_fields__})
+            kept = EvaluationRef(sets=sets, evaluations={self.protocol.id: identity["evaluation"]}, n_scored=0)
+            scored = stored_evaluations(self.store, kept, ())
+            self.uses.extend(derive_figures(scored, resampling=resampling, run=self.run).uses)
+        return result_rows([evaluated], resampling)
 
     def write_slices(self, spec: EncoderSpec, slices: Sequence[Slice]) -> int:
         """Store slices of one encoder; returns their number."""

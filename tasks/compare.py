@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from capim.reports.rows.standing import counted_once
 from capim.store import EmbeddingStore
-from capim.store.schema import texts
-from capim.tasks.derive import Derivation, derive, inputs_of
+from capim.tasks.derive import Derivation, derive, inputs_of, one_by_one
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
@@ -31,8 +30,7 @@ from capim.tasks.results.suite import (
     ranking_rows,
 )
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, SetsRef, by_corpus
-from capim.tasks.runtime.results import of_family, write_family
+from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
@@ -68,7 +66,7 @@ def compare_corpus(
 
     def rows_of(each: Derivation) -> pa.Table:
         encoders, protocol = outcomes(each.subject["protocol"]), chosen[each.subject["protocol"]]
-        rows = comparison_rows(
+        return comparison_rows(
             encoders,
             [metric for metric in compared_metrics(encoders.values()) if metric.name == each.subject["metric"]],
             corpus=sets.corpus,
@@ -78,7 +76,6 @@ def compare_corpus(
             resampling=resampling,
             headline=headline,
         )
-        return of_family(rows, (key.rpartition("@")[2] for key in encoders))
 
     wanted = [
         Derivation(
@@ -92,8 +89,11 @@ def compare_corpus(
         for metric in METRICS.values()
     ]
     with track(f"{sets.corpus} · comparing", total=len(wanted), unit="figures") as advance:
-        derive(store, "comparisons", wanted, rows_of, run=run, advance=advance, write=partial(write_family, store))
-    return family_of(store, sets, wanted)
+        compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
+        derived = derive(store, "comparisons", wanted, compute, run=run, advance=advance)
+    return CompareRef(
+        corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=tuple(chosen), comparisons=derived
+    )
 
 
 @task("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
@@ -121,7 +121,7 @@ def compare_combined(
                 **rsum_values(outcomes(each, directions), drawn=drawn_images(corpus)),
                 **language_values(parts, reference=corpus.languages_reference),
             }
-        rows = figure_rows(
+        return figure_rows(
             combined_figures(values),
             corpus=corpus.name,
             corpus_fingerprint=corpus.fingerprint,
@@ -129,7 +129,6 @@ def compare_combined(
             resampling=resampling,
             headline=headline,
         )
-        return of_family(rows, (key.rpartition("@")[2] for key, figures in values.items() if figures))
 
     headline = planned_figures(protocols)
     wanted = [
@@ -141,31 +140,15 @@ def compare_combined(
             version=", ".join(f"{name} {version_of(name)}" for name in (RSUM.metric, *SUMMARISED)),
         )
     ]
-    derive(store, "comparisons", wanted, rows_of, run=run, write=partial(write_family, store))
-    return family_of(store, sets, wanted)
-
-
-def family_of(store: EmbeddingStore, sets: SetsRef, wanted: Sequence[Derivation]) -> CompareRef:
-    """The reference to the stored comparisons of these derivations."""
-    rows = store.rows("comparisons", derived=[each.key for each in wanted]).select(["protocol", "run"])
-    return CompareRef(
-        corpus=sets.corpus,
-        corpus_fingerprint=sets.corpus_fingerprint,
-        n_comparisons=len(rows),
-        protocols=tuple(sorted({*texts(rows["protocol"])})),
-        runs=tuple(sorted({*texts(rows["run"])})),
-    )
+    derived = derive(store, "comparisons", wanted, one_by_one(rows_of), run=run)
+    return CompareRef(corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=(), comparisons=derived)
 
 
 def compared_rows(store: EmbeddingStore, references: Iterable[CompareRef]) -> list[dict[str, Any]]:
-    """The comparisons that the references name: those of a corpus under a protocol by one run are one family."""
-    return [
-        row
-        for each in references
-        for row in store.rows(
-            "comparisons", corpus_fingerprint=each.corpus_fingerprint, protocol=each.protocols, run=each.runs
-        ).to_pylist()
-    ]
+    """The comparisons that the references name."""
+    keys = store.keys_in([each.comparisons.uses for each in references])
+    rows: list[dict[str, Any]] = store.rows("comparisons", derived=sorted(keys)).to_pylist()
+    return rows
 
 
 @task("rank")
@@ -202,13 +185,12 @@ def rank_suite(
         settings=asdict(resampling),
         version=", ".join(f"{metric.name} {metric.version}" for metric in METRICS.values()),
     )
-    derive(store, "rankings", [ranking], rows_of, run=run)
-    rows = store.rows("rankings", derived=ranking.key)
-    if rows.num_rows:
-        return RankingRef(ranking=rows["ranking"][0].as_py())
+    derived = derive(store, "rankings", [ranking], one_by_one(rows_of), run=run)
+    if derived.n_rows:
+        return RankingRef(ranking=ranking.key, uses=(derived.uses,))
     if not reasons:  # it is stored that there is none; why, is not
         rows_of(ranking)
-    return RankingRef(reason=reasons[0])
+    return RankingRef(reason=reasons[0], uses=(derived.uses,))
 
 
 def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:

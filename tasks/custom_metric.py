@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -11,11 +12,12 @@ import pyarrow as pa
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.removal import drop_stale
-from capim.store.schema import texts
+from capim.store.rows import delete
+from capim.store.schema import TABLES, texts
 from capim.store.types import MODALITIES, Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import diagnose, of_parts
+from capim.tasks.derive import Derivation, derive, one_by_one, with_column
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.metrics import is_known
 from capim.tasks.metrics.custom import CustomMetric, load_metric
@@ -75,43 +77,29 @@ def custom_metric(
             f"there are no outcomes of {', '.join(protocols)} on {sets.corpus!r}; run `capim evaluate --corpora "
             f"{sets.corpus} --protocols {','.join(protocols)}` first"
         )
-    parts: dict[str, list[pa.Table]] = defaultdict(list)
+    made: dict[str, dict[Derivation, pa.Table]] = defaultdict(dict)
+    having: set[tuple[str, str]] = set()  # encoders and protocols with a figure
     with track(f"{own.custom.name} · {sets.corpus}", total=len(chosen), unit="protocols") as advance:
         for protocol in chosen:
-            of_protocol = own.evaluated(protocol)
-            if of_protocol:
-                parts["comparisons"].append(own.comparisons(of_protocol))
-                parts["slices"].append(own.slices(of_protocol, analyses or of_parts()))
-                parts["results"] += [result_rows(of_protocol, resampling)] if results else []
-                parts["replicates"] += [
-                    replicate_rows(each, resampling) for each in of_protocol if results and keep_replicates
-                ]
+            evaluated_here = own.evaluated(protocol)
+            having |= {(each.source["encoder_fingerprint"], protocol.id) for each in evaluated_here}
+            for table, derivation, rows in own.derived(evaluated_here, analyses or of_parts(), keep_replicates):
+                if results or table not in ("results", "replicates"):
+                    made[table][derivation] = rows
             advance(1)
-    if parts:
+    uses = []
+    for table, tables in made.items():  # nothing is stored before all of the user's code has run
+        compute = one_by_one(tables.__getitem__)
+        uses.append(derive(store, table, [*tables], compute, run=run).uses)
+    if made:
         record_metrics(store, [own.custom.metric()], run=run)
-    keys = {"comparisons": "comparison", "slices": "slice"}
-    keys |= {"results": "result", "replicates": "result"} if results else {}
-    encoders = [each.sets.encoder_fingerprint for each in evaluations]
-    kept: dict[str, tuple[str, ...]] = {}
-    for table, key in keys.items():
-        rows = pa.concat_tables(parts[table]) if parts[table] else None
-        kept[table] = () if rows is None else tuple(texts(rows[key]))
-        if rows is not None:
-            store.write_rows(table, rows, replace=key)
-        if table == "slices" and analyses:
-            continue
-        sides = SIDES if table == "comparisons" else ("encoder_fingerprint",)
-        drop_stale(  # rows of an earlier state of the metric: it may apply to fewer queries now
-            store,
-            table,
-            key,
-            kept=kept[table],
-            metric=own.custom.name,
-            corpus_fingerprint=own.corpus.fingerprint,
-            protocol=[protocol.id for protocol in chosen],
-            **dict.fromkeys(sides, tuple(encoders)),
-        )
-    return MetricRef(results=kept.get("results", ()), comparisons=kept["comparisons"], left_out=tuple(own.left_out))
+    own.drop_without_figure([protocol.id for protocol in chosen], having)
+    kept = {
+        table: store.rows(table, derived=[each.key for each in made[table]]) if made[table] else None
+        for table in ("results", "comparisons")
+    }
+    ids = {table: () if rows is None else tuple(texts(rows[TABLES[table].key[0]])) for table, rows in kept.items()}
+    return MetricRef(**ids, left_out=tuple(own.left_out), uses=tuple(uses))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +150,59 @@ class _OwnMetric:
             found.append(Evaluated.of(outcomes, self.corpus, source, [metric]))
         return [each for each in found if each.samples]
 
+    def derived(
+        self, evaluated: Sequence[Evaluated], analyses: Sequence[str], keep_replicates: bool
+    ) -> Iterator[tuple[str, Derivation, pa.Table]]:
+        """What is made of the metric's values under one protocol: table, key, rows.
+
+        The values are among the inputs: the same code may give others, if it reads a file or draws numbers.
+        """
+        if not evaluated:
+            return
+        [metric], protocol = evaluated[0].metrics, evaluated[0].outcomes.protocol
+
+        def of(kind: str, each: Sequence[Evaluated], **settings: object) -> Derivation:
+            values = [hashlib.sha256(metric.per_query(one.outcomes).tobytes()).hexdigest() for one in each]
+            return Derivation(
+                kind=kind,
+                subject={"protocol": protocol.id, "metric": metric.name},
+                inputs=[f"{one.source['evaluation']} {digest}" for one, digest in zip(each, values, strict=True)],
+                settings=asdict(self.resampling) | settings,
+                version=str(metric.version),
+            )
+
+        for each in evaluated:
+            yield "results", (result := of("result", [each])), (rows := result_rows([each], self.resampling))
+            if keep_replicates:
+                drawn = replicate_rows(each, self.resampling)
+                [own] = texts(rows["result"])
+                yield "replicates", of("replicates", [each]), with_column(drawn, "result", [result.row_key(own)])
+        yield "comparisons", of("comparison", evaluated), self.comparisons(evaluated)
+        wanted = [name for name in of_parts() if name in analyses]
+        slices = self.slices(evaluated, wanted)
+        versions = [str(metric.version)] * len(slices)
+        yield "slices", of("analysis", evaluated, analyses=wanted), with_column(slices, "metric_version", versions)
+
+    def drop_without_figure(self, protocols: Sequence[str], having: Collection[tuple[str, str]]) -> None:
+        """Drop what is stored of encoders to which the metric does not apply any more under these protocols."""
+        encoders = [each.sets.encoder_fingerprint for each in self.evaluations]
+        one = ("encoder_fingerprint",)
+        for table, sides in (
+            ("results", one),
+            ("replicates", one),
+            ("slices", one),
+            ("comparisons", SIDES),
+        ):
+            equals = {
+                "corpus_fingerprint": [self.corpus.fingerprint],
+                "protocol": protocols,
+                "metric": [self.custom.name],
+            }
+            rows = self.store.rows(table, **equals, **dict.fromkeys(sides, encoders)).to_pylist()
+            [key, *_] = TABLES[table].key
+            stale = [row[key] for row in rows if not all((row[side], row["protocol"]) in having for side in sides)]
+            delete(self.store.connection, table, key, stale)
+
     def comparisons(self, evaluated: Sequence[Evaluated]) -> pa.Table:
         """The comparisons of every pair under one protocol."""
         return comparison_rows(
@@ -181,9 +222,7 @@ class _OwnMetric:
         """Means over parts of the queries of one protocol; an aggregate has none."""
         outcomes = {each.source["encoder"]: each.outcomes for each in evaluated}
         [metric], protocol = evaluated[0].metrics, evaluated[0].outcomes.protocol
-        wanted = [
-            name for name in of_parts() if name in analyses and metric.reduce == "mean" and is_diagnosed(protocol)
-        ]
+        wanted = analyses if metric.reduce == "mean" and is_diagnosed(protocol) else ()
         data = AnalysisInput(
             corpus=self.corpus,
             protocol=protocol,

@@ -1,35 +1,38 @@
 """The ledger: what is derived from the store is made once, and again only when something that it depends on changes.
 
 The one place that decides between stored and to do. A key is a digest of what a thing is, of its inputs, of the
-settings and of the version of the code that makes it; its rows carry the key.
+settings and of the versions of the code that makes it; its rows carry the key, and are added, never replaced. What a
+run asked for is a list of keys, stored once under its own digest: the record of a run names these digests, so that a
+run that made nothing can be pinned, compared and reported like the one that made it all.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from functools import cached_property, partial
-from itertools import groupby
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from capim.store import EmbeddingStore
-from capim.store.schema import DERIVED, TABLES
+from capim.store.schema import DERIVED, TABLES, USES, texts
 from capim.store.types import canonical_json, digest16
-from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.runtime.references import Derived, EvaluationRef
 from capim.tasks.statistics import VERSION
+from capim.tasks.statistics.draws import Resampling
+
+USUAL = Resampling()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Derivation:
     """One thing that is made from the store.
 
     Attributes:
-        kind: What it is: ``analysis`` …
+        kind: What it is: ``result``, ``comparison``, ``ranking``, ``analysis`` …
         subject: What it is of, by column: corpus, protocol, name …
         inputs: Keys and ids of all that it is made from, in the order that it depends on.
         settings: Of the run, all that change it.
@@ -45,12 +48,27 @@ class Derivation:
     @cached_property
     def identity(self) -> str:
         """All that the key is a digest of, as JSON."""
-        return canonical_json({**asdict(self), "statistics": VERSION})
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return canonical_json({**named, "statistics": VERSION})
 
     @cached_property
     def key(self) -> str:
         """Equal for two derivations exactly if they give the same rows."""
         return digest16([self.identity])
+
+    @property
+    def usual(self) -> bool:
+        """Whether it is made with the settings that a run has unless it is given others."""
+        usual = asdict(USUAL)
+        return all(usual.get(name, value) == value for name, value in self.settings.items())
+
+    def row_key(self, own: str) -> str:
+        """The key of a row of it that is told by ``own`` from its other rows."""
+        return digest16([self.key, own])
+
+
+Made = Mapping[int, pa.Table]
+"""Position among what was to do -> its rows."""
 
 
 def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) -> list[str]:
@@ -65,63 +83,114 @@ def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) ->
 def derive(
     store: EmbeddingStore,
     table: str,
-    wanted: Iterable[Derivation],
-    compute: Callable[[Derivation], pa.Table],
+    wanted: Sequence[Derivation],
+    compute: Callable[[Sequence[Derivation]], Iterable[Made]],
     *,
     run: str,
     advance: Callable[[float], None] = lambda _: None,
-    write: Callable[[pa.Table], object] | None = None,
-) -> int:
-    """Make what the store lacks of some derivations, whose rows are of one table; returns the rows of all of them.
+) -> Derived:
+    """Make what the store lacks of some derivations, whose rows are of one table.
 
-    The ledger is asked once. What is stored counts only while the table has all of its rows; it is shown again where a
-    newer row was shown instead. Rows are written for each subject's corpus and protocol in turn, so that what is made
-    survives a run that is interrupted.
+    The ledger is asked once. What is stored counts only while the table has all of its rows.
 
     Args:
         table: Has a column ``derived``.
-        compute: Gives the rows of one derivation; that column may be null.
+        compute: Gets what is to do, and gives the rows of each of it, in commits of what was made together, so that
+            it survives a run that is interrupted. The first column of the table's key tells the rows of one derivation
+            apart; it is made unique in the table.
         advance: Gets 1 for each derivation.
-        write: Stores the rows of some derivations; by default by their key.
     """
-    wanted = list(wanted)
-    [replaced, *_] = TABLES[table].key
-    write = write or partial(store.write_rows, table, replace=replaced)
-    kept, n_rows = stored_rows(store, table, wanted), 0
-    for _, together in groupby(wanted, key=lambda each: (each.subject.get("corpus"), each.subject.get("protocol"))):
-        stored, made, entries = [], [], []
-        for each in together:
-            if each.key in kept:
-                stored.append(_filled(_filled(kept[each.key], "run", run), "created", datetime.now(UTC)))
-            else:
-                began = time.perf_counter()
-                made.append(_filled(compute(each), "derived", each.key))
-                entries.append(_entry(each, len(made[-1]), seconds=time.perf_counter() - began, run=run))
-            advance(1)
-        for parts in (stored, made):
-            if parts:
-                write(rows := pa.concat_tables(parts))
-                n_rows += len(rows)
-        if entries:
+    known = stored_rows(store, table, [each.key for each in wanted])
+    todo = [each for each in wanted if each.key not in known]
+    n_made = 0
+    advance(len(wanted) - len(todo))
+    if todo:
+        began = time.perf_counter()
+        for made in compute(todo):
+            if not made:
+                continue
+            seconds, began = (time.perf_counter() - began) / max(len(made), 1), time.perf_counter()
+            entries = []
+            parts = []
+            for at, rows in made.items():
+                each = todo[at]
+                parts.append(_keyed(table, rows, each))
+                known[each.key] = len(rows)
+                n_made += len(rows)
+                entries.append(_entry(each, len(rows), seconds=seconds, run=run))
+            store.write_rows(table, pa.concat_tables(parts))
             store.write_rows("derived", pa.Table.from_pylist(entries, schema=DERIVED), replace="key")
-    return n_rows
+            advance(len(made))
+    return Derived(uses=used(store, [each.key for each in wanted]), n_rows=sum(known.values()), n_made=n_made)
 
 
-def stored_rows(store: EmbeddingStore, table: str, wanted: Sequence[Derivation]) -> dict[str, pa.Table]:
-    """Key -> rows, of those derivations that the store has whole."""
-    made = store.rows("derived", key=[each.key for each in wanted]).to_pylist()
-    rows = store.rows(table, derived=[row["key"] for row in made])
-    parts = {row["key"]: rows.filter(pc.equal(rows["derived"], pa.scalar(row["key"]))) for row in made}
-    return {row["key"]: parts[row["key"]] for row in made if len(parts[row["key"]]) == row["n_rows"]}
+def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[str, int]:
+    """Key -> number of its rows, of those derivations that the store has whole."""
+    made = store.rows("derived", key=keys) if keys else DERIVED.empty_table()
+    counts = store.counts(table, "derived", derived=texts(made["key"]))
+    expected = dict(zip(texts(made["key"]), made["n_rows"].to_pylist(), strict=True))
+    return {key: n for key, n in expected.items() if counts.get(key, 0) == n}
 
 
-def _filled(rows: pa.Table, name: str, value: str | datetime) -> pa.Table:
-    """The rows with one value in a column."""
+def used(store: EmbeddingStore, keys: Iterable[str]) -> str:
+    """The digest under which these keys are stored as what a run used."""
+    ordered = sorted({*keys})
+    uses = digest16(ordered)
+    if not store.counts("uses", "uses", uses=uses):
+        store.write_rows("uses", pa.Table.from_pylist([{"uses": uses, "keys": ordered}], schema=USES))
+    return uses
+
+
+def page_key(store: EmbeddingStore, run: str | None, chosen: Mapping[str, Sequence[str]], version: str) -> str:
+    """The key of the report of what a run used, or of all that is current: known before a row is read.
+
+    Args:
+        store: The store.
+        run: None: all that is current. What is current follows from which settings are usual and what was used last.
+        chosen: Names that the report is limited to.
+        version: Of the code that makes pages.
+    """
+    if run is not None:
+        shown = sorted(store.keys_of(run))
+    else:
+        uses = store.uses()
+        shown = [str(key) for key in sorted(uses, key=lambda key: (*uses[key], key))]
+    measured = [row for row in store.rows("slices").select(["derived", "created"]).to_pylist() if not row["derived"]]
+    failed = store.rows("runs", state="incomplete").sort_by("started").select(["run", "message"]).to_pylist()
+    parts = [run is None, chosen, version, [str(row["created"]) for row in measured], failed, shown]
+    return digest16([canonical_json(part) for part in parts])
+
+
+def one_by_one(
+    compute: Callable[[Derivation], pa.Table], by: Callable[[Derivation], object] = lambda _: None
+) -> Callable[[Sequence[Derivation]], Iterator[Made]]:
+    """A ``compute`` that makes derivations one after the other; neighbours with the same ``by`` are one commit."""
+
+    def make(todo: Sequence[Derivation]) -> Iterator[Made]:
+        made: dict[int, pa.Table] = {}
+        for at, each in enumerate(todo):
+            made[at] = compute(each)
+            if at + 1 == len(todo) or by(todo[at + 1]) != by(each):
+                yield made
+                made = {}
+
+    return make
+
+
+def _keyed(table: str, rows: pa.Table, each: Derivation) -> pa.Table:
+    """The rows with the key of their derivation, and keys of their own that no other derivation has."""
+    name, *_ = TABLES[table].key
+    if name != "derived":
+        rows = with_column(rows, name, [each.row_key(own) for own in texts(rows[name])])
+    return with_column(rows, "derived", [each.key] * len(rows))
+
+
+def with_column(rows: pa.Table, name: str, values: Sequence[str]) -> pa.Table:
+    """The rows with these texts in one column."""
     place = rows.schema.get_field_index(name)
-    field = rows.schema.field(place)
-    return rows.set_column(place, field, pa.array([value] * len(rows), field.type))
+    return rows.set_column(place, rows.schema.field(place), pa.array(values, pa.string()))
 
 
 def _entry(each: Derivation, n_rows: int, *, seconds: float, run: str) -> dict[str, object]:
-    about = {"key": each.key, "kind": each.kind, "identity": each.identity, "run": run, "created": datetime.now(UTC)}
-    return {**about, "n_rows": n_rows, "seconds": seconds}
+    about = {"key": each.key, "kind": each.kind, "identity": each.identity, "usual": each.usual}
+    return {**about, "n_rows": n_rows, "seconds": seconds, "run": run, "created": datetime.now(UTC)}

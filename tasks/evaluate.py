@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -12,14 +12,15 @@ from capim.store.removal import drop_superseded
 from capim.store.rows import names_with_rows
 from capim.store.schema import texts
 from capim.tasks.corpora.naming import stored_corpora
-from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.ranking.resources import Resources
-from capim.tasks.results.combined import LanguagePart
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef, encoder_name
-from capim.tasks.runtime.results import ResultWriter, joint_protocols, outdated_results
+from capim.tasks.runtime.results import derive_figures, outdated_results
 from capim.tasks.runtime.scoring import (
+    incomplete,
     missing_sets,
     open_sets,
     outcomes_of,
@@ -54,42 +55,40 @@ def score(
     """
     store = EmbeddingStore.open(store_uri)
     scored = open_sets(store, sets, protocols)
-    writer = ResultWriter(scored=scored, resampling=resampling, run=run)
-    evaluations = scored.evaluations
-    joint = joint_protocols(scored)
-    ids = [*evaluations.values(), *map(scored.joint_evaluation, joint.values())]
-    renewed = writer.renew(ids, keep_replicates=keep_replicates)
+    drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
     # comparisons and slices also need the outcomes, which a damaged store may have lost in part
-    stored = store.counts("outcomes", "protocol", evaluation=list(evaluations.values()))
-    present = {protocol: found for protocol, found in renewed.items() if stored.get(protocol) == found.n_queries}
-    todo = [p for p in scored.protocols if p.id not in present or present[p.id].lacks(p)]
-    n_scored = n_added = 0
-    parts: dict[str, LanguagePart] = {}
-    with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(evaluations), unit="protocols") as advance:
-        advance(len(evaluations) - len(todo))
+    stored = store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
+    left = dict.fromkeys(incomplete(scored, scored.protocols, stored))
+    fresh = set[str]()
+    with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(scored.protocols), unit="protocols") as advance:
 
         def ranked(n_protocols: float) -> None:
             advance(RANKING * n_protocols)
 
-        resources = Resources(device, memory_bytes)
-        scoring = outcomes_of(scored, todo, stored, resources=resources, n_parts=n_parts, advance=ranked)
-        for scored_together, is_fresh in scoring:
-            n_scored += len(scored_together) * is_fresh
-            kept = {} if is_fresh else present
-            for outcomes in scored_together:
-                if outcomes.protocol in joint.get("mean", ()) and outcomes.protocol.id not in kept:
-                    parts[outcomes.protocol.id] = writer.language(outcomes)
-            n_figures = writer.write_metrics(scored_together, keep_replicates=keep_replicates, present=kept)
-            n_added += 0 if is_fresh else n_figures
-            advance(len(scored_together) * (1 - RANKING if is_fresh else 1))
-    kinds = {Protocol.of(protocol).kind for protocol in renewed}
-    if "sum" in joint and ("sum" not in kinds or any(protocol not in present for protocol in MAIN)):
-        writer.write_rsum(joint["sum"])
-    if "mean" in joint and (parts or "mean" not in kinds):
-        writer.write_languages(joint["mean"], parts)
-    writer.drop_outdated(list(evaluations.values()))
-    drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
-    return EvaluationRef(sets=sets, evaluations=dict(evaluations), n_scored=n_scored, n_added=n_added)
+        def outcomes(lacking: Sequence[Protocol]) -> Iterator[list[Outcomes]]:
+            chosen = [protocol for protocol in scored.protocols if protocol in left or protocol in lacking]
+            advance(len(scored.protocols) - len(chosen))
+            resources = Resources(device, memory_bytes)
+            scoring = outcomes_of(scored, chosen, stored, resources=resources, n_parts=n_parts, advance=ranked)
+            for together, is_fresh in scoring:
+                for each in together:
+                    left.pop(each.protocol, None)
+                fresh.update(each.protocol.id for each in together if is_fresh)
+                yield together
+                advance(len(together) * (1 - RANKING if is_fresh else 1))
+
+        how: dict[str, Any] = {"resampling": resampling, "run": run, "keep_replicates": keep_replicates}
+        figures = derive_figures(scored, outcomes=outcomes, **how)
+        for _ in outcomes(()) if left else ():
+            pass
+    n_added = sum(n for protocol, n in figures.added.items() if protocol not in fresh)
+    return EvaluationRef(
+        sets=sets,
+        evaluations=dict(scored.evaluations),
+        n_scored=len(fresh),
+        n_added=n_added,
+        uses=figures.uses,
+    )
 
 
 @task("score-part", run_name="score-{sets.encoder}-{sets.corpus}-part-{part}-of-{n_parts}")
@@ -156,30 +155,17 @@ def complete_figures(
     run: str,
     keep_replicates: bool = False,
 ) -> EvaluationRef:
-    """The table's metrics that stored outcomes determine and that have no result with these settings yet.
-
-    Figures over several protocols are computed anew if they are stored: where ranks are left open they never were.
-    """
+    """The table's metrics that stored outcomes determine and that have no result with these settings yet."""
     store = EmbeddingStore.open(store_uri)
     scored = stored_evaluations(store, evaluation, protocols)
-    writer = ResultWriter(scored=scored, resampling=resampling, run=run)
-    evaluations = scored.evaluations
-    joint = joint_protocols(scored)
-    ids = {kind: scored.joint_evaluation(group) for kind, group in joint.items()}
-    stored = store.counts("results", "evaluation", evaluation=list(ids.values()))
-    present = writer.renew([*evaluations.values(), *ids.values()], keep_replicates=keep_replicates)
-    anew = {kind for kind, id_ in ids.items() if id_ in stored} - {Protocol.of(id_).kind for id_ in present}
-    n_added = 0
-    for protocol in scored.protocols:
-        if protocol.id not in present or present[protocol.id].lacks(protocol):
-            outcomes = [scored.read(protocol)]
-            n_added += writer.write_metrics(outcomes, keep_replicates=keep_replicates, present=present)
-    if "sum" in anew:
-        writer.write_rsum(joint["sum"])
-    if "mean" in anew:
-        writer.write_languages(joint["mean"], {})
-    writer.drop_outdated(list(evaluations.values()))
-    return EvaluationRef(sets=evaluation.sets, evaluations=dict(scored.evaluations), n_scored=0, n_added=n_added)
+    figures = derive_figures(scored, resampling=resampling, run=run, keep_replicates=keep_replicates)
+    return EvaluationRef(
+        sets=evaluation.sets,
+        evaluations=dict(scored.evaluations),
+        n_scored=0,
+        n_added=sum(figures.added.values()),
+        uses=figures.uses,
+    )
 
 
 @task("find-sets")

@@ -12,6 +12,7 @@ from capim.store.schema import texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
 from capim.store.types import Corpus, Storage
 from capim.tasks.encoders import catalog
+from capim.tasks.metrics import metrics_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.results.imported.sources import (
     Imported,
@@ -21,7 +22,9 @@ from capim.tasks.results.imported.sources import (
     outcomes_of_source,
 )
 from capim.tasks.runtime.open_corpora import corpus_for_import
-from capim.tasks.runtime.results import write_results
+from capim.tasks.runtime.references import EvaluationRef, ImportRef, SetsRef
+from capim.tasks.runtime.results import derive_figures
+from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
@@ -100,11 +103,8 @@ def import_outcomes(
     replace: bool,
     resampling: Resampling,
     run: str,
-) -> list[str]:
+) -> ImportRef:
     """Store outcomes of models without embeddings, and the figures that they determine.
-
-    Returns:
-        How rows were matched with queries and what was left out, then one line per protocol.
 
     Everything is checked before the corpus is registered and the first row is written.
     """
@@ -117,11 +117,12 @@ def import_outcomes(
     for name, each in found.items():
         encoder = encoder_of_outcomes(name, revision=revision, note=note, namesakes=namesakes(store, name))
         imported = Imported.of(each.outcomes, encoder, subject)
-        new, replaced, fault = _planned(store, imported, resampling)
+        new, replaced, fault = _planned(store, imported)
         plans.append((imported, new, replaced))
         faults += [fault] if replaced and not replace else []
     if faults:
         raise RequestError(faults)
+    uses: list[str] = []
     lines = [f"{name}: {line}" for name, each in found.items() for line in (*each.how, *each.left_out)]
     for imported, new, replaced in plans:
         encoder = imported.encoder
@@ -132,34 +133,38 @@ def import_outcomes(
             if key not in new:
                 lines.append(f"{what}: stored already, nothing to do")
                 continue
-            rows, results = imported.rows(key, run=run, resampling=resampling)
-            store.write_rows("outcomes", rows, replace="evaluation")
-            write_results(store, results, run=run, replace="evaluation")
-            lines.append(f"{what}: {', '.join(texts(results['metric'])) or 'no metric is determined'}")
-        if new and (rsum := imported.rsum(run=run, resampling=resampling)) is not None:
-            write_results(store, rsum, run=run, replace="evaluation")
+            store.write_rows("outcomes", imported.rows(key), replace="evaluation")
+            metrics = [metric.name for metric in metrics_of(outcomes)]
+            lines.append(f"{what}: {', '.join(metrics) or 'no metric is determined'}")
+        sets = SetsRef(
+            encoder=encoder.name,
+            encoder_fingerprint=encoder.fingerprint,
+            corpus=subject.name,
+            corpus_fingerprint=subject.fingerprint,
+        )
+        by_protocol = {each.protocol.id: key for key, each in imported.outcomes.items()}
+        scored = stored_evaluations(store, EvaluationRef(sets=sets, evaluations=by_protocol, n_scored=0), ())
+        uses += derive_figures(scored, resampling=resampling, run=run).uses
         if new:
             lines.append(f"run `capim compare --corpora {subject.name}` to compare it with other models")
         if replaced:
             encoders, state = [encoder.fingerprint], subject.fingerprint
             drop_evaluations(store, replaced, encoder_fingerprints=encoders, corpus_fingerprint=state)
-    return lines
+    return ImportRef(lines=tuple(lines), uses=tuple(uses))
 
 
-def _planned(store: EmbeddingStore, imported: Imported, resampling: Resampling) -> tuple[list[str], list[str], str]:
+def _planned(store: EmbeddingStore, imported: Imported) -> tuple[list[str], list[str], str]:
     """What an import would change, which the store is only asked for.
 
     Returns:
-        The evaluations that are not stored with these settings; those of other outcomes of the same model, corpus and
+        The evaluations whose outcomes are not stored; those of other outcomes of the same model, corpus and
         protocol, with sums of them; and why these may not be replaced, unless the user says so.
     """
     encoder, corpus = imported.encoder, imported.corpus
     subject = {"encoder_fingerprint": encoder.fingerprint, "corpus_fingerprint": corpus.fingerprint}
     rows = store.rows("results", **subject).to_pylist()
-    settings = (resampling.replicates, resampling.seed, resampling.level)
-    same = {r["evaluation"] for r in rows if (r["replicates"], r["seed"], r["level"]) == settings}
     counts = store.counts("outcomes", "evaluation", evaluation=list(imported.outcomes))
-    new = [key for key, each in imported.outcomes.items() if key not in same or counts.get(key) != len(each)]
+    new = [key for key, each in imported.outcomes.items() if counts.get(key) != len(each)]
     others = [
         (other, f"{protocol} (stored {other}, given {key})")
         for key, protocol in ((key, each.protocol.id) for key, each in imported.outcomes.items())

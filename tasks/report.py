@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from capim.reports.destination import PAGES, has_file, point
 from capim.reports.format import percent, percent_range
 from capim.reports.rows.report_data import goodness
 from capim.reports.rows.snapshot import answer_lines, first_screen
-from capim.reports.write import write_report
+from capim.reports.write import version_of_pages, write_report
 from capim.store import EmbeddingStore
+from capim.store.current import newest_rows
+from capim.store.schema import texts
+from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.tasks.analyses.ablations import device_rows
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.content import caption_features
 from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
-from capim.tasks.derive import Derivation, derive, inputs_of
-from capim.tasks.metrics.table import RSUM, planned_figures
+from capim.tasks.derive import Derivation, Made, derive, inputs_of, one_by_one, page_key
+from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
-from capim.tasks.reference.published import gate_rows, judge_results, published
+from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.runtime.references import AnalysisRef, EvaluationRef
+from capim.tasks.runtime.results import SETTINGS
 from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
@@ -41,8 +46,8 @@ def diagnose_corpus(
     resampling: Resampling,
     run: str,
     analyses: Sequence[str] = (),
-) -> int:
-    """Store the slices of encoders that were evaluated on one corpus; returns the number of rows.
+) -> AnalysisRef:
+    """Store the slices of encoders that were evaluated on one corpus.
 
     ``analyses`` are keys of ``ANALYSES``; empty: all, except those that run on request only.
     """
@@ -99,25 +104,63 @@ def diagnose_corpus(
                 *(tag for each in group for tag in tags[each.sets.encoder_fingerprint] if "vectors" in analysis.needs),
             ],
             settings=asdict(resampling),
-            version=str(analysis.version),
+            version="; ".join([str(analysis.version), *(f"{m} {version_of(m)}" for m in SHOWN[protocol.kind])]),
         )
         for protocol in protocols.values()
         for analysis in applying(protocol, analyses)
         for group in _groups([e for e in evaluations if protocol.id in e.evaluations], analysis)
     ]
-    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 1, unit="analyses") as advance:
-        written = derive(store, "slices", wanted, rows_of, run=run, advance=advance)
+    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 2, unit="analyses") as advance:
+        compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
+        gate = _gate(store, corpus, evaluations, specs.values(), resampling, run)
+        work = [(wanted, compute), gate, _devices(store, corpus, run)]
+        derived = [derive(store, "slices", *each, run=run, advance=advance) for each in work]
+    return AnalysisRef(
+        corpus=corpus.name, n_slices=sum(each.n_rows for each in derived), uses=tuple(each.uses for each in derived)
+    )
+
+
+Work: TypeAlias = tuple[Sequence[Derivation], Callable[[Sequence[Derivation]], Iterable[Made]]]
+"""Some derivations, and what makes their rows."""
+
+
+def _gate(
+    store: EmbeddingStore,
+    corpus: Corpus,
+    evaluations: Sequence[EvaluationRef],
+    specs: Iterable[EncoderSpec],
+    resampling: Resampling,
+    run: str,
+) -> Work:
+    """What published figures say of these evaluations' results with these settings."""
+    references = published()
+    of_evaluations = store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()])
+    alike = [row for row in of_evaluations.to_pylist() if all(row[n] == getattr(resampling, n) for n in SETTINGS[:3])]
+    results = newest_rows(alike, "results", by=("evaluation", "protocol", "metric"))
+
+    def rows(_: Derivation) -> pa.Table:
         judged = judge_results(
-            store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()]),
-            specs={spec.fingerprint: spec for spec in specs.values()},
+            results,
+            specs={spec.fingerprint: spec for spec in specs},
             n_images={corpus.fingerprint: len(corpus.images)},
-            references=published(),
+            references=references,
         )
-        devices = device_rows(store.rows("batches", corpus=corpus.name), corpus=corpus, run=run)
-        for rows in (gate_rows(judged, run=run), devices):
-            written += store.write_rows("slices", rows, replace="slice")
-        advance(1)
-    return written
+        return gate_rows(judged, run=run)
+
+    figures = [canonical_json([row[name] for name in GATED]) for row in results]
+    inputs = [digest16(figures), digest16([canonical_json(each._asdict()) for each in references])]
+    subject = {"analysis": ANALYSIS, "corpus": corpus.fingerprint}
+    gate = Derivation(kind="gate", subject=subject, inputs=inputs, settings={}, version="1")
+    return [gate], one_by_one(rows)
+
+
+def _devices(store: EmbeddingStore, corpus: Corpus, run: str) -> Work:
+    """How fast encoders were on several devices."""
+    batches = store.rows("batches", corpus=corpus.name)
+    inputs = [digest16(sorted(texts(batches["batch_id"])))]
+    subject = {"analysis": "hardware", "corpus": corpus.fingerprint}
+    devices = Derivation(kind="devices", subject=subject, inputs=inputs, settings={}, version="1")
+    return [devices], one_by_one(lambda _: device_rows(batches, corpus=corpus, run=run))
 
 
 def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[EvaluationRef]]:
@@ -137,21 +180,23 @@ def publish_report(
     store_uri: str,
     reports_uri: str,
     run: str,
+    of_run: bool = False,
     corpora: Sequence[str] = (),
     encoders: Sequence[str] = (),
     protocols: Sequence[str] = (),
 ) -> str:
-    """Write the report of these corpora, encoders and protocols (all where none is named); returns its path or URI."""
-    store = EmbeddingStore.open(store_uri)
-    return write_report(
-        store,
-        f"{reports_uri}/{run}",
-        corpora=corpora,
-        encoders=encoders,
-        protocols=protocols,
-        describe=caption_features,
-        explain=partial(explain_pairs, store),
-    )
+    """The report of these corpora, encoders and protocols (all where none is named); returns its path or URI.
+
+    ``of_run``: only what this run used. A report that was written before is not written again: the run's folder points
+    to it.
+    """
+    store, shown = EmbeddingStore.open(store_uri), run if of_run else None
+    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
+    page = f"{PAGES}/{page_key(store, shown, chosen, version_of_pages())}"
+    if not has_file(f"{reports_uri}/{page}/report.html"):
+        how: dict[str, Any] = {"describe": caption_features, "explain": partial(explain_pairs, store), **chosen}
+        write_report(store, f"{reports_uri}/{page}", run=shown, **how)
+    return f"{point(reports_uri, run, page)}/report.html"
 
 
 def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None) -> None:

@@ -280,8 +280,8 @@ def pinned_baselines(
 
 
 def evaluations_of_run(store: EmbeddingStore, run: str) -> dict[FigureId, str]:
-    """The evaluations that a run watched, or for other runs those that it wrote."""
-    rows = store.rows("watched", run=run).to_pylist() or store.rows("results", run=run).to_pylist()
+    """The evaluations that a run watched, or for other runs those whose figures it made or found."""
+    rows = store.rows("watched", run=run).to_pylist() or store.rows_of_run("results", run)
     return {_id(row): row["evaluation"] for row in rows if not Protocol.of(row["protocol"]).is_combined}
 
 
@@ -299,13 +299,15 @@ def run_fault(store_uri: str, run: str, encoders: Sequence[str]) -> str | None:
     if not found.isdisjoint(encoders):
         return None
     having = {run for table in ("watched", "results") for run in store.counts(table, "run", encoder=list(encoders))}
+    keys = {*store.counts("results", "derived", encoder=list(encoders))}
+    having |= {each for each in store.counts("runs", "run") if not keys.isdisjoint(store.keys_of(each))}
     newest = sorted(having, reverse=True)
     shown = ", ".join(newest[:NAMED]) + (" …" if len(newest) > NAMED else "")
     advice = f"runs with such figures: {shown}" if newest else "leave --baseline out: this watch becomes the baseline"
     if found:
         what = f"run {run!r} has no figures of {', '.join(encoders)}, only of {', '.join(sorted(found))}"
     elif store.counts("runs", "run", run=run):
-        what = f"run {run!r} wrote no figures, so it cannot be the baseline"
+        what = f"run {run!r} has no figures, so it cannot be the baseline"
     else:
         what = f"run {run!r} is not in {store.uri}"
     return f"{what}; {did_you_mean(run, newest)}{advice}"

@@ -309,7 +309,7 @@ def runs(request: Request) -> Response:
 
 def _two_runs(request: Request, store: EmbeddingStore, known: list[str]) -> tuple[str, str]:
     """The runs of the address; where it has none, the newest that wrote figures and the one before."""
-    written = store.counts("results", "run")
+    written = {row["run"] for row in store.rows("runs").to_pylist() if row["uses"]} | {*store.counts("results", "run")}
     newest = [run for run in known if run in written]
     new = request.query_params.get("new") or (newest[0] if newest else "")
     before = newest[newest.index(new) + 1 :] if new in newest else []

@@ -27,6 +27,7 @@ from capim.store.rows import matching
 from capim.store.schema import texts
 from capim.store.types import Corpus, MetricFacts
 
+DERIVED = ("results", "comparisons", "rankings", "slices")
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
 
 
@@ -61,10 +62,13 @@ def read_report_data(
     Raises:
         RequestError: There are no results, or none of a named corpus, encoder or protocol.
     """
-    tables: dict[str, list[Row]] = {name: [*source.rows(name).to_pylist()] for name in TABLES}
-    results = [r for r in tables["results"] if run in (None, r["run"])]
+    tables: dict[str, list[Row]] = {
+        name: source.rows_of_run(name, run) if run is not None and name in DERIVED else [*source.rows(name).to_pylist()]
+        for name in TABLES
+    }
+    uses, results = source.uses(), tables["results"]
     if not results:
-        fault = f"run {run!r} wrote no results" if run else "there are no results yet"
+        fault = f"run {run!r} has no results" if run else "there are no results yet"
         runs_with_results = ", ".join(sorted({r["run"] for r in tables["results"]})[-5:])
         step = (
             f"the newest runs with results: {runs_with_results}"
@@ -84,22 +88,23 @@ def read_report_data(
             "embed one again, or read the results with `capim results`"
         )
     shown = {row["protocol"] for row in results}
-    states = States.of(results)
-    newest = newest_rows(filter(states.has, results), "results")
-    is_old = is_outdated(newest)
+    states = States.of(results, uses=uses)
+    newest = newest_rows(filter(states.has, results), "results", uses=uses)
+    is_old = is_outdated(newest, uses)
     kept = tuple(row for row in newest if not is_old(row))
 
     def current(table: str) -> list[Row]:
         rows = tables[table]
         return [r for r in rows if states.has(r) and (not protocols or r.get("protocol") in {*shown, None})]
 
-    families = current_families(tables["comparisons"], kept, states)
+    families = current_families(tables["comparisons"], kept, states, uses)
     comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
-    slices = tuple(newest_rows(current("slices"), "slices"))
+    slices = tuple(newest_rows((r for r in current("slices") if not is_old(r)), "slices", uses=uses))
     batches = sorted(current("batches"), key=lambda r: (r["created"], r["batch_id"]))
     # of all protocols: the headline of some of them is another one
-    rankings = () if protocols else tuple(current_ranking(tables["rankings"], states))
+    rankings = () if protocols else tuple(current_ranking(tables["rankings"], states, uses))
     named = {r["run"] for r in (*kept, *comparisons, *rankings, *slices, *batches)}
+    named |= {r["run"] for r in tables["runs"] if r["run"] == run and r["state"] == "incomplete"}
     runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
     metrics = {r["metric"] for r in kept}
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(states.corpora.items())}

@@ -252,7 +252,7 @@ def detail_of(row: Row) -> dict[str, Any]:
 
 _PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")
 
-OF_THE_MACHINE = ("host", "pid")
+OF_THE_MACHINE = ("host", "pid", "uses")
 """Columns of stored rows that reports leave out."""
 
 

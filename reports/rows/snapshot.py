@@ -131,7 +131,8 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         return [row for row in rows if row["created"] <= end]
 
     written = until("results")
-    current = newest_rows(filter(States.of(written).has, written), "results")
+    uses = store.uses(until=end)
+    current = newest_rows(filter(States.of(written, uses=uses).has, written), "results", uses=uses)
     results = {(row["corpus"], row["protocol"], row["metric"], row["encoder"]): row for row in current}
     runs = sorted(store.rows("runs").to_pylist(), key=lambda row: row["started"])
     return Snapshot(

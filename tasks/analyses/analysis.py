@@ -19,7 +19,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import SLICES
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.store.vectors import Ragged
-from capim.tasks.metrics import METRICS
+from capim.tasks.metrics import METRICS, version_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters
@@ -296,7 +296,7 @@ def slice_rows(
 ) -> pa.Table:
     """Rows of ``schema.SLICES``, of one corpus and protocol; ``fingerprints`` is encoder name -> fingerprint.
 
-    The column ``slice`` identifies a row, so that a later run replaces it.
+    The column ``slice`` tells them apart.
     """
     created = datetime.now(UTC)
     identity = ("encoder_fingerprint", "corpus_fingerprint", "metric", "analysis", "feature", "level_name")
@@ -313,6 +313,7 @@ def slice_rows(
             "corpus": corpus.name,
             "protocol": protocol,
             "analysis_version": each.version,
+            "metric_version": version_of(each.metric),
             "value": interval.value if np.isfinite(interval.value) else None,
             "ci_low": interval.low,
             "ci_high": interval.high,

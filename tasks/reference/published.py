@@ -201,8 +201,14 @@ class CheckedResult(NamedTuple):
     check: ReferenceCheck
 
 
+_SUBJECT = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol", "metric")
+_FIGURE = ("metric_version", "value", "ci_low", "ci_high", "n_queries", "n_clusters")
+GATED = (*_SUBJECT, *_FIGURE)
+"""The columns of a result that a comparison with published figures depends on."""
+
+
 def judge_results(
-    results: pa.Table,
+    results: Iterable[Mapping[str, Any]],
     *,
     specs: Mapping[str, EncoderSpec],
     n_images: Mapping[str, int],
@@ -216,7 +222,7 @@ def judge_results(
         references: From ``tasks.reference.published.published``.
     """
     checked = []
-    for row in results.to_pylist():
+    for row in results:
         spec = specs.get(row["encoder_fingerprint"])
         if spec is None or row["value"] is None:
             continue
@@ -253,10 +259,7 @@ def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> pa.Table:
     created = datetime.now(UTC)
     rows = []
     for row, (verdict, reference, remark) in checked:
-        identity = {
-            name: row[name]
-            for name in ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol", "metric")
-        }
+        identity = {name: row[name] for name in _SUBJECT}
         detail = reference and {
             "published": reference.value,
             "published_protocol": reference.protocol,
@@ -266,7 +269,7 @@ def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> pa.Table:
         rows.append(
             {
                 **identity,
-                **{name: row[name] for name in ("value", "ci_low", "ci_high", "n_queries", "n_clusters")},
+                **{name: row[name] for name in _FIGURE},
                 "slice": digest16([ANALYSIS, *identity.values()]),
                 "analysis": ANALYSIS,
                 "feature": "published figure",

@@ -69,6 +69,15 @@ class EmbedRef:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Derived:
+    """Things that were asked for are in the store, made now or earlier (``tasks.derive``)."""
+
+    uses: str  # digest of their keys
+    n_rows: int
+    n_made: int  # of these rows, now
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationRef:
     """Outcomes and results of one encoder on one corpus are in the store."""
 
@@ -76,6 +85,27 @@ class EvaluationRef:
     evaluations: dict[str, str]  # protocol id -> id of its evaluation
     n_scored: int
     n_added: int = 0  # figures that stored evaluations did not have yet
+    uses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportRef:
+    """Imported outcomes and their figures are in the store.
+
+    Attributes:
+        lines: How rows were matched with queries and what was left out, then one line per protocol.
+    """
+
+    lines: tuple[str, ...]
+    uses: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombinedRef:
+    """The encoder of this name, made of others, has outcomes and figures in the store."""
+
+    encoder: str
+    uses: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +115,7 @@ class MetricRef:
     results: tuple[str, ...]  # ids of the result rows
     comparisons: tuple[str, ...]  # ids of the rows of comparisons
     left_out: tuple[str, ...]  # encoders and protocols without a figure, with the reason
+    uses: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +128,21 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRef:
-    """Comparisons of one corpus' encoders under these protocols are in the store, written by these runs."""
+    """Comparisons of one corpus' encoders under these protocols are in the store."""
 
     corpus: str
     corpus_fingerprint: str
-    n_comparisons: int
     protocols: tuple[str, ...]
-    runs: tuple[str, ...]
+    comparisons: Derived
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisRef:
+    """The slices of one corpus' encoders are in the store."""
+
+    corpus: str
+    n_slices: int
+    uses: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +151,7 @@ class RankingRef:
 
     ranking: str = ""
     reason: str = ""
+    uses: tuple[str, ...] = ()
 
 
 def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef, ...]]:

@@ -1,187 +1,192 @@
-"""Writes figures, and keeps, renews or drops those that are stored: of every metric, RSUM, means over languages.
-
-What is stored and holds with the settings of a run is not computed again. Comparisons are written as families.
-"""
+"""The figures of one encoder on one corpus, derived from its outcomes: every metric, RSUM, means over languages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
 from capim.store.embedding_store import EmbeddingStore
-from capim.store.removal import drop_derived, drop_stale
 from capim.store.schema import METRICS as METRIC_ROWS
 from capim.store.schema import RESULTS, texts
-from capim.store.types import MetricFacts, digest16
+from capim.store.types import MetricFacts
+from capim.tasks.derive import Derivation, Made, derive, one_by_one, with_column
 from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
+from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import MAIN, Kind, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
-from capim.tasks.results.combined import LanguagePart, language_rows, part_of, rsum_row
-from capim.tasks.results.comparison import SIDES
-from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
+from capim.tasks.results.combined import SUMMARISED, LanguagePart, language_rows, part_of, rsum_row
+from capim.tasks.results.summary import Evaluated, Source, replicate_rows, result_key, result_rows
 from capim.tasks.runtime.scoring import ScoredSets
-from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.draws import Resampling
 
-
-class Renewed(NamedTuple):
-    """The results of one protocol that were computed with the settings of this run: metrics, and their most queries.
-
-    ``outdated`` are metrics with results by another version of theirs.
-    """
-
-    metrics: frozenset[str]
-    n_queries: int
-    outdated: frozenset[str] = frozenset()
-
-    def lacks(self, protocol: Protocol) -> bool:
-        """Whether a metric of the table has no result, of those that the protocol's outcomes determine.
-
-        Which kinds of metrics apply is known without the outcomes: a protocol has results of every kind or of none.
-        """
-        known = (self.metrics | self.outdated) & METRICS.keys()
-        several = any(METRICS[name].several for name in known)
-        needs = {METRICS[name].needs for name in known}
-        judged = protocol.kind == "judged"
-        return any(
-            name not in self.metrics
-            and protocol.direction in metric.directions
-            and metric.judged in (None, judged)
-            and (several or judged) >= metric.several
-            and (metric.needs in needs or not metric.needs)
-            for name, metric in METRICS.items()
-        )
+SETTINGS = ("replicates", "seed", "level", "method")  # fields of Resampling that change a result
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultWriter:
-    """Writes result rows of ``scored``, their intervals drawn by ``resampling``, for the run of that id."""
+class Figures:
+    """What :func:`derive_figures` made or found.
+
+    Attributes:
+        added: Protocol id -> number of figures that were made now.
+    """
+
+    uses: tuple[str, ...]
+    added: Mapping[str, int]
+
+
+def derive_figures(
+    scored: ScoredSets,
+    *,
+    resampling: Resampling,
+    run: str,
+    keep_replicates: bool = False,
+    outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]] | None = None,
+) -> Figures:
+    """The figures of ``scored`` that the store lacks: by every metric of the table, RSUM, means over languages.
+
+    Args:
+        scored: Protocols, and the evaluations with their outcomes.
+        resampling: How intervals are drawn.
+        run: Id of the run that makes them.
+        keep_replicates: Also store every bootstrap draw.
+        outcomes: Gives the outcomes of protocols, those that are computed together in one list; by default they are
+            read from the store, one protocol after the other.
+    """
+    making = _Making(scored=scored, resampling=resampling, run=run, joint=joint_protocols(scored))
+    of_one = [
+        making.result([protocol], protocol.id, metric.name)
+        for protocol in scored.protocols
+        for metric in METRICS.values()
+        if protocol.direction in metric.directions and metric.judged in (None, protocol.kind == "judged")
+    ]
+    of_several = [
+        making.result(protocols, *RSUM) if kind == "sum" else making.result(protocols, "*", *SUMMARISED)
+        for kind, protocols in making.joint.items()
+    ]
+    derived = [
+        derive(scored.store, "results", of_one, partial(making.metrics, outcomes or making.read), run=run),
+        derive(scored.store, "results", of_several, one_by_one(making.over_several), run=run),
+    ]
+    if keep_replicates:
+        kept = [replace(each, kind="replicates") for each in of_one]
+        derived.append(derive(scored.store, "replicates", kept, one_by_one(making.replicates), run=run))
+    record_metrics(scored.store, map(facts_of, sorted(making.named)), run=run)
+    return Figures(uses=tuple(each.uses for each in derived), added=making.added)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Making:
+    """Makes figures.
+
+    Attributes:
+        added: Protocol id -> number of figures, counted on the way; ``named``: the names of their metrics.
+        languages: Protocol id -> what means over languages need of it, of the outcomes that passed.
+    """
 
     scored: ScoredSets
     resampling: Resampling
     run: str
+    joint: Mapping[Kind, Sequence[Protocol]]
+    added: Counter[str] = field(default_factory=Counter)
+    named: set[str] = field(default_factory=set)
+    languages: dict[str, LanguagePart] = field(default_factory=dict)
 
-    def renew(self, evaluations: Sequence[str], *, keep_replicates: bool) -> dict[str, Renewed]:
-        """Write results of these evaluations that were computed with the same settings again as this run's.
+    def result(self, protocols: Sequence[Protocol], protocol: str, *metrics: str) -> Derivation:
+        """What is to be derived of one protocol or several: figures of the id ``protocol`` by these metrics."""
+        return Derivation(
+            kind="result",
+            subject={"protocol": protocol, "metric": ", ".join(metrics)},
+            inputs=[self.scored.evaluations[one.id] for one in protocols],
+            settings={name: getattr(self.resampling, name) for name in SETTINGS},
+            version="; ".join(str(version_of(metric)) for metric in metrics),
+        )
 
-        With ``keep_replicates`` only those that have replicates, apart from figures over several protocols, which have
-        none, and those of users' metrics. What was made of results by another version of a metric is dropped; the
-        results stay until :meth:`drop_outdated`.
+    def read(self, protocols: Sequence[Protocol]) -> Iterator[list[Outcomes]]:
+        """The stored outcomes, one protocol after the other."""
+        return ([self.scored.read(protocol)] for protocol in protocols)
 
-        Returns:
-            Protocol id -> its results in the store, of those that have any.
-        """
-        store = self.scored.store
-        rows = store.rows("results", evaluation=evaluations).to_pylist()
-        outdated = outdated_results(rows)
-        drop_derived(store, outdated)
-        anew = {row["result"] for row in outdated}
-        if any(map(_over_several, outdated)):  # these are made together
-            anew |= {row["result"] for row in rows if _over_several(row)}
-        settings = (self.resampling.replicates, self.resampling.seed, self.resampling.level, VERSION)
-        same = [
-            row
-            for row in rows
-            if (row["replicates"], row["seed"], row["level"], row["statistics_version"]) == settings
-            and row["result"] not in anew
-        ]
-        unlike = {row["result"] for row in same if self._is_of_another_method(row)}
-        # where there is no interval, the row does not say which method it was not computed by
-        others = {row["protocol"] for row in same if row["result"] in unlike and row["metric"] in METRICS}
-        renewed = [row for row in same if row["result"] not in unlike and row["protocol"] not in others]
-        if keep_replicates:
-            kept = store.counts("replicates", "result", evaluation=evaluations).keys()
-            renewed = [r for r in renewed if r["result"] in kept or r["metric"] not in METRICS or _over_several(r)]
-        now = datetime.now(UTC)
-        self._write(pa.Table.from_pylist([{**row, "run": self.run, "created": now} for row in renewed], schema=RESULTS))
-        by_protocol: dict[str, list[dict[str, Any]]] = {}
-        for row in renewed:
-            by_protocol.setdefault(row["protocol"], []).append(row)
-        return {
-            protocol: Renewed(
-                frozenset(row["metric"] for row in rows),
-                max(row["n_queries"] for row in rows),
-                frozenset(row["metric"] for row in outdated if row["protocol"] == protocol),
-            )
-            for protocol, rows in by_protocol.items()
-        }
+    def metrics(
+        self,
+        outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]],
+        todo: Sequence[Derivation],
+    ) -> Iterator[Made]:
+        """Figures of one protocol each, those whose outcomes come together in one pass over the draws."""
+        places = {(each.subject["protocol"], each.subject["metric"]): at for at, each in enumerate(todo)}
+        lacking = {protocol for protocol, _ in places}
+        for together in outcomes([each for each in self.scored.protocols if each.id in lacking]):
+            for each in together:
+                if each.protocol in self.joint.get("mean", ()):
+                    self.languages[each.protocol.id] = self._language(each)
+            having = {each.protocol.id for each in together}
+            made = {at: RESULTS.empty_table() for (protocol, _), at in places.items() if protocol in having}
+            rows = result_rows([self._evaluated(each, places) for each in together], self.resampling)
+            for at, figure in enumerate(zip(texts(rows["protocol"]), texts(rows["metric"]), strict=True)):
+                made[places[figure]] = rows.slice(at, 1)
+                self.added[figure[0]] += 1
+                self.named.add(figure[1])
+            yield made
 
-    def drop_outdated(self, evaluations: Sequence[str]) -> None:
-        """Drop results by another version of their metric, which applies to no query of these evaluations any more."""
-        rows = outdated_results(self.scored.store.rows("results", evaluation=evaluations).to_pylist())
-        drop_stale(self.scored.store, "results", "result", kept=(), result=[row["result"] for row in rows])
+    def over_several(self, each: Derivation) -> pa.Table:
+        """RSUM, or the means over languages; no rows where imported ranks leave a recall open."""
+        kind: Kind = "sum" if each.subject["protocol"] == RSUM.protocol else "mean"
+        scored, protocols = self.scored, self.joint[kind]
+        source = self._source(scored.joint_evaluation(protocols))
+        if kind == "mean":
+            parts = [self.languages.get(one.id) or self._language(scored.read(one)) for one in protocols]
+            reference = scored.corpus.languages_reference
+            rows = language_rows(parts, source, reference=reference, resampling=self.resampling)
+        else:
+            t2i, i2t = (scored.read(one) for one in protocols)
+            recalls = {metric.name for metric in RECALLS}
+            if not all(recalls <= {metric.name for metric in metrics_of(one)} for one in (t2i, i2t)):
+                return RESULTS.empty_table()
+            rows = rsum_row(t2i, i2t, source, drawn=drawn_images(scored.corpus), resampling=self.resampling)
+        self.named.update(texts(rows["metric"]))
+        return rows
 
-    def _is_of_another_method(self, row: Mapping[str, Any]) -> bool:
-        """Whether the interval of a result is not the one that the metric gets by the method requested now."""
-        if row["reason"] is not None:  # no interval, or the one of a share where all queries hit or miss
-            return False
-        share = row["metric"] in METRICS and METRICS[row["metric"]].share and not _over_several(row)
-        requested = self.resampling.method
-        expected = "percentile" if requested == "wilson" and not share else requested
-        return bool(row["interval_method"] != expected)
+    def replicates(self, each: Derivation) -> pa.Table:
+        """Every draw of a figure; they name the row of the figure."""
+        figure = each.subject["protocol"], each.subject["metric"]
+        [protocol] = [one for one in self.scored.protocols if one.id == figure[0]]
+        evaluated = self._evaluated(self.scored.read(protocol), {figure})
+        rows = replicate_rows(evaluated, self.resampling)
+        result = replace(each, kind="result").row_key(result_key(evaluated.source, *figure))
+        return with_column(rows, "result", [result] * len(rows))
 
-    def write_metrics(
-        self, protocols: Sequence[Outcomes], *, keep_replicates: bool, present: Mapping[str, Renewed]
-    ) -> int:
-        """The metrics of several protocols with their intervals, except those of a protocol that are ``present``.
+    def _evaluated(self, outcomes: Outcomes, wanted: Container[tuple[str, str]]) -> Evaluated:
+        """The outcomes of a protocol with those of their metrics that are wanted: pairs of protocol and metric."""
+        protocol = outcomes.protocol.id
+        metrics = [metric for metric in metrics_of(outcomes) if (protocol, metric.name) in wanted]
+        source = self._source(self.scored.evaluations[protocol])
+        return Evaluated.of(outcomes, self.scored.corpus, source, metrics)
 
-        With ``keep_replicates`` also every bootstrap draw. Returns the number of figures.
-        """
-        having = {protocol: found.metrics for protocol, found in present.items()}
-        evaluated = [
-            Evaluated.of(
-                outcomes,
-                self.scored.corpus,
-                self._source(self.scored.evaluations[outcomes.protocol.id]),
-                [m for m in metrics_of(outcomes) if m.name not in having.get(outcomes.protocol.id, ())],
-            )
-            for outcomes in protocols
-        ]
-        rows = result_rows(evaluated, self.resampling)
-        self._write(rows)
-        if keep_replicates:
-            for of_protocol in evaluated:
-                self.scored.store.write_rows(
-                    "replicates", replicate_rows(of_protocol, self.resampling), replace="result"
-                )
-        return len(rows)
+    def _source(self, evaluation: str) -> Source:
+        return {**asdict(self.scored.sets), **self.scored.tags, "evaluation": evaluation, "run": self.run}
 
-    def write_rsum(self, protocols: Sequence[Protocol]) -> None:
-        """The sum of six recalls, from the stored outcomes of a text-to-image and an image-to-text protocol."""
-        t2i, i2t = (self.scored.read(protocol) for protocol in protocols)
-        source, drawn = self._source(self.scored.joint_evaluation(protocols)), drawn_images(self.scored.corpus)
-        self._write(rsum_row(t2i, i2t, source, drawn=drawn, resampling=self.resampling))
-
-    def language(self, outcomes: Outcomes) -> LanguagePart:
+    def _language(self, outcomes: Outcomes) -> LanguagePart:
         """What means over languages need of the outcomes of one language."""
         return part_of(outcomes, drawn=drawn_clusters(self.scored.corpus, outcomes.protocol))
 
-    def write_languages(self, protocols: Sequence[Protocol], languages: Mapping[str, LanguagePart]) -> None:
-        """Means over languages; those missing from ``languages`` are made from stored outcomes."""
-        parts = [languages.get(protocol.id) or self.language(self.scored.read(protocol)) for protocol in protocols]
-        source, reference = (
-            self._source(self.scored.joint_evaluation(protocols)),
-            self.scored.corpus.languages_reference,
-        )
-        self._write(language_rows(parts, source, reference=reference, resampling=self.resampling))
 
-    def _source(self, evaluation: str) -> dict[str, str]:
-        return {**asdict(self.scored.sets), **self.scored.tags, "evaluation": evaluation, "run": self.run}
+def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
+    """The protocols whose figures are added up (``sum``), and those that are averaged over all languages (``mean``).
 
-    def _write(self, rows: pa.Table) -> None:
-        write_results(self.scored.store, rows, run=self.run)
-
-
-def write_results(store: EmbeddingStore, rows: pa.Table, *, run: str, replace: str = "result") -> None:
-    """Store rows of ``schema.RESULTS``, and what readers have to know of their metrics."""
-    store.write_rows("results", rows, replace=replace)
-    record_metrics(store, map(facts_of, sorted(set(texts(rows["metric"])))), run=run)
+    Only where all of them were evaluated; in the order of the corpus, on which the id of their evaluation depends.
+    """
+    main = select_protocols(scored.corpus, MAIN) if scored.evaluations.keys() >= set(MAIN) else ()
+    every = tuple(protocol for protocol in protocols_of(scored.corpus) if protocol.is_of_language)
+    languages = every if scored.evaluations.keys() >= {protocol.id for protocol in every} else ()
+    groups: dict[Kind, tuple[Protocol, ...]] = {"sum": tuple(main), "mean": languages}
+    return {kind: protocols for kind, protocols in groups.items() if protocols}
 
 
 def record_metrics(store: EmbeddingStore, metrics: Iterable[MetricFacts | None], *, run: str) -> None:
@@ -197,58 +202,8 @@ def record_metrics(store: EmbeddingStore, metrics: Iterable[MetricFacts | None],
         store.write_rows("metrics", pa.Table.from_pylist(rows, schema=METRIC_ROWS), replace="metric")
 
 
-def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
-    """The protocols whose figures are added up (``sum``), and those that are averaged over all languages (``mean``).
-
-    Only where all of them were evaluated; in the order of the corpus, on which the id of their evaluation depends.
-    """
-    main = select_protocols(scored.corpus, MAIN) if scored.evaluations.keys() >= set(MAIN) else ()
-    every = tuple(protocol for protocol in protocols_of(scored.corpus) if protocol.is_of_language)
-    languages = every if scored.evaluations.keys() >= {protocol.id for protocol in every} else ()
-    groups: dict[Kind, tuple[Protocol, ...]] = {"sum": tuple(main), "mean": languages}
-    return {kind: protocols for kind, protocols in groups.items() if protocols}
-
-
 def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The results by another version of their metric than that of today's table."""
     rows = list(rows)
     today = {metric: version_of(metric) for metric in {row["metric"] for row in rows}}
     return [row for row in rows if today[row["metric"]] not in (None, row["metric_version"])]
-
-
-def of_family(rows: pa.Table, encoders: Iterable[str]) -> pa.Table:
-    """Comparisons with the keys that they have among those of encoders with these fingerprints."""
-    keys = [digest16([key, *sorted(encoders)]) for key in texts(rows["comparison"])]
-    place = rows.schema.get_field_index("comparison")
-    return rows.set_column(place, rows.schema.field(place), pa.array(keys, pa.string()))
-
-
-def write_family(store: EmbeddingStore, rows: pa.Table) -> None:
-    """Write the comparisons of one request on one corpus, which :func:`of_family` gives.
-
-    They replace comparisons of the same encoders, and of some of them. Those of a request with more encoders stay, and
-    so do comparisons that an earlier run found as well; not so those by another version of the metric or the tests.
-    """
-    if not rows.num_rows:
-        return
-    encoders = sorted({fingerprint for side in SIDES for fingerprint in texts(rows[side])})
-    keys = texts(rows["comparison"])
-    store.write_rows("comparisons", rows, replace="comparison")
-    figures = {name: sorted({*texts(rows[name])}) for name in ("corpus_fingerprint", "protocol", "metric")}
-    stored = store.rows("comparisons", **figures)
-    versions = ("metric_version", "statistics_version")
-    written = {(row["protocol"], row["metric"]): [row[name] for name in versions] for row in rows.to_pylist()}
-    found = {row["comparison"]: row for row in stored.to_pylist()}
-    if outdated := [
-        key
-        for key, row in found.items()
-        if written.get((row["protocol"], row["metric"])) not in (None, [row[name] for name in versions])
-    ]:
-        drop_stale(store, "comparisons", "comparison", kept=(), comparison=outdated)
-    if {fingerprint for side in SIDES for fingerprint in texts(stored[side])} <= {*encoders}:
-        drop_stale(store, "comparisons", "comparison", kept=keys, **figures)
-
-
-def _over_several(row: Mapping[str, Any]) -> bool:
-    """Whether a result is a figure over several protocols."""
-    return Protocol.of(row["protocol"]).is_combined

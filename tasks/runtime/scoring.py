@@ -76,14 +76,15 @@ def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protoco
     chosen = [protocol for protocol in protocol_ids or evaluation.evaluations if protocol in evaluation.evaluations]
     protocols = select_protocols(corpus, chosen) if chosen else ()
     evaluations = {protocol.id: evaluation.evaluations[protocol.id] for protocol in protocols}
-    row = store.rows("results", evaluation=next(iter(evaluation.evaluations.values()))).slice(0, 1).to_pylist()[0]
+    of_first = store.rows("results", evaluation=next(iter(evaluation.evaluations.values()))).slice(0, 1).to_pylist()
+    row = of_first[0] if of_first else {}
     return ScoredSets(
         store=store,
         sets=sets,
         corpus=corpus,
         protocols=protocols,
         evaluations=evaluations,
-        tags={name: row[name] for name in ("image_tag", "caption_tag")},
+        tags={name: row.get(name, "") for name in ("image_tag", "caption_tag")},
     )
 
 

@@ -341,7 +341,7 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
         )
         rows = result_rows([evaluated], Resampling(replicates=100))
         [judged] = judge_results(
-            rows,
+            rows.to_pylist(),
             specs={specs["tiny-clip"].fingerprint: specs["tiny-clip"]},
             n_images={shapes.corpus.fingerprint: SCENES},
             references=table,

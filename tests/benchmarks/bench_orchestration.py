@@ -159,7 +159,7 @@ def _config(workspace: Path) -> RunConfig:
 def _timed_plain(configs: Sequence[RunConfig]) -> float:
     begun = time.perf_counter()
     for config in configs:
-        start(benchmark, config, report=config is configs[-1])
+        start(benchmark, config, report="run" if config is configs[-1] else "none")
     return time.perf_counter() - begun
 
 

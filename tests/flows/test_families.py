@@ -54,7 +54,8 @@ def test_a_request_for_some_encoders_and_the_comparison_of_all_are_never_mixed(
     assert all(row["p_adjusted"] == row["p_sign_flip"] for row in requested), "one pair: nothing to adjust for"
     assert "of which this report shows" not in requested[0]["page"]
 
+    store = EmbeddingStore.open(tmp_path / "store")
+    stored = store.rows("comparisons")
     run("compare", "--analyses", "complexity")
-    stored = EmbeddingStore.open(tmp_path / "store").rows("comparisons")
-    assert len({*stored["run"].to_pylist()}) == 1, "the comparison of all replaces earlier ones of some"
-    assert {*stored["comparison"].to_pylist()} == of_all.keys()
+    assert store.rows("comparisons").equals(stored), "the comparison of all was stored"
+    assert {row["comparison"] for row in store.current("comparisons")} == of_all.keys()

@@ -39,7 +39,7 @@ from capim.tasks.custom_metric import custom_metric
 from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard
 from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus, publish_report
-from capim.tasks.runtime.references import CompareRef, MetricRef
+from capim.tasks.runtime.references import AnalysisRef, CombinedRef, CompareRef, Derived, MetricRef
 from capim.tasks.watch import WatchedFigures, watch_libraries, watch_metrics, watch_vectors
 from tests.flows.leaf_parsers import leaf_parsers
 
@@ -392,17 +392,18 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for task in (embed_corpora, embed_shard, embed_on_devices, score, score_distractors):
         watched(task, "fn")
+    none = Derived(uses="", n_rows=0, n_made=0)
     nothing: dict[Any, Any] = {
-        compare_corpus: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0, protocols=(), runs=()),
-        compare_combined: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0, protocols=(), runs=()),
-        custom_metric: MetricRef(results=(), comparisons=(), left_out=()),
-        diagnose_corpus: 0,
+        compare_corpus: CompareRef(corpus="", corpus_fingerprint="", protocols=(), comparisons=none),
+        compare_combined: CompareRef(corpus="", corpus_fingerprint="", protocols=(), comparisons=none),
+        custom_metric: MetricRef(results=(), comparisons=(), left_out=(), uses=()),
+        diagnose_corpus: AnalysisRef(corpus="", n_slices=0, uses=()),
         publish_report: "report.html",
         watch_libraries: [],
         watch_vectors: [],
         watch_metrics: WatchedFigures(findings=(), summary=(), baselines=()),
-        rerank: "reranked",
-        fuse: "fused",
+        rerank: CombinedRef(encoder="reranked", uses=()),
+        fuse: CombinedRef(encoder="fused", uses=()),
         approximate: 1,
     }
     for task, returned in nothing.items():

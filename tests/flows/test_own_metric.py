@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,16 @@ def workspace(evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def rows(workspace: Path, table: str, **equals: Any) -> list[dict[str, Any]]:
     """Rows without which run they belong to, in a fixed order."""
-    found = EmbeddingStore.open(workspace / "store").rows(table, **equals).to_pylist()
-    plain = [{key: value for key, value in row.items() if key not in ("run", "created")} for row in found]
-    return sorted(plain, key=repr)
+    return plain(EmbeddingStore.open(workspace / "store").rows(table, **equals).to_pylist())
+
+
+def current(workspace: Path, table: str, **equals: Any) -> list[dict[str, Any]]:
+    """Those of the rows that are current."""
+    return plain(EmbeddingStore.open(workspace / "store").current(table, **equals))
+
+
+def plain(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(({k: v for k, v in row.items() if k not in ("run", "created")} for row in found), key=repr)
 
 
 # --- a metric of the table -------------------------------------------------------------------------------------------
@@ -139,32 +147,36 @@ def test_another_version_of_a_metric_replaces_its_results_and_all_that_was_made_
     halved = replace(METRICS["R@1"], values=lambda *given: METRICS["success@1"].values(*given) / 2, version=2)
     tables = ("results", "replicates", "comparisons", "slices")
     before = {table: rows(workspace, table) for table in tables}
-    value = {row["result"]: row["value"] for row in before["results"]}
+    value = {figure_of(row): row["value"] for row in before["results"]}
     monkeypatch.setitem(METRICS, "R@1", halved)
     capsys.readouterr()
     assert main(["evaluate", *ONLY, *SAME]) == 0
     assert "0 protocols scored, 6 were already stored; 6 figures computed" in capsys.readouterr().err
-    after = {table: rows(workspace, table) for table in tables}
-    for table in tables:
-        others = [row for row in before[table] if row["metric"] not in ("R@1", "RSUM")]
-        assert [row for row in after[table] if row["metric"] not in ("R@1", "RSUM")] == others
-        assert len(others) < len(before[table])
+    for table in tables:  # nothing is replaced
+        assert [row for row in rows(workspace, table) if row in before[table]] == before[table]
+    after = {table: current(workspace, table) for table in ("results", "comparisons", "slices")}
     found = [row for row in after["results"] if row["metric"] == "R@1"]
     assert [row["metric_version"] for row in found] == ["2"] * 6
-    assert all(row["value"] == value[row["result"]] / 2 for row in found)
+    assert all(row["value"] == value[figure_of(row)] / 2 for row in found)
     assert {row["metric_version"] for row in after["results"] if row["metric"] == "RSUM"} == {"2, 1, 1"}
-    assert all("R@1" not in {row["metric"] for row in after[table]} for table in tables[1:])
+    for table in ("comparisons", "slices"):  # what was made of the earlier version is shown no more
+        lost = {row["metric"] for row in before[table]} - {row["metric"] for row in after[table]}
+        assert lost == {"R@1", *(["RSUM"] if table == "comparisons" else [])}
     # with replicates they are computed, because none of today's version are stored
     assert main(["evaluate", *ONLY, *SAME, "--keep-replicates"]) == 0
-    kept = rows(workspace, "replicates", metric="R@1")
+    kept = rows(workspace, "replicates", metric="R@1", result=[row["result"] for row in found])
     assert sorted(row["value"] for row in kept) == sorted(row["value"] for row in found)
     assert main(["compare", "--analyses", "complexity", *SAME]) == 0
-    pairs = {row["comparison"]: row for row in rows(workspace, "comparisons", metric="R@1")}
+    pairs = {figure_of(row): row for row in current(workspace, "comparisons", metric="R@1")}
     earlier = [row for row in before["comparisons"] if row["metric"] == "R@1"]
     assert len(pairs) == len(earlier) == 6
     for row in earlier:
-        assert pairs[row["comparison"]]["difference"] == pytest.approx(row["difference"] / 2)
-        assert (row["metric_version"], pairs[row["comparison"]]["metric_version"]) == ("1", "2")
+        assert pairs[figure_of(row)]["difference"] == pytest.approx(row["difference"] / 2)
+        assert (row["metric_version"], pairs[figure_of(row)]["metric_version"]) == ("1", "2")
+
+
+def figure_of(row: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(row.get(name) for name in ("protocol", "metric", "encoder", "encoder_a", "encoder_b"))
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +197,7 @@ def test_means_over_languages_have_the_version_of_their_metric(
     words = {"evaluate": ["evaluate", "--device", "cpu"], "compare": ["compare", "--analyses", "complexity"]}
 
     def figures() -> dict[tuple[str, str, str], tuple[float | None, str]]:
-        found = rows(workspace, "results")
+        found = current(workspace, "results")
         return {(r["encoder"], r["protocol"], r["metric"]): (r["value"], r["metric_version"]) for r in found}
 
     before = figures()
@@ -200,7 +212,7 @@ def test_means_over_languages_have_the_version_of_their_metric(
     for key in means:
         assert after[key][0] == pytest.approx(before[key][0] / (2 if key[2] == "R@5" else 1))  # type: ignore[operator]
     assert main([*words["compare"], *SAME]) == 0
-    for row in rows(workspace, "comparisons", protocol="t2i/*/*"):
+    for row in current(workspace, "comparisons", protocol="t2i/*/*"):
         sides = [after[row[side], "t2i/*/*", row["metric"]] for side in ("encoder_a", "encoder_b")]
         assert row["difference"] == pytest.approx(sides[0][0] - sides[1][0])  # type: ignore[operator]
         assert {version for _, version in sides} == {row["metric_version"]}
@@ -239,10 +251,10 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(
         assert [row for row in rows(workspace, table) if row["metric"] != name] == earlier
     # without --metric its comparisons stay as they are; with it they are computed again
     assert main(["compare", "--analyses", "complexity", *SAME, "--adjustment", "benjamini-hochberg"]) == 0
-    assert rows(workspace, "comparisons", metric=name) == own["comparisons"]
+    assert current(workspace, "comparisons", metric=name) == own["comparisons"]
     assert main(["compare", *asked, "--adjustment", "benjamini-hochberg"]) == 0
     assert "3 comparisons by own.py:short" in capsys.readouterr().err
-    assert {row["adjustment"] for row in rows(workspace, "comparisons", metric=name)} == {"benjamini-hochberg"}
+    assert {row["adjustment"] for row in current(workspace, "comparisons", metric=name)} == {"benjamini-hochberg"}
     assert rows(workspace, "results", metric=name) == own["results"]
     assert main(["report"]) == 0
     page = Path(capsys.readouterr().out.strip()).read_text()
@@ -308,23 +320,24 @@ def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(
 def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> None:
     file = workspace.parent / "own.py"
     evaluate = ["evaluate", "--metric", "own.py:short(n=99)", *ONLY, *SAME]
-    tables = ("results", "replicates", "comparisons", "slices")
+    tables = ("results", "comparisons", "slices")
 
     def counts() -> list[int]:
-        return [len(rows(workspace, table, metric="own:short(n=99)")) for table in tables]
+        return [len(current(workspace, table, metric="own:short(n=99)")) for table in tables]
 
     others = {table: rows(workspace, table) for table in tables}
     file.write_text(SHORT.replace("np.nan if text is None else", "1 if text is None else"))
     assert main([*evaluate, "--keep-replicates"]) == 0
     everywhere = counts()
-    assert everywhere[:3] == [6, 6, 6]
+    assert everywhere[:2] == [6, 6]
     file.write_text(SHORT)
     assert main(evaluate) == 0
-    assert counts()[:3] == [3, 0, 3]
-    assert 0 < counts()[3] < everywhere[3]
+    assert counts()[:2] == [3, 3]
+    assert 0 < counts()[2] < everywhere[2]
     file.write_text(SHORT.replace("return np.where(words <= n,", "return np.where(words < 0,"))
     assert main(evaluate) == 0
-    assert counts() == [0, 0, 0, 0]
+    assert counts() == [0, 0, 0]
+    assert rows(workspace, "replicates", metric="own:short(n=99)") == []
     assert {table: rows(workspace, table) for table in tables} == others
 
 

@@ -10,30 +10,33 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from capim.flows.cli import main
 from capim.flows.config import run_config
 from capim.flows.execution import prune
 from capim.store import EmbeddingStore, EncoderSpec
-from capim.tasks.runtime.results import ResultWriter
+from capim.tasks.results.summary import result_rows
+from capim.tasks.runtime import results
 
 ROOT = Path(__file__).resolve().parents[2]
 PAUSED_RUN = """
 import pathlib, sys, time
 from capim.flows.cli import main
-from capim.tasks.runtime.results import ResultWriter
+from capim.tasks.runtime import results
 
-place, write = pathlib.Path(sys.argv[1]), ResultWriter.write_metrics
+place, rows = pathlib.Path(sys.argv[1]), results.result_rows
 
-def after_a_pause(self, *args, **kwargs):
+def after_a_pause(*args, **kwargs):
     (place / "paused").touch()
     while not (place / "go").exists():
         time.sleep(0.02)
-    return write(self, *args, **kwargs)
+    return rows(*args, **kwargs)
 
-ResultWriter.write_metrics = after_a_pause
+results.result_rows = after_a_pause
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -91,19 +94,19 @@ def outcomes_are_complete(workspace: Path) -> bool:
     """Whether every result of one protocol has the outcome of each of its queries."""
     store = EmbeddingStore.open(workspace / "store")
     n_outcomes = store.counts("outcomes", "evaluation")
-    results = [row for row in store.rows("results").to_pylist() if row["metric"] == "R@1"]
-    return len(results) > 1 and all(n_outcomes.get(row["evaluation"], 0) == row["n_queries"] for row in results)
+    recalls = [row for row in store.rows("results").to_pylist() if row["metric"] == "R@1"]
+    return len(recalls) > 1 and all(n_outcomes.get(row["evaluation"], 0) == row["n_queries"] for row in recalls)
 
 
 def test_prune_leaves_the_outcomes_of_a_step_that_is_at_work(embedded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It removed what had no results yet, and the step ended with results without outcomes."""
-    config, write, removed = run_config({"workspace": str(embedded)}), ResultWriter.write_metrics, []
+    config, removed = run_config({"workspace": str(embedded)}), []
 
-    def after_a_prune(*args: object, **kwargs: object) -> int:
+    def after_a_prune(*args: Any) -> pa.Table:
         removed.append(prune.fn(config, keep=1).rows.get("outcomes", 0))
-        return write(*args, **kwargs)  # type: ignore[arg-type]
+        return result_rows(*args)
 
-    monkeypatch.setattr(ResultWriter, "write_metrics", after_a_prune)
+    monkeypatch.setattr(results, "result_rows", after_a_prune)
     assert main(["evaluate", "--replicates", "100", "--quiet", "--workspace", str(embedded)]) == 0
     assert removed
     assert not any(removed)

@@ -6,7 +6,6 @@ import csv
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from capim.store.errors import RequestError
@@ -43,8 +42,7 @@ def result_row(**changed: object) -> dict[str, object]:
 
 def judge_rows(*rows: dict[str, object], n_images: int = 5000) -> list[ReferenceCheck]:
     spec = EncoderSpec(name="siglip", adapter="hf_dual", checkpoint=SIGLIP, revision="a1", dim=1152)
-    table = pa.Table.from_pylist(list(rows), schema=pa.schema([field.with_nullable(True) for field in RESULTS]))
-    found = judge_results(table, specs={"f": spec}, n_images={"c": n_images}, references=published())
+    found = judge_results(rows, specs={"f": spec}, n_images={"c": n_images}, references=published())
     assert gate_rows(found, run="r").num_rows == len(found)
     return [each.check for each in found]
 

@@ -20,6 +20,7 @@ from capim.reports.elements.page import Report, Section, Table
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore, schema
+from capim.store.current import Uses
 from capim.store.sets.seal import SealedSet
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, SetKey, canonical_json, digest16
 from capim.tasks.metrics import METRICS, facts_of
@@ -60,6 +61,12 @@ class StandIn(EmbeddingStore):
             return all(row[k] == v if isinstance(v, str) else row[k] in v for k, v in equals.items())
 
         return pa.Table.from_pylist([r for r in self.tables[table] if fits(r)], schema=SCHEMAS[table])
+
+    def uses(self, until: datetime | None = None) -> Uses:
+        return {}  # nothing in it was derived
+
+    def keys_of(self, run: str) -> set[str]:
+        return set()
 
     def sealed_sets(self) -> list[SealedSet]:
         return self.sets

@@ -23,19 +23,12 @@ from capim.store.files import READ_SUFFIXES, read_row_file
 from capim.store.schema import OUTCOMES
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.types import Corpus, EncoderSpec, digest16
-from capim.tasks.metrics import metrics_of
-from capim.tasks.metrics.retrieval import RECALLS
-from capim.tasks.protocols import MAIN
-from capim.tasks.ranking.layout import drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
-from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.imported.rows import Row, named_rows
 from capim.tasks.results.imported.scores import outcomes_of_matrix, outcomes_of_run, read_matrix, read_run
 from capim.tasks.results.imported.tables import FoundRows, outcomes_of_hits, outcomes_of_rows, read_hit_lists
-from capim.tasks.results.summary import Evaluated, result_rows
-from capim.tasks.statistics.draws import Resampling
 
 ADAPTER = "outcomes"
 Kind: TypeAlias = Literal["outcomes", "scores", "run"]
@@ -302,22 +295,9 @@ class Imported:
         ordered = [Outcomes.from_arrow(in_query_order(each.to_arrow(**columns)), each.protocol) for each in outcomes]
         return replace(imported, outcomes={evaluation_of(each, encoder, corpus): each for each in ordered})
 
-    def rows(self, evaluation: str, *, run: str, resampling: Resampling) -> tuple[pa.Table, pa.Table]:
-        """Rows of ``schema.OUTCOMES``, and of ``schema.RESULTS`` with every metric that they determine."""
-        outcomes, identity = self.outcomes[evaluation], self._identity(evaluation)
-        evaluated = Evaluated.of(outcomes, self.corpus, {**identity, "run": run})
-        return outcomes.to_arrow(**identity), result_rows([evaluated], resampling)
-
-    def rsum(self, *, run: str, resampling: Resampling) -> pa.Table | None:
-        """The row of RSUM; None unless both headlines were imported and determine the six recalls."""
-        by_protocol = {each.protocol.id: (key, each) for key, each in self.outcomes.items()}
-        both = [by_protocol[protocol] for protocol in MAIN if protocol in by_protocol]
-        names = {metric.name for metric in RECALLS}
-        if len(both) < len(MAIN) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
-            return None
-        source = {**self._identity(digest16([key for key, _ in both])), "run": run}
-        t2i, i2t = (outcomes for _, outcomes in both)
-        return rsum_row(t2i, i2t, source, drawn=drawn_images(self.corpus), resampling=resampling)
+    def rows(self, evaluation: str) -> pa.Table:
+        """Rows of ``schema.OUTCOMES``."""
+        return self.outcomes[evaluation].to_arrow(**self._identity(evaluation))
 
     def _identity(self, evaluation: str) -> dict[str, str]:
         return {
