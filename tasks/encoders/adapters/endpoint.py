@@ -40,7 +40,7 @@ from capim.store.types import MODALITIES, Embeddings, EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.encoder import Inputs, Prepared
 from capim.tasks.encoders.endpoint import EndpointOptions, endpoint_options, service_parameters
-from capim.tasks.encoders.tensors import dense_embeddings
+from capim.tasks.encoders.tensors import unit_embeddings
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class EndpointEncoder(LoadedEncoder):
         answers = self._answers(prepared)
         counted = [a.tokens or 0 if len(a.vectors) == 1 else 0 for a in answers for _ in a.vectors]
         features = torch.from_numpy(np.concatenate([answer.vectors for answer in answers]))
-        return dense_embeddings(features, replace(prepared, n_tokens=np.asarray(counted, dtype=np.int32)), self.spec)
+        return unit_embeddings(features, replace(prepared, n_tokens=np.asarray(counted, dtype=np.int32)), self.spec)
 
     def _answers(self, prepared: Prepared) -> list[EndpointAnswer]:
         items = cast("list[Any]", prepared.inputs["items"])

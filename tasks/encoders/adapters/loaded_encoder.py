@@ -22,7 +22,7 @@ from capim.store.types import Embeddings, EncoderSpec, Modality
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.encoders.encoder import Inputs, Prepared
 from capim.tasks.encoders.pixels import PixelPipeline
-from capim.tasks.encoders.tensors import DTYPES, dense_embeddings, move, ragged_embeddings
+from capim.tasks.encoders.tensors import DTYPES, move, unit_embeddings
 
 _PLACEHOLDER = "{caption}"
 Tokenized: TypeAlias = tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]
@@ -96,13 +96,7 @@ class LoadedEncoder:
         else:
             with contextlib.nullcontext() if self._image_token is None else self._tokenizing:
                 inputs = self.pixels(rgb)
-        return Prepared(
-            modality="image",
-            inputs=inputs,
-            n_tokens=self._patches(inputs, len(images)).astype(np.int32),
-            truncated=np.zeros(len(images), dtype=np.bool_),
-            layouts=self.layouts("image", inputs),
-        )
+        return self._as_prepared("image", inputs, self._patches(inputs, len(images)), np.zeros(len(images), np.bool_))
 
     def prepare_captions(self, captions: Sequence[str]) -> Prepared:
         """Captions in their template, tokenised and padded as the model needs.
@@ -114,23 +108,22 @@ class LoadedEncoder:
         texts = [f"{self._before}{caption}{self._after}" for caption in captions]
         with self._tokenizing:
             inputs, n_tokens, truncated = self.tokens(texts)
-        return Prepared(
-            modality="caption",
-            inputs=inputs,
-            n_tokens=np.asarray(n_tokens, dtype=np.int32),
-            truncated=truncated,
-            layouts=self.layouts("caption", inputs),
-        )
+        return self._as_prepared("caption", inputs, n_tokens, truncated)
+
+    def _as_prepared(
+        self, modality: Modality, inputs: Inputs, n_tokens: NDArray[np.integer], truncated: NDArray[np.bool_]
+    ) -> Prepared:
+        counts = np.asarray(n_tokens, dtype=np.int32)
+        layouts = self.layouts(modality, inputs)
+        return Prepared(modality=modality, inputs=inputs, n_tokens=counts, truncated=truncated, layouts=layouts)
 
     def embed(self, prepared: Prepared) -> Embeddings:
         """The features of the forward pass, normalised, without padding."""
         with full_float32():
             inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
-            features = self.forwards[prepared.modality](**inputs)
-            if self.spec.vectors == "single":
-                return dense_embeddings(features, prepared, self.spec)
-            vectors, keep = features
-            return ragged_embeddings(vectors, keep.bool(), prepared, self.spec)
+            found = self.forwards[prepared.modality](**inputs)
+            features, keep = found if self.spec.vectors == "multi" else (found, None)
+            return unit_embeddings(features, prepared, self.spec, keep=keep)
 
     def _patches(self, inputs: Mapping[str, Any], n: int) -> NDArray[np.integer]:
         """Patches of each image that the model sees; 0 if unknown."""
