@@ -196,11 +196,11 @@ def declared_resize(encoder: Encoder) -> Literal["crop", "squash"] | None:
     if path is not None and path.is_file():
         return None
     folder = folder_of(encoder.spec)
-    if (config := json_file(folder / "open_clip_config.json")) is not None:
+    if config := json_file(folder / "open_clip_config.json"):
         return _OPEN_CLIP_RESIZE.get(config.get("preprocess_cfg", {}).get("resize_mode", "shortest"))
     file = next(iter(sorted(folder.rglob("preprocessor_config.json"))), folder / "preprocessor_config.json")
-    config = json_file(file) or (json_file(folder / "processor_config.json") or {}).get("image_processor")
-    if config is None:
+    config = json_file(file) or json_file(folder / "processor_config.json").get("image_processor", {})
+    if not config:
         return "crop" if encoder.spec.adapter == "uform" else None
     if "resize_mode" in config or config.get("do_center_crop"):
         return "crop" if config.get("do_center_crop") or config["resize_mode"] == "shortest" else "squash"

@@ -8,16 +8,13 @@ import platform
 import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from capim.store.errors import RequestError
 
-_OUT_OF_MEMORY = (
-    "can't allocate memory",
-    "out of memory",
-    "not enough memory",
-    "_alloc_failed",
-)  # torch, cuBLAS, cuDNN
+# of torch, cuBLAS and cuDNN
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "_alloc_failed")
 
 
 def choose_device(device: str) -> str:
@@ -57,13 +54,10 @@ def device_name(device: str) -> str:
         import torch
 
         return str(torch.cuda.get_device_name(device))
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - read line by line
-            for line in file:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 

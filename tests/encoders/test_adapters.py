@@ -40,8 +40,7 @@ def photographs() -> list[Image.Image]:
 
 def model_type(spec: EncoderSpec) -> str:
     folder = folder_of(spec)
-    config = json_file((base_folder(spec, folder) or folder) / "config.json")
-    return str((config or {})["model_type"])
+    return str(json_file((base_folder(spec, folder) or folder) / "config.json")["model_type"])
 
 
 def unit(features) -> np.ndarray:

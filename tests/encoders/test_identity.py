@@ -214,7 +214,7 @@ def test_a_query_has_the_processors_own_form_unless_the_spec_says_otherwise(name
     own, plain = resolve(spec), resolve(replace(spec, options={"caption_template": "{caption}"}))
     encoder: Any = load_encoder(own)
     folder = folder_of(own)
-    model_type = (json_file((base_folder(own, folder) or folder) / "config.json") or {})["model_type"]
+    model_type = json_file((base_folder(own, folder) or folder) / "config.json")["model_type"]
     processor: Any = getattr(colpali_engine.models, FAMILIES[model_type].processor)
     read: list[str] = []
     process_texts = processor.process_texts
@@ -286,7 +286,7 @@ def test_a_prompt_in_a_suite_is_the_prompt_of_the_library(family) -> None:
 def test_the_markers_of_pylate_come_before_its_prompts() -> None:
     spec = EncoderSpec(name="x", adapter="sentence_transformers", checkpoint="a/b", dim=8, vectors="multi")
     config = {"query_prefix": "[Q] ", "document_prefix": "[D] ", "prompts": {"query": "find: "}}
-    options = prompts_of(spec, [lambda name: config if name == "config_sentence_transformers.json" else None])
+    options = prompts_of(spec, [lambda name: config if name == "config_sentence_transformers.json" else {}])
     assert (options["caption_prompt"], options["image_prompt"]) == ("[Q] find: ", "[D] ")
 
 

@@ -98,7 +98,7 @@ def test_a_change_of_the_file_is_another_model(tmp_path) -> None:
     assert first.revision == digest_of(tmp_path / "my_model.py")
     written(tmp_path, PLAIN + "\n")
     assert resolve(spec).fingerprint != first.fingerprint
-    with pytest.raises(RequestError, match="the file has changed"):
+    with pytest.raises(RequestError, match="the files have changed"):
         load_encoder(first)
 
 

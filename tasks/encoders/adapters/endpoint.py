@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import httpx
@@ -43,6 +43,10 @@ from capim.tasks.encoders.endpoint import EndpointOptions, endpoint_options, ser
 from capim.tasks.encoders.tensors import unit_embeddings
 
 log = logging.getLogger(__name__)
+# the one loop of all endpoints, since a connection works only in the loop that opened it: begun by the import of this
+# file, which happens once, however many threads load a model
+_LOOP = asyncio.new_event_loop()
+threading.Thread(target=_LOOP.run_forever, name="endpoints", daemon=True).start()
 
 TRIES = 8
 FIRST_TRIES = 3  # until the service has answered once: the address may be wrong
@@ -95,17 +99,20 @@ class EndpointEncoder(LoadedEncoder):
         return unit_embeddings(features, replace(prepared, n_tokens=np.asarray(counted, dtype=np.int32)), self.spec)
 
     def _answers(self, prepared: Prepared) -> list[EndpointAnswer]:
-        items = cast("list[Any]", prepared.inputs["items"])
+        items = cast("list[str]", prepared.inputs["items"])
         if prepared.modality == "caption":
             if self._options.caption_form == "input":
                 return self.service.texts_or_images("caption", items)
-            return self.service.conversations("caption", [[{"type": "text", "text": text}] for text in items])
+            return self.service.conversations("caption", [[_text(caption)] for caption in items])
         if self._options.image_form == "input":
             return self.service.texts_or_images("image", [{"image": image} for image in items])
-        prompt = self._options.image_prompt
-        after: list[dict[str, object]] = [{"type": "text", "text": prompt}] if prompt else []
+        after = [_text(prompt)] if (prompt := self._options.image_prompt) else []
         urls = [{"url": f"data:image/png;base64,{image}"} for image in items]
         return self.service.conversations("image", [[{"type": "image_url", "image_url": url}, *after] for url in urls])
+
+
+def _text(text: str) -> dict[str, object]:
+    return {"type": "text", "text": text}
 
 
 def _png(image: Image.Image) -> str:
@@ -241,8 +248,7 @@ class EndpointClient:
                 f"answered {n} inputs with the indices {_shortened(sorted(numbers))}, expected each of 0 to {n - 1} "
                 "once; nothing of this request was stored"
             )
-        wrong = {vector.shape for vector in vectors} - {(self._spec.dim,)}
-        if wrong:
+        if wrong := {vector.shape for vector in vectors} - {(self._spec.dim,)}:
             raise self._error(
                 f"answered with vectors of {', '.join(str(s[0]) if len(s) == 1 else str(s) for s in sorted(wrong))} "
                 f"components, expected {self._spec.dim}; correct dim in the encoder's table"
@@ -271,7 +277,7 @@ class EndpointClient:
             tries, pause = TRIES, None
             try:
                 request = self._http.build_request("POST", self.options.url, json=body)
-                reply = asyncio.run_coroutine_threadsafe(self._sent(request, most), _loop()).result()
+                reply = asyncio.run_coroutine_threadsafe(self._sent(request, most), _LOOP).result()
             except TooLargeError:
                 raise self._error(
                     f"answered {n} inputs with more than {most / 2**20:,.0f} MiB, which {n} vectors of "
@@ -378,22 +384,6 @@ class Reply(NamedTuple):
 
 class TooLargeError(Exception):
     """The answer is larger than it may be; the rest of it was not read."""
-
-
-_BEGINNING = threading.Lock()
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    """The one loop of all endpoints: a connection works only in the loop that opened it."""
-    with _BEGINNING:  # `cache` alone lets two threads begin one each
-        return _begun_loop()
-
-
-@cache
-def _begun_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="endpoints", daemon=True).start()
-    return loop
 
 
 class Pace:

@@ -19,7 +19,6 @@ from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenize
 from capim.tasks.encoders.checkpoint import complete_folder
 from capim.tasks.encoders.pixels import pipeline_of_processor
 from capim.tasks.encoders.tensors import DTYPES
-from capim.tasks.encoders.weights import loaded_quietly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +64,8 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
             f"{', '.join(FAMILIES)}"
         )
     family = FAMILIES[config.model_type]
-    with loaded_quietly():
-        # without dtype, transformers 5 takes the type of the file
-        model = AutoModel.from_pretrained(folder, dtype=DTYPES[spec.precision], attn_implementation="sdpa")
+    # without dtype, transformers 5 takes the type of the file
+    model = AutoModel.from_pretrained(folder, dtype=DTYPES[spec.precision], attn_implementation="sdpa")
     # Pillow resizes as in training; torchvision's resize differs by up to 0.015
     image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -46,13 +46,12 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         settings["pretrained"] = str(weights_file(folder, tag.weights, spec))
     else:
         folder = folder_of(spec)
-        described = json_file(folder / "open_clip_config.json")
-        if described is None:
+        config = json_file(folder / "open_clip_config.json").get("model_cfg")
+        if config is None:
             raise RequestError(
                 f"encoder {spec.name!r}: {spec.checkpoint} has no open_clip_config.json; name it as architecture/tag, "
                 "or use adapter hf_dual if it is a transformers checkpoint"
             )
-        config = described["model_cfg"]
         name, settings = f"local-dir:{folder}", {}
         weights_file(folder, adapter_named(spec.adapter).weights, spec)
     text = dict(config["text_cfg"])

@@ -7,7 +7,8 @@ Their own modules preprocess, pool and project. Captions are encoded as ``encode
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenize
 from capim.tasks.encoders.checkpoint import complete_folder, json_file
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES, rows_of_items
-from capim.tasks.encoders.weights import loaded_quietly
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
@@ -31,20 +31,19 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
     folder = complete_folder(spec)
     _check_kind(spec, folder)
-    with loaded_quietly():
-        model = {"single": SentenceTransformer, "multi": MultiVectorEncoder}[spec.vectors](
-            str(folder),
-            device=device,
-            trust_remote_code=trust_remote_code,
-            model_kwargs={"torch_dtype": DTYPES[spec.precision]},
-        )
-    tasks = {m: None if (role := str(spec.options[f"{m}_role"])) == "none" else role for m in MODALITIES}
+    model = {"single": SentenceTransformer, "multi": MultiVectorEncoder}[spec.vectors](
+        str(folder),
+        device=device,
+        trust_remote_code=trust_remote_code,
+        model_kwargs={"torch_dtype": DTYPES[spec.precision]},
+    )
+    roles = {m: str(spec.options[f"{m}_role"]) for m in MODALITIES}
+    tasks = {m: {} if role == "none" else {"task": role} for m, role in roles.items()}
     limit = getattr(model[0], "query_length", None) or model.max_seq_length or np.inf
 
     def preprocessed(items: list[Any], modality: Modality) -> Inputs:
-        task = {"task": tasks[modality]} if tasks[modality] else {}
-        features = model.preprocess(items, prompt=str(spec.options[f"{modality}_prompt"]) or None, **task)
-        return rows_of_items(features, len(items))
+        prompt = str(spec.options[f"{modality}_prompt"]) or None
+        return rows_of_items(model.preprocess(items, prompt=prompt, **tasks[modality]), len(items))
 
     def tokens(texts: list[str]) -> Tokenized:
         features = preprocessed(texts, "caption")
@@ -56,7 +55,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         spec,
         device,
         modules=[model],
-        forwards={"image": _forward(model, tasks["image"]), "caption": _forward(model, tasks["caption"])},
+        forwards={modality: partial(_forward, model, task) for modality, task in tasks.items()},
         pixels=lambda images: preprocessed(images, "image"),
         tokens=tokens,
         layouts=lambda m, inputs: _layouts(model, m, inputs, tasks[m]) if spec.vectors == "multi" else None,
@@ -66,7 +65,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     )
 
 
-def _layouts(model: Any, modality: Modality, inputs: Any, task: str | None) -> tuple[str, ...] | None:
+def _layouts(model: Any, modality: Modality, inputs: Any, task: Mapping[str, str]) -> tuple[str, ...] | None:
     """The grids of patches of images, the tokens of captions, of those that the model's mask leaves.
 
     Not known where the model has no token ids, merges vectors, or names no token for a patch.
@@ -81,7 +80,7 @@ def _layouts(model: Any, modality: Modality, inputs: Any, task: str | None) -> t
         if isinstance(module, BaseTokenPooling):
             return None
         if isinstance(module, MultiVectorMask):
-            mask = module(mask, task=task)
+            mask = module(mask, **task)
     kept = mask["attention_mask"].bool()
     if modality == "caption":
         chosen = [ids[has].tolist() for ids, has in zip(inputs["input_ids"], kept, strict=True)]
@@ -99,9 +98,9 @@ def _layouts(model: Any, modality: Modality, inputs: Any, task: str | None) -> t
 
 def _check_kind(spec: EncoderSpec, folder: Path) -> None:
     """Refuse a checkpoint of the other kind: the library would convert it, with a projection of random numbers."""
-    architectures = (json_file(folder / "config.json") or {}).get("architectures") or [""]
+    architectures = json_file(folder / "config.json").get("architectures") or [""]
     usual = "MultiVectorEncoder" if architectures[0].endswith(("ForRetrieval", "HF_ColBERT")) else "SentenceTransformer"
-    declared = (json_file(folder / "config_sentence_transformers.json") or {}).get("model_type", usual)
+    declared = json_file(folder / "config_sentence_transformers.json").get("model_type", usual)
     vectors = "multi" if declared in ("MultiVectorEncoder", "ColBERT") else "single"
     if vectors != spec.vectors:
         raise RequestError(
@@ -110,11 +109,8 @@ def _check_kind(spec: EncoderSpec, folder: Path) -> None:
         )
 
 
-def _forward(model: Any, task: str | None) -> Callable[..., Any]:
-    def forward(**features: Any) -> Any:
-        output = model(features, **({"task": task} if task else {}))
-        if "sentence_embedding" not in output:
-            return output["token_embeddings"], output["attention_mask"]
-        return output["sentence_embedding"][:, : model.truncate_dim]
-
-    return forward
+def _forward(model: Any, task: Mapping[str, str], /, **features: Any) -> Any:
+    output = model(features, **task)
+    if "sentence_embedding" not in output:
+        return output["token_embeddings"], output["attention_mask"]
+    return output["sentence_embedding"][:, : model.truncate_dim]
