@@ -80,13 +80,19 @@ def build_siglip(folder: Path) -> None:
     _save(folder, model, SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
 
 
+def _siglip2_text(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Gemma's tokenizer and the configuration of the tower that reads with it."""
+    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
+    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
+    return tokenizer, TOWER | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 64}
+
+
 def build_siglip2(folder: Path) -> None:
     """google/siglip2-so400m-patch14-384 (fixed resolution): SigLIP's model, Gemma's tokenizer."""
     from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel
 
-    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
-    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "pad_token_id": 0}
-    model = SiglipModel(SiglipConfig(text_config=text | {"bos_token_id": 2, "eos_token_id": 1}, vision_config=VISION))
+    tokenizer, text = _siglip2_text(folder)
+    model = SiglipModel(SiglipConfig(text_config=text, vision_config=VISION))
     _save(folder, model, SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
 
 
@@ -94,10 +100,8 @@ def build_siglip2_naflex(folder: Path) -> None:
     """google/siglip2-so400m-patch16-naflex: any aspect ratio, patches instead of pixels."""
     from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model
 
-    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
-    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "pad_token_id": 0}
-    vision = TOWER | {"num_patches": 16, "patch_size": 16}
-    model = Siglip2Model(Siglip2Config(text_config=text | {"bos_token_id": 2, "eos_token_id": 1}, vision_config=vision))
+    tokenizer, text = _siglip2_text(folder)
+    model = Siglip2Model(Siglip2Config(text_config=text, vision_config=TOWER | {"num_patches": 16, "patch_size": 16}))
     pixels = Siglip2ImageProcessor(max_num_patches=16, patch_size=16)
     _save(folder, model, pixels, tokenizer, "Siglip2Processor")
 

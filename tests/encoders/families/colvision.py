@@ -119,7 +119,7 @@ def qwen_config(version: str, tokenizer: Any) -> Any:
     return transformers.Qwen3_5Config(text_config=text, vision_config=vision, **special)
 
 
-def build_idefics(folder: Path, *, kind: str = "Col") -> None:
+def build_idefics(folder: Path) -> None:
     """vidore/colSmol-256M: Idefics3 (SmolVLM), pictures cut into tiles."""
     import colpali_engine.models as col
     from transformers import Idefics3Config
@@ -133,7 +133,7 @@ def build_idefics(folder: Path, *, kind: str = "Col") -> None:
         text_config=text | {"max_position_embeddings": 1024, "head_dim": 16},
         vision_config=TOWER | {"image_size": SIDE, "patch_size": PATCH},
     )
-    _save_tiled(folder, getattr(col, f"{kind}Idefics3")(config), getattr(col, f"{kind}Idefics3Processor"), tokenizer)
+    _save_tiled(folder, col.ColIdefics3(config), col.ColIdefics3Processor, tokenizer)
 
 
 def build_modernvbert(folder: Path, *, kind: str = "Col") -> None:
@@ -164,8 +164,8 @@ def _save_tiled(folder: Path, model: Any, processor: Any, tokenizer: Any) -> Non
     processor(image_processor=pixels, tokenizer=tokenizer, image_seq_len=4).save_pretrained(folder)
 
 
-def build_gemma3(folder: Path, *, kind: str = "Col") -> None:
-    """ColGemma3 and BiGemma3: items in the turns of a conversation, images of one size."""
+def build_gemma3(folder: Path) -> None:
+    """ColGemma3: items in the turns of a conversation, images of one size."""
     import colpali_engine.models as col
     from transformers import Gemma3Config, Gemma3ImageProcessor
 
@@ -181,7 +181,7 @@ def build_gemma3(folder: Path, *, kind: str = "Col") -> None:
         eoi_token_index=tokenizer.convert_tokens_to_ids("<end_of_image>"),
         image_token_index=tokenizer.convert_tokens_to_ids("<image_soft_token>"),
     )
-    lively(getattr(col, f"{kind}Gemma3")(config)).save_pretrained(folder)
+    lively(col.ColGemma3(config)).save_pretrained(folder)
     pixels = Gemma3ImageProcessor(size={"height": SIDE, "width": SIDE}, image_seq_length=4)
-    processor = getattr(col, f"{kind}GemmaProcessor3")
-    processor(image_processor=pixels, tokenizer=tokenizer, image_seq_length=4).save_pretrained(folder)
+    processor = col.ColGemmaProcessor3(image_processor=pixels, tokenizer=tokenizer, image_seq_length=4)
+    processor.save_pretrained(folder)
