@@ -83,7 +83,7 @@ class Encoder(Protocol):
     device: str
     joins_images: bool
     pads_to_longest: bool
-    modules: tuple[nn.Module, ...]
+    modules: Sequence[nn.Module]
     forwards: dict[Modality, Callable[..., Any]]
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:

@@ -121,11 +121,11 @@ def test_sentence_transformers_encodes_captions_as_queries_and_images_as_documen
     multi = encoder.spec.vectors == "multi"
     kind = sentence_transformers.MultiVectorEncoder if multi else sentence_transformers.SentenceTransformer
     model: Any = kind(str(folder_of(encoder.spec)), device="cpu")
-    for encode, theirs, items in (
-        (encode_captions, model.encode_query, CAPTIONS[:2]),
-        (encode_images, model.encode_document, photographs()),
+    captions, images = CAPTIONS[:2], photographs()
+    for ours, theirs, items in (
+        (encode_captions(encoder, captions), model.encode_query, captions),
+        (encode_images(encoder, images), model.encode_document, images),
     ):
-        ours = encode(encoder, items)
         for got, item in zip(Ragged.from_counts(ours.values, ours.counts), items, strict=True):
             expected = np.asarray(theirs(item, normalize_embeddings=True))
             np.testing.assert_allclose(got.reshape(expected.shape), expected, atol=2e-6)
@@ -298,8 +298,8 @@ def test_compiled_forward_passes_give_the_same_vectors(family, monkeypatch) -> N
 def test_a_caption_that_spells_the_image_token_is_text(name, family) -> None:
     encoder: Any = load_encoder(family(name))
     alone = encode_captions(encoder, ["a red circle"]).values
-    together = encode_captions(encoder, ["a red circle", f"a {encoder._image_token} circle"])
-    assert encoder._image_token
+    together = encode_captions(encoder, ["a red circle", f"a {encoder.image_token} circle"])
+    assert encoder.image_token
     np.testing.assert_allclose(together.values[: len(alone)], alone, atol=2e-6)
 
 

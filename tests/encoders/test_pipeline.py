@@ -23,6 +23,7 @@ from capim.tasks.encoders import pipeline
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.encoder import Prepared, encode_captions
 from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream, find_batch_size
+from capim.tasks.encoders.tensors import Uploads
 
 
 class ToyEncoder(LoadedEncoder):
@@ -203,7 +204,7 @@ def test_small_batches_keep_all_workers_busy() -> None:
 def test_the_next_batch_is_copied_while_the_model_computes(monkeypatch) -> None:
     order: list[str] = []
 
-    class Watched(pipeline.Uploads):
+    class Watched(Uploads):
         def begin(self, prepared: Prepared) -> Prepared:
             order.append("begin")
             return super().begin(prepared)
