@@ -100,13 +100,11 @@ def weights_are_in_the_model(encoder: Encoder) -> str:
     if open_clip_tag(encoder.spec) is not None or (local_path(encoder.spec.checkpoint) or Path()).suffix == ".py":
         raise CheckSkipped("the checkpoint is not a folder of weights")
     folder = folder_of(encoder.spec)
-    folders = [folder, *filter(None, [base_folder(encoder.spec, folder)])]
+    in_files = dict(digests_of_files(folder, encoder.spec))
+    if base := base_folder(encoder.spec, folder):
+        in_files |= digests_of_files(base, encoder.spec)
     in_model = digests_of_model(encoder.modules)
-    in_files: dict[str, str] = {}
-    for each in folders:
-        in_files |= digests_of_files(each, encoder.spec)
-    missing = sorted(name for name, digest in in_files.items() if digest not in in_model)
-    if missing:
+    if missing := sorted(name for name, digest in in_files.items() if digest not in in_model):
         raise CheckFailed(
             f"{len(missing)} of {len(in_files)} weight matrices are not in the model: {', '.join(missing[:3])}"
         )
@@ -176,8 +174,7 @@ def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
 def resizing_is_as_declared(encoder: Encoder) -> str:
     """A model that should crop does not see the sides of a wide image; one that should squash does."""
     code = encoder.spec.checkpoint == encoder.spec.adapter
-    declared = None if service_of(encoder) or code else declared_resize(encoder)
-    if declared is None:
+    if service_of(encoder) or code or (declared := declared_resize(encoder)) is None:
         raise CheckSkipped("the checkpoint does not declare it")
     first, second = _items(encode_images(encoder, list(wide_pair())))
     sees_sides = first.shape != second.shape or float(np.abs(first - second).max()) > 1e-4
@@ -189,11 +186,9 @@ def resizing_is_as_declared(encoder: Encoder) -> str:
 
 def declared_resize(encoder: Encoder) -> Literal["crop", "squash"] | None:
     """How the checkpoint's configuration treats the aspect ratio of images."""
-    tag = open_clip_tag(encoder.spec)
-    if tag is not None:
+    if tag := open_clip_tag(encoder.spec):
         return _OPEN_CLIP_RESIZE.get(tag.preprocess.get("resize_mode", "shortest"))
-    path = local_path(encoder.spec.checkpoint)
-    if path is not None and path.is_file():
+    if (path := local_path(encoder.spec.checkpoint)) and path.is_file():
         return None
     folder = folder_of(encoder.spec)
     if config := json_file(folder / "open_clip_config.json"):
@@ -229,7 +224,7 @@ def unusual_images_are_encoded(encoder: Encoder) -> str:
         values = encode_images(encoder, [image]).values
         if not np.isfinite(values).all():
             raise CheckFailed(f"{name}: not finite")
-        if "x" not in name:
+        if image.mode != "RGB":
             plain = encode_images(encoder, [image.convert("RGB")]).values
             if float(np.abs(values - plain).max()) > _tolerance(encoder):
                 raise CheckFailed(f"mode {name} gives another vector than the same image in RGB")
@@ -261,9 +256,9 @@ def no_items_give_no_vectors(encoder: Encoder) -> str:
 def matching_pairs_score_highest(encoder: Encoder) -> str:
     """On average, captions of the six scenes score higher with their own image than with the others."""
     scenes, captions = six_scenes()
-    images, texts = encode_images(encoder, scenes), encode_captions(encoder, captions)
+    images, texts = _items(encode_images(encoder, scenes)), _items(encode_captions(encoder, captions))
     # the sum over caption vectors of the best image vector; for single vectors, the cosine
-    scores = np.asarray([[(text @ image.T).max(axis=1).sum() for image in _items(images)] for text in _items(texts)])
+    scores = np.asarray([[(text @ image.T).max(axis=1).sum() for image in images] for text in texts])
     own = float(np.diag(scores).mean())
     others = float(scores[~np.eye(len(scores), dtype=bool)].mean())
     first = int((scores.argmax(axis=1) == np.arange(len(scores))).sum())
@@ -276,9 +271,8 @@ def matching_pairs_score_highest(encoder: Encoder) -> str:
 def speed_of_one_batch(encoder: Encoder) -> str:
     """Items per second of one prepared batch of 16, after a warm-up pass."""
     images = [noise_image(320, 240, seed) for seed in range(16)]
-    prepared = encoder.prepare_images(images), encoder.prepare_captions([CAPTIONS[1]] * 16)
     rates = []
-    for batch in prepared:
+    for batch in (encoder.prepare_images(images), encoder.prepare_captions([CAPTIONS[1]] * 16)):
         encoder.embed(batch)
         start = time.perf_counter()
         encoder.embed(batch)

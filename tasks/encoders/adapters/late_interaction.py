@@ -143,17 +143,20 @@ def image_layout(tokens: Sequence[str], image_token: str, *, grid: tuple[int, in
         >>> image_layout(["<s>"] + ["<p>"] * 6, "<p>", grid=(2, 3))
         '[[1,2,3,0.0,0.0,1.0,1.0]]'
     """
-    runs = _runs(tokens, image_token)
-    tiles = [_tile_before(tokens, first) for first, _ in runs]
+    of_image = groupby(range(len(tokens)), key=lambda position: tokens[position] == image_token)
+    runs = [list(run) for is_image, run in of_image if is_image]
+    # row and column of each tile, from 1
+    found = [_TILE.search(tokens[run[0] - 1]) if run[0] else None for run in runs]
+    tiles = [(int(names[1]), int(names[2])) if names else None for names in found]
     high, wide = (max((tile[axis] for tile in tiles if tile), default=1) for axis in (0, 1))
     grids = []
-    for (first, length), tile in zip(runs, tiles, strict=True):
-        rows, columns = grid or (isqrt(length), isqrt(length))
-        if rows * columns != length:
+    for run, tile in zip(runs, tiles, strict=True):
+        rows, columns = grid or (isqrt(len(run)), isqrt(len(run)))
+        if rows * columns != len(run):
             return UNKNOWN
         row, column = tile or (1, 1)
         box = ((column - 1) / wide, (row - 1) / high, 1 / wide, 1 / high) if tile else (0.0, 0.0, 1.0, 1.0)
-        grids.append(PatchGrid(first, rows, columns, *box))
+        grids.append(PatchGrid(run[0], rows, columns, *box))
     return layout_of_grids(grids)
 
 
@@ -176,16 +179,3 @@ def patch_grids(inputs: Mapping[str, Any], processor: Any, n: int) -> list[tuple
     """Rows and columns of patches of each of ``n`` images, after merging; None where the inputs do not say them."""
     sizes, merge = inputs.get("image_grid_thw"), getattr(processor.image_processor, "merge_size", 1)
     return [None] * n if sizes is None else [(h // merge, w // merge) for _, h, w in sizes.tolist()]
-
-
-def _runs(tokens: Sequence[str], image_token: str) -> list[tuple[int, int]]:
-    """Where each run of image tokens begins, and its length."""
-    of_image = groupby(range(len(tokens)), key=lambda position: tokens[position] == image_token)
-    runs = [list(run) for is_image, run in of_image if is_image]
-    return [(run[0], len(run)) for run in runs]
-
-
-def _tile_before(tokens: Sequence[str], first: int) -> tuple[int, int] | None:
-    """Row and column, from 1, of the tile that begins at a position; None if it is no tile."""
-    found = _TILE.search(tokens[first - 1]) if first else None
-    return (int(found[1]), int(found[2])) if found else None
