@@ -22,14 +22,7 @@ from torch import Tensor
 
 from capim.store.errors import RequestError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
-from capim.store.vectors import layout_of_tokens
-from capim.tasks.encoders.adapters.late_interaction import (
-    FAMILIES,
-    KINDS,
-    LateInteractionFamily,
-    image_layout,
-    patch_grids,
-)
+from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS, LateInteractionFamily, layouts_of
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of
 from capim.tasks.encoders.checkpoint import base_folder, complete_folder, json_file
 from capim.tasks.encoders.encoder import Inputs
@@ -87,14 +80,10 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     def layouts(modality: Modality, inputs: Any) -> tuple[str, ...] | None:
         if spec.vectors == "single":
             return None
-        kept = zip(inputs["input_ids"], inputs["attention_mask"].bool(), strict=True)
-        found = [processor.tokenizer.convert_ids_to_tokens(ids[mask].tolist()) for ids, mask in kept]
-        if modality == "caption":
-            return tuple(layout_of_tokens(each) for each in found)
-        grids = patch_grids(inputs, processor, len(found))
+        kept, tokenizer = inputs["attention_mask"], processor.tokenizer
         # in a conversation, the processor's own image token stands for a whole image
-        token = str((processor.tokenizer if family.chat else processor).image_token)
-        return tuple(image_layout(each, token, grid=grid) for each, grid in zip(found, grids, strict=True))
+        token = str((tokenizer if family.chat else processor).image_token)
+        return layouts_of(modality, inputs, kept, tokenizer=tokenizer, processor=processor, image_token=token)
 
     return LoadedEncoder(
         spec,

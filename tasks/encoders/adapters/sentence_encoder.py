@@ -17,8 +17,7 @@ import torch
 
 from capim.store.errors import RequestError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
-from capim.store.vectors import layout_of_tokens
-from capim.tasks.encoders.adapters.late_interaction import image_layout, moved, patch_grids
+from capim.tasks.encoders.adapters.late_interaction import layouts_of
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized
 from capim.tasks.encoders.checkpoint import complete_folder, json_file
 from capim.tasks.encoders.encoder import Inputs
@@ -75,25 +74,17 @@ def _layouts(model: Any, modality: Modality, inputs: Any, task: Mapping[str, str
     tokenizer, processor = model.tokenizer, model.processor
     if "input_ids" not in inputs or not hasattr(tokenizer, "convert_ids_to_tokens"):
         return None
-    read, mask = inputs["attention_mask"].bool(), dict(inputs)
+    mask = dict(inputs)
     for module in model:
         if isinstance(module, BaseTokenPooling):
             return None
         if isinstance(module, MultiVectorMask):
             mask = module(mask, **task)
-    kept = mask["attention_mask"].bool()
-    if modality == "caption":
-        chosen = [ids[has].tolist() for ids, has in zip(inputs["input_ids"], kept, strict=True)]
-        return tuple(layout_of_tokens(tokenizer.convert_ids_to_tokens(ids)) for ids in chosen)
     token = getattr(tokenizer, "image_token", None) or getattr(processor, "image_token", None)
-    if token is None or not hasattr(processor, "image_processor"):
+    if modality == "image" and (token is None or not hasattr(processor, "image_processor")):
         return None
-    found = []
-    rows = zip(inputs["input_ids"], read, kept, patch_grids(inputs, processor, len(read)), strict=True)
-    for ids, real, has, grid in rows:
-        names = tokenizer.convert_ids_to_tokens(ids[real].tolist())
-        found.append(moved(image_layout(names, str(token), grid=grid), has[real].tolist()))
-    return tuple(found)
+    kept = mask["attention_mask"]
+    return layouts_of(modality, inputs, kept, tokenizer=tokenizer, processor=processor, image_token=str(token))
 
 
 def _check_kind(spec: EncoderSpec, folder: Path) -> None:
