@@ -16,7 +16,6 @@ from capim.store.types import EncoderSpec, Option, Precision, Storage, VectorKin
 from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_faults, adapter_named, is_own_code
 
 log = logging.getLogger(__name__)
-CATALOG = Path(__file__).with_name("catalog.toml")
 _COUNT = "a whole number from 1 on"
 # field -> what is expected, where pydantic's message is not plain
 _EXPECTED = {
@@ -86,7 +85,7 @@ class CatalogEntry(BaseModel):
 
 @cache
 def _own_rows() -> Mapping[str, CatalogEntry]:
-    rows = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
+    rows = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
     return MappingProxyType({name: entry_from(name, row) for name, row in rows.items()})
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from capim.store.errors import RequestError, WorkError
@@ -143,7 +144,7 @@ def repeated_calls_agree(encoder: Encoder) -> str:
     first, second = suite_embeddings(encoder), suite_embeddings(encoder)
     for name, one, other in zip(("images", "captions"), first, second, strict=True):
         largest = _tolerance(encoder) if service_of(encoder) else 1e-6
-        if one.values.shape != other.values.shape or float(np.abs(one.values - other.values).max()) > largest:
+        if _change(one.values, other.values) > largest:
             raise CheckFailed(f"{name} change from one call to the next: is the model in evaluation mode?")
     return "identical"
 
@@ -163,7 +164,7 @@ def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
                 raise CheckFailed(
                     f"{name} {i} has {len(single.values)} vectors alone and {len(inside)} in a batch: padding is kept"
                 )
-            worst = max(worst, float(np.abs(inside - single.values).max()))
+            worst = max(worst, _change(inside, single.values))
         if worst > tolerance:
             raise CheckFailed(
                 f"{name}s change by {worst:.2g} with the batch (at most {tolerance:g}): wrong padding or mask"
@@ -176,8 +177,7 @@ def resizing_is_as_declared(encoder: Encoder) -> str:
     code = encoder.spec.checkpoint == encoder.spec.adapter
     if service_of(encoder) or code or (declared := declared_resize(encoder)) is None:
         raise CheckSkipped("the checkpoint does not declare it")
-    first, second = _items(encode_images(encoder, list(wide_pair())))
-    sees_sides = first.shape != second.shape or float(np.abs(first - second).max()) > 1e-4
+    sees_sides = _change(*_items(encode_images(encoder, list(wide_pair())))) > 1e-4
     if sees_sides == (declared == "crop"):
         actual = "squashes or keeps" if sees_sides else "crops"
         raise CheckFailed(f"the checkpoint declares {declared!r}, but the adapter {actual} images")
@@ -226,7 +226,7 @@ def unusual_images_are_encoded(encoder: Encoder) -> str:
             raise CheckFailed(f"{name}: not finite")
         if image.mode != "RGB":
             plain = encode_images(encoder, [image.convert("RGB")]).values
-            if float(np.abs(values - plain).max()) > _tolerance(encoder):
+            if _change(values, plain) > _tolerance(encoder):
                 raise CheckFailed(f"mode {name} gives another vector than the same image in RGB")
     return ", ".join(images)
 
@@ -238,8 +238,7 @@ def unusual_captions_are_encoded(encoder: Encoder) -> str:
         together = encode_captions(encoder, [SHORT, *others])
         if not np.isfinite(together.values).all():
             raise CheckFailed("the vector of a caption is not finite")
-        beside = _items(together)[0]
-        if beside.shape != plain.shape or np.abs(beside - plain).max() > _tolerance(encoder):
+        if _change(_items(together)[0], plain) > _tolerance(encoder):
             raise CheckFailed("the vector of an ordinary caption changes in a batch with unusual ones")
     n = len(UNUSUAL_CAPTIONS) + 2
     return f"{n} captions: empty, six scripts, special tokens written out, {len(LONG.split())} words"
@@ -434,6 +433,11 @@ def lowest_cosine(a: Sequence[Embeddings], b: Sequence[Embeddings]) -> float:
 def _items(block: Embeddings) -> Ragged:
     """The vectors of each item, shape ``(count, dim)``."""
     return Ragged.from_counts(block.values, block.counts)
+
+
+def _change(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
+    """The largest change of a component of an item's vectors; infinite where their number changes."""
+    return float(np.abs(one - other).max()) if one.shape == other.shape else np.inf
 
 
 def _highest_cosine(block: Embeddings) -> float:

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch import Tensor
-
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of, tokenize
@@ -92,10 +90,9 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     )
 
 
-def _pooled(features: Callable[..., Any]) -> Callable[..., Tensor]:
-    def forward(**inputs: Any) -> Tensor:
+def _pooled(features: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(**inputs: Any) -> Any:
         output = features(**inputs)
-        vectors: Tensor = output if isinstance(output, Tensor) else output.pooler_output
-        return vectors
+        return getattr(output, "pooler_output", output)
 
     return forward
