@@ -122,9 +122,9 @@ def list_known(
     if pin:
         from capim.tasks.encoders import identity
 
-        pins = list(identity.pin())
+        pins = identity.pin()
         Path(pin).write_text(identity.pinned_toml(pins), encoding="utf-8")
-        n_pinned = sum(entry.spec is not None for entry in pins)
+        n_pinned = sum(not isinstance(each, str) for each in pins.values())
         say(f"{n_pinned} of {len(pins)} encoders pinned in {pin}; the others are comments that give the reason")
     return Rows(rows=LISTS[what](), keep=SHOWN_FIRST.get(what, ()), code=0)
 

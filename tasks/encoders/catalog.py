@@ -16,7 +16,6 @@ from capim.store.types import EncoderSpec, Option, Precision, Storage, VectorKin
 from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_faults, adapter_named, is_own_code
 
 log = logging.getLogger(__name__)
-CATALOG = Path(__file__).with_name("catalog.toml")
 _COUNT = "a whole number from 1 on"
 # field -> what is expected, where pydantic's message is not plain
 _EXPECTED = {
@@ -86,7 +85,7 @@ class CatalogEntry(BaseModel):
 
 @cache
 def _own_rows() -> Mapping[str, CatalogEntry]:
-    rows = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
+    rows = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
     return MappingProxyType({name: entry_from(name, row) for name, row in rows.items()})
 
 
@@ -101,9 +100,8 @@ def catalog() -> Mapping[str, CatalogEntry]:
         for name, row in adapter.encoders.items():
             try:
                 if name in rows:
-                    raise RequestError(
-                        f"encoder {name!r}: this name belongs to {adapter_named(rows[name].adapter).package}"
-                    )
+                    owner = adapter_named(rows[name].adapter).package
+                    raise RequestError(f"encoder {name!r}: this name belongs to {owner}")
                 rows[name] = entry_from(name, {**row, "adapter": key})
             except RequestError as error:
                 log.error("package %s, adapter %r: %s; the row is left out", adapter.package, key, error)
@@ -147,11 +145,10 @@ def entry_of(name: str) -> CatalogEntry:
     Raises:
         RequestError: No row has that name.
     """
-    if name in _own_rows():  # without a look at the packages
-        return _own_rows()[name]
-    if name not in catalog():
-        raise RequestError(f"{unknown('encoder', name, catalog())} (capim list encoders)")
-    return catalog()[name]
+    rows = _own_rows() if name in _own_rows() else catalog()  # without a look at the packages where none is needed
+    if name not in rows:
+        raise RequestError(f"{unknown('encoder', name, rows)} (capim list encoders)")
+    return rows[name]
 
 
 def spec_of(name: str) -> EncoderSpec:

@@ -21,7 +21,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_named, require_libraries
 
-ReadJson = Callable[[str], Mapping[str, Any] | None]  # file name -> contents, or None if there is no such file
+ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 PACKAGE = Path(__file__).parent
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 # only a checkpoint of this form is worth importing open_clip, which takes seconds
@@ -51,10 +51,8 @@ def local_path(checkpoint: str) -> Path | None:
         RequestError: It looks like a path, but does not exist.
     """
     checkpoint = repository_of(checkpoint)
-    if checkpoint.startswith("package:"):
-        path = PACKAGE / checkpoint.removeprefix("package:")
-    else:
-        path = Path(checkpoint).expanduser()
+    in_package = checkpoint.startswith("package:")
+    path = PACKAGE / checkpoint.removeprefix("package:") if in_package else Path(checkpoint).expanduser()
     if path.exists():
         return path
     if _HUB_ID.fullmatch(checkpoint) and not checkpoint.endswith(".py"):
@@ -90,11 +88,9 @@ def _files_in(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Pa
             yield entry
 
 
-def json_file(file: Path) -> dict[str, Any] | None:
-    """The contents of a JSON file, or None if there is no such file."""
-    if not file.is_file():
-        return None
-    contents: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+def json_file(file: Path) -> dict[str, Any]:
+    """The contents of a JSON file, empty if there is no such file."""
+    contents: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return contents
 
 
@@ -114,10 +110,8 @@ def related_folder(spec: EncoderSpec, repository: str, weights: Sequence[str] = 
 
 def base_folder(spec: EncoderSpec, folder: Path) -> Path | None:
     """The folder of the base model of a LoRA checkpoint; None for a complete checkpoint."""
-    config = json_file(folder / "adapter_config.json")
-    if config is None:
-        return None
-    return related_folder(spec, str(config["base_model_name_or_path"]), adapter_named(spec.adapter).weights)
+    base = json_file(folder / "adapter_config.json").get("base_model_name_or_path")
+    return related_folder(spec, str(base), adapter_named(spec.adapter).weights) if base else None
 
 
 def related_repositories(adapter: str, read: ReadJson) -> list[str]:
@@ -125,20 +119,20 @@ def related_repositories(adapter: str, read: ReadJson) -> list[str]:
 
     Examples:
         >>> files = {"adapter_config.json": {"base_model_name_or_path": "vidore/base"}}
-        >>> related_repositories("colvision", files.get)
+        >>> related_repositories("colvision", lambda name: files.get(name, {}))
         ['vidore/base']
     """
     names: list[str | None] = []
     if adapter == "colvision":
-        names = [(read("adapter_config.json") or {}).get("base_model_name_or_path")]
+        names = [read("adapter_config.json").get("base_model_name_or_path")]
     elif adapter == "openclip":
-        text = (read("open_clip_config.json") or {}).get("model_cfg", {}).get("text_cfg", {})
+        text = read("open_clip_config.json").get("model_cfg", {}).get("text_cfg", {})
         names = [text.get("hf_model_name")]
         # a checkpoint with its own tokenizer still names another repository, but does not need it
         if not read("tokenizer_config.json"):
             names.append(text.get("hf_tokenizer_name"))
     elif adapter == "jina":
-        config = read("config.json") or {}
+        config = read("config.json")
         names = [reference.split("--")[0] for reference in config.get("auto_map", {}).values() if "--" in reference]
         names.append(config.get("text_config", {}).get("hf_model_name_or_path"))
     return list(dict.fromkeys(name for name in names if name))
@@ -151,25 +145,20 @@ class OpenClipTag:
     Attributes:
         architecture: Name of a built-in configuration.
         repository: The hub repository of the weights.
-        filename: The file of the weights; None: open_clip's default.
+        weights: Possible names of the file of the weights, in the order of preference.
         config: The built-in configuration.
         preprocess: Mean, standard deviation, interpolation and resize mode that belong to the weights.
     """
 
     architecture: str
     repository: str
-    filename: str | None
+    weights: tuple[str, ...]
     config: Mapping[str, Any]
     preprocess: Mapping[str, Any]
 
-    @property
-    def weights(self) -> tuple[str, ...]:
-        """Possible names of the file of the weights, in the order of preference."""
-        return (*([self.filename] if self.filename else []), *ADAPTERS["openclip"].weights)
-
-    def read(self, name: str) -> Mapping[str, Any] | None:
+    def read(self, name: str) -> Mapping[str, Any]:
         """The configuration in the form of a repository's ``open_clip_config.json``."""
-        return {"model_cfg": self.config} if name == "open_clip_config.json" else None
+        return {"model_cfg": self.config} if name == "open_clip_config.json" else {}
 
 
 def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
@@ -196,7 +185,7 @@ def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
     return OpenClipTag(
         architecture=architecture,
         repository=repository,
-        filename=filename or None,
+        weights=(*filter(None, [filename]), *ADAPTERS["openclip"].weights),
         config=config,
         preprocess={k: weights[k] for k in ("mean", "std", "interpolation", "resize_mode") if k in weights},
     )
@@ -285,7 +274,7 @@ def hub_error(error: Exception, repository: str, revision: str) -> RequestError 
     """A failure of the hub as an error that names the repository and the next step; other errors are raised."""
     from huggingface_hub import constants, errors
 
-    where = f"https://huggingface.co/{repository}"
+    where, download = f"https://huggingface.co/{repository}", f"hf download {repository} --revision {revision}"
     if isinstance(error, errors.GatedRepoError):
         return WorkError(
             f"{repository} is gated: accept its terms at {where} while logged in, then set HF_TOKEN to a token of "
@@ -300,29 +289,27 @@ def hub_error(error: Exception, repository: str, revision: str) -> RequestError 
     if isinstance(error, errors.RevisionResolutionError) and constants.HF_HUB_OFFLINE:
         return WorkError(
             f"{repository} at {revision!r} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; "
-            f"unset it, or run with network access: hf download {repository} --revision {revision}"
+            f"unset it, or run with network access: {download}"
         )
     unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
     if isinstance(error, (*unreachable, errors.HTTPError, OSError)):
         return WorkError(
             f"the hub cannot be reached for {repository} at {revision!r} and the cache does not hold it; "
-            f"with network access, run: hf download {repository} --revision {revision}"
+            f"with network access, run: {download}"
         )
     raise error
 
 
-def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any] | None:
-    """The contents of a JSON file of a repository, or None if it has no such file."""
+def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any]:
+    """The contents of a JSON file of a repository, empty if it has no such file."""
     from huggingface_hub import errors, hf_hub_download
 
     try:
-        file = hf_hub_download(repository, name, revision=commit)
+        return json_file(Path(hf_hub_download(repository, name, revision=commit)))
     except (errors.EntryNotFoundError, errors.LocalEntryNotFoundError):
-        return None
+        return {}
     except Exception as error:
         raise hub_error(error, repository, commit) from error
-    contents: Mapping[str, Any] = json.loads(Path(file).read_text(encoding="utf-8"))
-    return contents
 
 
 def complete_folder(spec: EncoderSpec) -> Path:
@@ -341,15 +328,12 @@ def complete_folder(spec: EncoderSpec) -> Path:
     if not chosen_weights(names, weights):
         raise RequestError(f"{where} has no weights ({', '.join(weights)}); {_OWN_CODE}")
     # sentence-transformers keeps a model in a folder of its own, and a model of text needs no images
-    models = [file for file in sorted(folder.rglob("config.json")) if "model_type" in (json_file(file) or {})]
+    models = [file for file in sorted(folder.rglob("config.json")) if "model_type" in json_file(file)]
     home = models[0].parent if models else folder
-    text_only = spec.adapter == "sentence_transformers" and not any(
-        {"vision_config", "vlm_config"} & (json_file(file) or {}).keys() for file in models
-    )
-    preprocesses = text_only or any(
-        "image_processor" in (json_file(file) or {}) for file in folder.rglob("processor_config.json")
-    )
-    if "preprocessor_config.json" not in last and not preprocesses:
+    sees = any({"vision_config", "vlm_config"} & json_file(file).keys() for file in models)
+    text_only = spec.adapter == "sentence_transformers" and not sees
+    preprocesses = any("image_processor" in json_file(file) for file in folder.rglob("processor_config.json"))
+    if "preprocessor_config.json" not in last and not text_only and not preprocesses:
         raise RequestError(
             f"{where} has no preprocessor_config.json, which says how images are resized and normalised; "
             + _fetching(spec, home, "preprocessor_config.json")
@@ -361,11 +345,10 @@ def complete_folder(spec: EncoderSpec) -> Path:
 
 def _fetching(spec: EncoderSpec, home: Path, files: str) -> str:
     """The command that fetches files of the original model into the folder of the configuration."""
-    known = (json_file(home / "adapter_config.json") or {}).get("base_model_name_or_path") or (
-        json_file(home / "config.json") or {}
-    ).get("_name_or_path")
-    named = known and str(known).count("/") == 1 and not Path(str(known)).exists()
-    original, which = (str(known), "") if named else ("ORIGINAL", " (ORIGINAL)")
+    base = json_file(home / "adapter_config.json").get("base_model_name_or_path")
+    known = str(base or json_file(home / "config.json").get("_name_or_path"))
+    named = known.count("/") == 1 and not Path(known).exists()
+    original, which = (known, "") if named else ("ORIGINAL", " (ORIGINAL)")
     here, first = str(home), ""
     if local_path(spec.checkpoint) is None:
         here = "./model"

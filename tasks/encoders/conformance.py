@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from capim.store.errors import RequestError, WorkError
@@ -100,13 +101,11 @@ def weights_are_in_the_model(encoder: Encoder) -> str:
     if open_clip_tag(encoder.spec) is not None or (local_path(encoder.spec.checkpoint) or Path()).suffix == ".py":
         raise CheckSkipped("the checkpoint is not a folder of weights")
     folder = folder_of(encoder.spec)
-    folders = [folder, *filter(None, [base_folder(encoder.spec, folder)])]
+    in_files = dict(digests_of_files(folder, encoder.spec))
+    if base := base_folder(encoder.spec, folder):
+        in_files |= digests_of_files(base, encoder.spec)
     in_model = digests_of_model(encoder.modules)
-    in_files: dict[str, str] = {}
-    for each in folders:
-        in_files |= digests_of_files(each, encoder.spec)
-    missing = sorted(name for name, digest in in_files.items() if digest not in in_model)
-    if missing:
+    if missing := sorted(name for name, digest in in_files.items() if digest not in in_model):
         raise CheckFailed(
             f"{len(missing)} of {len(in_files)} weight matrices are not in the model: {', '.join(missing[:3])}"
         )
@@ -145,7 +144,7 @@ def repeated_calls_agree(encoder: Encoder) -> str:
     first, second = suite_embeddings(encoder), suite_embeddings(encoder)
     for name, one, other in zip(("images", "captions"), first, second, strict=True):
         largest = _tolerance(encoder) if service_of(encoder) else 1e-6
-        if one.values.shape != other.values.shape or float(np.abs(one.values - other.values).max()) > largest:
+        if _change(one.values, other.values) > largest:
             raise CheckFailed(f"{name} change from one call to the next: is the model in evaluation mode?")
     return "identical"
 
@@ -165,7 +164,7 @@ def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
                 raise CheckFailed(
                     f"{name} {i} has {len(single.values)} vectors alone and {len(inside)} in a batch: padding is kept"
                 )
-            worst = max(worst, float(np.abs(inside - single.values).max()))
+            worst = max(worst, _change(inside, single.values))
         if worst > tolerance:
             raise CheckFailed(
                 f"{name}s change by {worst:.2g} with the batch (at most {tolerance:g}): wrong padding or mask"
@@ -176,11 +175,9 @@ def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
 def resizing_is_as_declared(encoder: Encoder) -> str:
     """A model that should crop does not see the sides of a wide image; one that should squash does."""
     code = encoder.spec.checkpoint == encoder.spec.adapter
-    declared = None if service_of(encoder) or code else declared_resize(encoder)
-    if declared is None:
+    if service_of(encoder) or code or (declared := declared_resize(encoder)) is None:
         raise CheckSkipped("the checkpoint does not declare it")
-    first, second = _items(encode_images(encoder, list(wide_pair())))
-    sees_sides = first.shape != second.shape or float(np.abs(first - second).max()) > 1e-4
+    sees_sides = _change(*_items(encode_images(encoder, list(wide_pair())))) > 1e-4
     if sees_sides == (declared == "crop"):
         actual = "squashes or keeps" if sees_sides else "crops"
         raise CheckFailed(f"the checkpoint declares {declared!r}, but the adapter {actual} images")
@@ -189,18 +186,16 @@ def resizing_is_as_declared(encoder: Encoder) -> str:
 
 def declared_resize(encoder: Encoder) -> Literal["crop", "squash"] | None:
     """How the checkpoint's configuration treats the aspect ratio of images."""
-    tag = open_clip_tag(encoder.spec)
-    if tag is not None:
+    if tag := open_clip_tag(encoder.spec):
         return _OPEN_CLIP_RESIZE.get(tag.preprocess.get("resize_mode", "shortest"))
-    path = local_path(encoder.spec.checkpoint)
-    if path is not None and path.is_file():
+    if (path := local_path(encoder.spec.checkpoint)) and path.is_file():
         return None
     folder = folder_of(encoder.spec)
-    if (config := json_file(folder / "open_clip_config.json")) is not None:
+    if config := json_file(folder / "open_clip_config.json"):
         return _OPEN_CLIP_RESIZE.get(config.get("preprocess_cfg", {}).get("resize_mode", "shortest"))
     file = next(iter(sorted(folder.rglob("preprocessor_config.json"))), folder / "preprocessor_config.json")
-    config = json_file(file) or (json_file(folder / "processor_config.json") or {}).get("image_processor")
-    if config is None:
+    config = json_file(file) or json_file(folder / "processor_config.json").get("image_processor", {})
+    if not config:
         return "crop" if encoder.spec.adapter == "uform" else None
     if "resize_mode" in config or config.get("do_center_crop"):
         return "crop" if config.get("do_center_crop") or config["resize_mode"] == "shortest" else "squash"
@@ -229,9 +224,9 @@ def unusual_images_are_encoded(encoder: Encoder) -> str:
         values = encode_images(encoder, [image]).values
         if not np.isfinite(values).all():
             raise CheckFailed(f"{name}: not finite")
-        if "x" not in name:
+        if image.mode != "RGB":
             plain = encode_images(encoder, [image.convert("RGB")]).values
-            if float(np.abs(values - plain).max()) > _tolerance(encoder):
+            if _change(values, plain) > _tolerance(encoder):
                 raise CheckFailed(f"mode {name} gives another vector than the same image in RGB")
     return ", ".join(images)
 
@@ -243,8 +238,7 @@ def unusual_captions_are_encoded(encoder: Encoder) -> str:
         together = encode_captions(encoder, [SHORT, *others])
         if not np.isfinite(together.values).all():
             raise CheckFailed("the vector of a caption is not finite")
-        beside = _items(together)[0]
-        if beside.shape != plain.shape or np.abs(beside - plain).max() > _tolerance(encoder):
+        if _change(_items(together)[0], plain) > _tolerance(encoder):
             raise CheckFailed("the vector of an ordinary caption changes in a batch with unusual ones")
     n = len(UNUSUAL_CAPTIONS) + 2
     return f"{n} captions: empty, six scripts, special tokens written out, {len(LONG.split())} words"
@@ -261,9 +255,9 @@ def no_items_give_no_vectors(encoder: Encoder) -> str:
 def matching_pairs_score_highest(encoder: Encoder) -> str:
     """On average, captions of the six scenes score higher with their own image than with the others."""
     scenes, captions = six_scenes()
-    images, texts = encode_images(encoder, scenes), encode_captions(encoder, captions)
+    images, texts = _items(encode_images(encoder, scenes)), _items(encode_captions(encoder, captions))
     # the sum over caption vectors of the best image vector; for single vectors, the cosine
-    scores = np.asarray([[(text @ image.T).max(axis=1).sum() for image in _items(images)] for text in _items(texts)])
+    scores = np.asarray([[(text @ image.T).max(axis=1).sum() for image in images] for text in texts])
     own = float(np.diag(scores).mean())
     others = float(scores[~np.eye(len(scores), dtype=bool)].mean())
     first = int((scores.argmax(axis=1) == np.arange(len(scores))).sum())
@@ -276,9 +270,8 @@ def matching_pairs_score_highest(encoder: Encoder) -> str:
 def speed_of_one_batch(encoder: Encoder) -> str:
     """Items per second of one prepared batch of 16, after a warm-up pass."""
     images = [noise_image(320, 240, seed) for seed in range(16)]
-    prepared = encoder.prepare_images(images), encoder.prepare_captions([CAPTIONS[1]] * 16)
     rates = []
-    for batch in prepared:
+    for batch in (encoder.prepare_images(images), encoder.prepare_captions([CAPTIONS[1]] * 16)):
         encoder.embed(batch)
         start = time.perf_counter()
         encoder.embed(batch)
@@ -440,6 +433,11 @@ def lowest_cosine(a: Sequence[Embeddings], b: Sequence[Embeddings]) -> float:
 def _items(block: Embeddings) -> Ragged:
     """The vectors of each item, shape ``(count, dim)``."""
     return Ragged.from_counts(block.values, block.counts)
+
+
+def _change(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
+    """The largest change of a component of an item's vectors; infinite where their number changes."""
+    return float(np.abs(one - other).max()) if one.shape == other.shape else np.inf
 
 
 def _highest_cosine(block: Embeddings) -> float:

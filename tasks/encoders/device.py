@@ -8,16 +8,14 @@ import platform
 import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 from capim.store.errors import RequestError
 
-_OUT_OF_MEMORY = (
-    "can't allocate memory",
-    "out of memory",
-    "not enough memory",
-    "_alloc_failed",
-)  # torch, cuBLAS, cuDNN
+# of torch, cuBLAS and cuDNN
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "_alloc_failed")
 
 
 def choose_device(device: str) -> str:
@@ -51,19 +49,21 @@ def check_device(device: str) -> None:
         raise RequestError("device 'mps' does not exist on this machine; use --device cpu")
 
 
+def _cuda(device: str) -> Any:
+    """Torch's module for a CUDA device; None for any other."""
+    import torch
+
+    return torch.cuda if device.startswith("cuda") else None
+
+
 def device_name(device: str) -> str:
     """The model of the hardware, e.g. ``NVIDIA A40`` or the processor's name."""
-    if device.startswith("cuda"):
-        import torch
-
-        return str(torch.cuda.get_device_name(device))
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - read line by line
-            for line in file:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
+    if cuda := _cuda(device):
+        return str(cuda.get_device_name(device))
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
@@ -72,11 +72,8 @@ def device_identity(device: str) -> str:
 
     ``cuda:0`` may be another card under another ``CUDA_VISIBLE_DEVICES``; the UUID is not.
     """
-    if device.startswith("cuda"):
-        import torch
-
-        return f"cuda-{torch.cuda.get_device_properties(device).uuid}"
-    return device
+    cuda = _cuda(device)
+    return f"cuda-{cuda.get_device_properties(device).uuid}" if cuda else device
 
 
 @contextmanager
@@ -123,17 +120,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 def release(device: str) -> None:
     """Free cached memory of the device after a forward pass that ran out of it."""
     gc.collect()
-    if device.startswith("cuda"):
-        import torch
-
-        torch.cuda.empty_cache()
+    if cuda := _cuda(device):
+        cuda.empty_cache()
 
 
 def peak_bytes(device: str) -> int:
     """Peak memory so far: of the tensors on a CUDA device, else of the process."""
-    if device.startswith("cuda"):
-        import torch
-
-        return int(torch.cuda.max_memory_allocated(device))
+    if cuda := _cuda(device):
+        return int(cuda.max_memory_allocated(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

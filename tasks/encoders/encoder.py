@@ -7,7 +7,7 @@ device is busy. :func:`encode_images` and :func:`encode_captions` do both for a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -51,8 +51,8 @@ class Prepared:
     def part(self, start: int, stop: int) -> Prepared:
         """Rows ``start:stop``, without copying."""
         rows = slice(start, stop)
-        return Prepared(
-            modality=self.modality,
+        return replace(
+            self,
             inputs={name: v if v is None or isinstance(v, str | int) else v[rows] for name, v in self.inputs.items()},
             n_tokens=self.n_tokens[rows],
             truncated=self.truncated[rows],
@@ -83,7 +83,7 @@ class Encoder(Protocol):
     device: str
     joins_images: bool
     pads_to_longest: bool
-    modules: tuple[nn.Module, ...]
+    modules: Sequence[nn.Module]
     forwards: dict[Modality, Callable[..., Any]]
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:

@@ -57,7 +57,7 @@ class EndpointOptions(BaseModel):
         timeout_seconds: Longest time from sending a request to the last byte of its answer.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(frozen=True, strict=True)
 
     url: str
     image_form: Literal["", "input", "messages"] = ""
@@ -108,13 +108,15 @@ class EndpointOptions(BaseModel):
 
 
 def endpoint_options(spec: EncoderSpec) -> EndpointOptions:
-    """The options of a spec of adapter ``http``.
+    """The options of a spec of adapter ``http``, without its template and the parameters of the service.
 
     Raises:
         RequestError: Lists every option that is missing or wrong, without the value of an address.
     """
     try:
-        return EndpointOptions.model_validate({k: v for k, v in own_options(spec).items() if k != "caption_template"})
+        return EndpointOptions.model_validate(
+            {name: value for name, value in spec.options.items() if name in EndpointOptions.model_fields}
+        )
     except ValidationError as error:
         faults = []
         for fault in error.errors():
@@ -126,11 +128,6 @@ def endpoint_options(spec: EncoderSpec) -> EndpointOptions:
             got = "" if field == "url" else f", got {fault['input']!r}"
             faults.append(f"option {field}: {message}{got}")
         raise RequestError([f"encoder {spec.name!r}: {fault}" for fault in faults]) from None
-
-
-def own_options(spec: EncoderSpec) -> dict[str, Option]:
-    """The options of a spec that are no parameters of the service."""
-    return {name: value for name, value in spec.options.items() if not name.startswith(tuple(BODY))}
 
 
 def service_parameters(spec: EncoderSpec, modality: Modality) -> dict[str, Option]:

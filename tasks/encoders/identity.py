@@ -12,12 +12,12 @@ import contextlib
 import importlib.util
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
@@ -72,14 +72,24 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     elif spec.adapter == "module" and path.is_file():
         return _with_files(replace(spec, revision=_module_revision(spec, path)), path)
     else:
-        revision = digest_of(path)
-        if spec.resolved and spec.revision != revision:
-            raise RequestError(
-                f"encoder {spec.name!r}: the files of {path} have digest {revision}, but the spec names "
-                f"{spec.revision}; the files have changed, or this is the wrong folder"
-            )
+        revision = _known_digest(spec, path, spec.revision if spec.resolved else "")
         read = _reader(str(path), revision)
     return _with_prompts(_with_related(replace(spec, revision=revision), read), read)
+
+
+def _known_digest(spec: EncoderSpec, path: Path, known: str) -> str:
+    """The digest of a file or folder that a model needs.
+
+    Raises:
+        RequestError: The spec names another digest.
+    """
+    digest = digest_of(path)
+    if known and known != digest:
+        raise RequestError(
+            f"encoder {spec.name!r}: {path} has digest {digest}, but the spec names {known}; the files have changed "
+            "since the spec was resolved, or these are the wrong ones"
+        )
+    return digest
 
 
 def _with_code(spec: EncoderSpec) -> EncoderSpec:
@@ -88,8 +98,7 @@ def _with_code(spec: EncoderSpec) -> EncoderSpec:
     if not adapter.release and not is_own_code(spec.adapter):
         return spec
     name, state = (adapter.package, adapter.release) if adapter.release else state_of(spec.adapter)
-    known = spec.options.get(PIN + name, state)
-    if known != state:
+    if (known := spec.options.get(PIN + name, state)) != state:
         raise RequestError(
             f"encoder {spec.name!r} was made with {name} {known}, but {state} is here, which may give other vectors; "
             f"bring {name} {known} back, or encode again with a spec that does not name it"
@@ -136,17 +145,16 @@ def _with_related(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
             path = local_path(name)
             revision = str(spec.options.get(PIN + name, "main"))
             pins[PIN + name] = commit_of(name, revision) if path is None else _pinned_digest(spec, name, path)
-    return replace(spec, options={**spec.options, **pins}) if pins else spec
+    return replace(spec, options={**spec.options, **pins})
 
 
 def _with_prompts(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
     """The spec with the roles and prompts that the checkpoint's files give captions and images."""
     described = [read]  # a LoRA adapter leaves the architecture to its base model
-    base = (read("adapter_config.json") or {}).get("base_model_name_or_path") if spec.adapter == "colvision" else None
+    base = read("adapter_config.json").get("base_model_name_or_path") if spec.adapter == "colvision" else None
     if base:
         described.append(_reader(str(base), str(spec.options.get(PIN + base, spec.revision))))
-    options = {**prompts_of(spec, described), **spec.options}
-    return replace(spec, options=options) if options != spec.options else spec
+    return replace(spec, options={**prompts_of(spec, described), **spec.options})
 
 
 def prompts_of(spec: EncoderSpec, described: Sequence[ReadJson]) -> dict[str, str]:
@@ -162,7 +170,7 @@ def prompts_of(spec: EncoderSpec, described: Sequence[ReadJson]) -> dict[str, st
     if spec.adapter == "sentence_transformers":
         return _of_sentence_transformers(spec, _first(described, "config_sentence_transformers.json"))
     # the base model names the architecture; the adapter may too, as a class that only its author knows
-    family = FAMILIES.get(str((described[-1]("config.json") or {}).get("model_type")))
+    family = FAMILIES.get(str(described[-1]("config.json").get("model_type")))
     if spec.adapter != "colvision" or family is None:
         return {}  # the adapter refuses an unknown family with the reason
     template = family.query_template(_first(described, "tokenizer_config.json"), spec.vectors)
@@ -189,7 +197,7 @@ def _of_sentence_transformers(spec: EncoderSpec, config: Mapping[str, Any]) -> d
 
 def _first(described: Sequence[ReadJson], file: str) -> Mapping[str, Any]:
     """The contents of a file in the first checkpoint that has it."""
-    return next((contents for read in described if (contents := read(file)) is not None), {})
+    return next(filter(None, (read(file) for read in described)), {})
 
 
 def roles_line(spec: EncoderSpec) -> str:
@@ -212,14 +220,9 @@ def roles_line(spec: EncoderSpec) -> str:
 
 def _module_revision(spec: EncoderSpec, path: Path) -> str:
     """The digest of a module's file, after what the user gave as the revision."""
-    digest = digest_of(path)
     known = _DIGEST.fullmatch(spec.revision)
-    if known is not None and known["digest"] != digest:
-        raise RequestError(
-            f"encoder {spec.name!r}: {path} has digest {digest}, but the spec names {known['digest']}; the file has "
-            "changed, or this is the wrong file"
-        )
-    given = known["given"] if known is not None else spec.revision if spec.revision != "main" else None
+    digest = _known_digest(spec, path, known["digest"] if known else "")
+    given = known["given"] if known else spec.revision if spec.revision != "main" else None
     return f"{given}+{digest}" if given else digest
 
 
@@ -234,22 +237,13 @@ def _with_files(spec: EncoderSpec, module: Path) -> EncoderSpec:
                 f"encoder {spec.name!r}: {module} needs the file {name!r}, which does not exist ({path})"
             )
         pins[PIN + name] = _pinned_digest(spec, name, path)
-    return replace(spec, options={**spec.options, **pins}) if pins else spec
+    return replace(spec, options={**spec.options, **pins})
 
 
 def _pinned_digest(spec: EncoderSpec, name: str, path: Path) -> str:
-    """The digest of another file or folder that a model needs.
-
-    Raises:
-        RequestError: The spec names another digest.
-    """
-    digest, known = digest_of(path), str(spec.options.get(PIN + name, ""))
-    if _DIGEST.fullmatch(known) and known != digest:
-        raise RequestError(
-            f"encoder {spec.name!r}: {path} has digest {digest}, but the spec names {known}; the files have changed "
-            "since the spec was resolved"
-        )
-    return digest
+    """The digest of another file or folder that a model needs."""
+    known = str(spec.options.get(PIN + name, ""))
+    return _known_digest(spec, path, known if _DIGEST.fullmatch(known) else "")
 
 
 def declared_files(path: Path) -> list[str] | None:
@@ -266,7 +260,7 @@ def declared_files(path: Path) -> list[str] | None:
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             if any(isinstance(target, ast.Name) and target.id == "files" for target in targets):
-                written = ast.unparse(statement.value) if statement.value is not None else "nothing"
+                written = ast.unparse(statement.value) if statement.value else "nothing"
                 with contextlib.suppress(ValueError):
                     items = ast.literal_eval(written)
                     if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
@@ -291,34 +285,30 @@ def identity_gap(spec: EncoderSpec) -> str | None:
     )
 
 
-class PinnedEncoder(NamedTuple):
-    """A model of the catalog: resolved, or the reason why that failed."""
+def pin(names: Sequence[str] | None = None) -> dict[str, EncoderSpec | str]:
+    """Resolve catalog rows, all of them by default, without loading models.
 
-    name: str
-    spec: EncoderSpec | None
-    fault: str = ""
-
-
-def pin(names: Sequence[str] | None = None) -> Iterator[PinnedEncoder]:
-    """Resolve catalog rows, all of them by default, without loading models; a failure does not stop the others.
+    Returns:
+        By name the resolved spec, or the reason why that failed.
 
     Raises:
         RequestError: A name is unknown.
     """
+    pins: dict[str, EncoderSpec | str] = {}
     for spec in [spec_of(name) for name in names or catalog()]:
         try:
-            yield PinnedEncoder(spec.name, resolve(spec))
+            pins[spec.name] = resolve(spec)
         except (RequestError, WorkError) as error:
-            yield PinnedEncoder(spec.name, None, str(error))
+            pins[spec.name] = str(error)
+    return pins
 
 
-def pinned_toml(pins: Sequence[PinnedEncoder]) -> str:
+def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
     """The ``[[encoder]]`` tables of a suite file; a model that could not be resolved is a comment with the reason.
 
     Examples:
         >>> spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8, revision="c0ffee")
-        >>> pinned, failed = PinnedEncoder("x", spec), PinnedEncoder("y", None, "no network")
-        >>> print(pinned_toml([pinned, failed]))
+        >>> print(pinned_toml({"x": spec, "y": "no network"}))
         [[encoder]]
         name = "x"
         adapter = "hf_dual"
@@ -330,16 +320,17 @@ def pinned_toml(pins: Sequence[PinnedEncoder]) -> str:
         <BLANKLINE>
     """
     return "\n".join(
-        _table(entry.spec) if entry.spec else f"# {entry.name}: {' '.join(entry.fault.split())}\n" for entry in pins
+        f"# {name}: {' '.join(each.split())}\n" if isinstance(each, str) else _table(each)
+        for name, each in pins.items()
     )
 
 
 def _table(spec: EncoderSpec) -> str:
     plain = EncoderSpec(name=spec.name, adapter=spec.adapter, checkpoint="", dim=spec.dim, vectors=spec.vectors)
-    always = ("name", "adapter", "checkpoint", "revision", "dim")
     usual = {"vectors": "single", "precision": plain.precision, "storage": plain.storage}
     changed = [name for name, value in usual.items() if getattr(spec, name) != value]
-    lines = [f"{name} = {json.dumps(getattr(spec, name))}" for name in (*always, *changed)]
+    named = ("name", "adapter", "checkpoint", "revision", "dim", *changed)
+    lines = [f"{name} = {json.dumps(getattr(spec, name))}" for name in named]
     if spec.options:
         options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in sorted(spec.options.items()))
         lines.append(f"options = {{ {options} }}")

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,16 +102,8 @@ class EncodedBatch:
     n_tokens: int | None = None
 
 
-class Batch(NamedTuple):
-    """Distinct items of one forward pass.
-
-    Attributes:
-        firsts: The first position of each item in the work.
-        positions: All positions of each item in the work; several where items are equal.
-    """
-
-    firsts: list[int]
-    positions: list[NDArray[np.int64]]
+Batch: TypeAlias = list[NDArray[np.int64]]
+"""Distinct items of one forward pass: for each its positions in the work, several where items are equal."""
 
 
 class _PreparedBatch(NamedTuple):
@@ -123,11 +115,7 @@ class _PreparedBatch(NamedTuple):
 
 
 def encode_stream(
-    encoder: Encoder,
-    work: ImageWork | CaptionWork,
-    *,
-    batch_size: int,
-    workers: int | None = None,
+    encoder: Encoder, work: ImageWork | CaptionWork, *, batch_size: int, workers: int | None = None
 ) -> Generator[EncodedBatch, None, None]:
     """Encode all items; yields each batch as soon as it is done, not in the order of the items.
 
@@ -173,27 +161,25 @@ def encode_stream(
 
 def plan_batches(encoder: Encoder, work: ImageWork | CaptionWork, batch_size: int) -> list[Batch]:
     """The batches of all distinct items."""
-    if isinstance(work, CaptionWork):
-        firsts, positions = group_equal(work.texts)
-        plan = caption_batches([work.texts[i] for i in firsts], batch_size, by_length=encoder.pads_to_longest)
-    else:
-        firsts, positions = group_equal([sha or key for sha, key in zip(work.shas, work.keys, strict=True)])
-        plan = [list(range(start, min(start + batch_size, len(firsts)))) for start in range(0, len(firsts), batch_size)]
-    return [Batch([firsts[i] for i in batch], [positions[i] for i in batch]) for batch in plan]
+    if isinstance(work, ImageWork):
+        items = group_equal([sha or key for sha, key in zip(work.shas, work.keys, strict=True)])
+        return [items[start : start + batch_size] for start in range(0, len(items), batch_size)]
+    items = group_equal(work.texts)
+    plan = caption_batches([work.texts[item[0]] for item in items], batch_size, by_length=encoder.pads_to_longest)
+    return [[items[i] for i in batch] for batch in plan]
 
 
-def group_equal(contents: Sequence[Hashable]) -> tuple[list[int], list[NDArray[np.int64]]]:
-    """The first position and all positions of each distinct content, in order of first appearance.
+def group_equal(contents: Sequence[Hashable]) -> list[NDArray[np.int64]]:
+    """All positions of each distinct content, in order of first appearance.
 
     Examples:
-        >>> firsts, positions = group_equal(["a", "b", "a"])
-        >>> firsts, [p.tolist() for p in positions]
-        ([0, 1], [[0, 2], [1]])
+        >>> [positions.tolist() for positions in group_equal(["a", "b", "a"])]
+        [[0, 2], [1]]
     """
     positions: dict[Hashable, list[int]] = {}
     for position, content in enumerate(contents):
         positions.setdefault(content, []).append(position)
-    return [p[0] for p in positions.values()], [np.asarray(p, dtype=np.int64) for p in positions.values()]
+    return [np.asarray(each, dtype=np.int64) for each in positions.values()]
 
 
 def caption_batches(texts: Sequence[str], batch_size: int, *, by_length: bool) -> list[list[int]]:
@@ -251,13 +237,12 @@ def _encoded(
         begun = time.perf_counter()
         embeddings, limit = _forward(encoder, ready.prepared, limit)
         done = time.perf_counter()
-        n_encoded = len(batch.positions)
-        rows = np.repeat(np.arange(n_encoded), [len(positions) for positions in batch.positions])
+        rows = np.repeat(np.arange(len(batch)), [len(positions) for positions in batch])
         yield EncodedBatch(
             index=index,
-            ords=ords[np.concatenate(batch.positions)],
-            embeddings=embeddings if len(rows) == n_encoded else take(embeddings, rows),
-            n_encoded=n_encoded,
+            ords=ords[np.concatenate(batch)],
+            embeddings=embeddings if len(rows) == len(batch) else take(embeddings, rows),
+            n_encoded=len(batch),
             batch_size=limit or batch_size,
             decode_seconds=ready.decode_seconds,
             preprocess_seconds=ready.preprocess_seconds,
@@ -270,8 +255,7 @@ def _encoded(
 def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[Embeddings, int | None]:
     """The forward pass in pieces of at most ``limit`` items, halved whenever memory runs out."""
     pieces: list[Embeddings] = []
-    done = 0
-    size = min(limit or len(prepared), len(prepared))
+    done, size = 0, min(limit or len(prepared), len(prepared))
     while done < len(prepared):
         try:
             pieces.append(encoder.embed(prepared.part(done, done + size)))
@@ -306,9 +290,9 @@ def _prepared(
     uploaded: _PreparedBatch | None = None
     for batch in plan:
         for later in itertools.islice(coming, ahead + 1 - len(waiting)):
-            chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(later.firsts)
-            chunks = [later.firsts[i : i + chunk] for i in range(0, len(later.firsts), chunk)]
-            parts = [pool.submit(_prepare, encoder, work, items) for items in chunks]
+            chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(later)
+            chunks = [later[i : i + chunk] for i in range(0, len(later), chunk)]
+            parts = [pool.submit(_prepare, encoder, work, [int(item[0]) for item in items]) for items in chunks]
             waiting.append(joiner.submit(_join, encoder, parts))
         ready = waiting.popleft().result()
         ready, uploaded = uploaded or ready, None
@@ -320,15 +304,10 @@ def _prepared(
 
 
 def _join(encoder: Encoder, parts: Sequence[Future[_PreparedBatch]]) -> _PreparedBatch:
-    done = [part.result() for part in parts]
+    batches, decoding, preparing = zip(*(part.result() for part in parts), strict=True)
     begun = time.perf_counter()
-    prepared = join([part.prepared for part in done], pinned=encoder.device.startswith("cuda"))
-    joining = time.perf_counter() - begun
-    return _PreparedBatch(
-        prepared,
-        sum(part.decode_seconds for part in done),
-        sum(part.preprocess_seconds for part in done) + joining,
-    )
+    prepared = join(batches, pinned=encoder.device.startswith("cuda"))
+    return _PreparedBatch(prepared, sum(decoding), sum(preparing) + time.perf_counter() - begun)
 
 
 def _prepare(encoder: Encoder, work: ImageWork | CaptionWork, items: Sequence[int]) -> _PreparedBatch:

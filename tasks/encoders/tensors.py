@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,10 @@ from torch import Tensor
 
 from capim.store.errors import WorkError
 from capim.store.types import Embeddings, EncoderSpec, Precision
-from capim.store.vectors import Ragged
+from capim.store.vectors import offsets_of
 from capim.tasks.encoders.encoder import Inputs, Prepared, joined_layouts
 
-DTYPES: dict[Precision, torch.dtype] = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
@@ -27,15 +24,12 @@ def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, 
 
     A list of tensors, which :func:`rows_of_items` made, becomes one tensor again.
     """
-    moved: dict[str, Any] = {}
+    moved: dict[str, Any] = dict(inputs)
     for name, value in inputs.items():
-        if isinstance(value, list) and value and isinstance(value[0], Tensor):
-            value = torch.cat(value)  # noqa: PLW2901
-        if isinstance(value, Tensor):
-            to = dtype if value.is_floating_point() else value.dtype
-            moved[name] = value.to(device=device, dtype=to, non_blocking=value.is_pinned())
-        else:
-            moved[name] = value
+        tensor = torch.cat(value) if isinstance(value, list) and value and isinstance(value[0], Tensor) else value
+        if isinstance(tensor, Tensor):
+            to = dtype if tensor.is_floating_point() else tensor.dtype
+            moved[name] = tensor.to(device=device, dtype=to, non_blocking=tensor.is_pinned())
     return moved
 
 
@@ -57,17 +51,17 @@ def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
 
     ``pinned`` puts the tensors in pinned memory, so that copying them to a GPU is asynchronous.
     """
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, Any] = dict(parts[0].inputs)
     for name, first in parts[0].inputs.items():
         values: list[Any] = [part.inputs[name] for part in parts]
         if isinstance(first, Tensor):
             shape = (sum(len(value) for value in values), *first.shape[1:])
             out = torch.empty(shape, dtype=first.dtype, pin_memory=True) if pinned else None
             inputs[name] = first if len(values) == 1 and not pinned else torch.cat(values, out=out)
-        else:
-            inputs[name] = first if isinstance(first, str) else [item for value in values for item in value]
-    return Prepared(
-        modality=parts[0].modality,
+        elif first is not None and not isinstance(first, str | int):
+            inputs[name] = list(chain.from_iterable(values))
+    return replace(
+        parts[0],
         inputs=inputs,
         n_tokens=np.concatenate([part.n_tokens for part in parts]),
         truncated=np.concatenate([part.truncated for part in parts]),
@@ -105,61 +99,35 @@ class Uploads:
             torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
 
-def dense_embeddings(features: Tensor, prepared: Prepared, spec: EncoderSpec) -> Embeddings:
-    """One unit vector per item from unnormalised features of shape ``(n, dim)``, any type, any device.
+def unit_embeddings(
+    features: Tensor, prepared: Prepared, spec: EncoderSpec, *, keep: Tensor | None = None
+) -> Embeddings:
+    """Unit vectors from unnormalised features of any type, on any device.
+
+    Args:
+        features: Shape ``(n, dim)``, or with ``keep`` ``(n, longest, dim)``: many vectors per item.
+        prepared: The items.
+        spec: Of the model.
+        keep: Shape ``(n, longest)``, False for padding, which is dropped and never stored as zeros.
 
     Raises:
-        WorkError: A feature is NaN or infinite, a vector is zero, or the shape is not ``(n, dim)``.
+        WorkError: A feature is NaN or infinite, a vector is zero, an item keeps no vector, or the shape is another.
     """
-    expected = (len(prepared), spec.dim)
+    expected = (len(prepared), *(() if keep is None else keep.shape[1:]), spec.dim)
     if tuple(features.shape) != expected:
         raise WorkError(
             f"encoder {spec.name!r}: {prepared.modality} features have shape {tuple(features.shape)}, expected "
             f"{expected}; is dim = {spec.dim} right for {spec.checkpoint}?"
         )
-    vectors = features.detach().to(dtype=torch.float32).cpu()
+    vectors, offsets = features.detach().to(dtype=torch.float32).cpu(), None
+    if keep is not None:
+        kept = keep.cpu().bool()
+        vectors, counts = vectors[kept], kept.sum(dim=1)
+        offsets = offsets_of(counts.numpy())
     norms = torch.linalg.vector_norm(vectors, dim=1)
-    _check_norms(norms, prepared, spec)
-    return Embeddings(
-        values=(vectors / norms[:, None]).numpy(),
-        norms=norms.numpy(),
-        n_tokens=prepared.n_tokens,
-        truncated=prepared.truncated,
-    )
-
-
-def ragged_embeddings(features: Tensor, keep: Tensor, prepared: Prepared, spec: EncoderSpec) -> Embeddings:
-    """Many unit vectors per item; padding is dropped, never stored as zeros.
-
-    ``features`` are unnormalised, shape ``(n, longest, dim)``; ``keep``, shape ``(n, longest)``, is False for padding.
-
-    Raises:
-        WorkError: As :func:`dense_embeddings`, and if an item keeps no vector.
-    """
-    if features.ndim != 3 or features.shape[0] != len(prepared) or features.shape[2] != spec.dim:
-        raise WorkError(
-            f"encoder {spec.name!r}: {prepared.modality} features have shape {tuple(features.shape)}, expected "
-            f"({len(prepared)}, vectors, {spec.dim})"
-        )
-    kept = keep.cpu()
-    counts = kept.sum(dim=1)
-    vectors = features.detach().to(dtype=torch.float32).cpu()[kept]
-    norms = torch.linalg.vector_norm(vectors, dim=1)
-    # NaN where any vector of an item is zero, or where it has none
-    means = torch.segment_reduce(torch.where(norms == 0, torch.nan, norms), "mean", lengths=counts)
-    _check_norms(means, prepared, spec)
-    ragged = Ragged.from_counts((vectors / norms[:, None]).numpy(), counts.numpy())
-    return Embeddings(
-        values=ragged.values,
-        norms=means.numpy(),
-        n_tokens=prepared.n_tokens,
-        truncated=prepared.truncated,
-        offsets=ragged.offsets,
-        layouts=prepared.layouts,
-    )
-
-
-def _check_norms(norms: Tensor, prepared: Prepared, spec: EncoderSpec) -> None:
+    values = (vectors / norms[:, None]).numpy()
+    if keep is not None:  # NaN where any vector of an item is zero, or where it has none
+        norms = torch.segment_reduce(torch.where(norms == 0, torch.nan, norms), "mean", lengths=counts)
     bad = np.flatnonzero(~(torch.isfinite(norms) & (norms > 0)).numpy())
     if bad.size:
         raise WorkError(
@@ -167,3 +135,11 @@ def _check_norms(norms: Tensor, prepared: Prepared, spec: EncoderSpec) -> None:
             f"{prepared.modality}s, first at position {int(bad[0])} of its batch; this batch was not stored. "
             f"The precision is {spec.precision}: try --precision float32, or run: capim check {spec.name}"
         )
+    return Embeddings(
+        values=values,
+        norms=norms.numpy(),
+        n_tokens=prepared.n_tokens,
+        truncated=prepared.truncated,
+        offsets=offsets,
+        layouts=prepared.layouts,
+    )

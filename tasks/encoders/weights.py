@@ -43,9 +43,8 @@ def weights_file(folder: Path, names: Iterable[str], spec: EncoderSpec) -> Path:
     Raises:
         MissingWeightsError: It has none of them.
     """
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
+    if found := [folder / name for name in names if (folder / name).is_file()]:
+        return found[0]
     raise MissingWeightsError(
         f"encoder {spec.name!r}: {folder} holds none of {', '.join(names)}; download the checkpoint again"
     )
@@ -58,22 +57,6 @@ def read_tensors(file: Path) -> dict[str, Any]:
 
         return dict(load_file(file))
     return dict(torch.load(file, map_location="cpu", weights_only=True))
-
-
-@contextlib.contextmanager
-def loaded_quietly() -> Iterator[None]:
-    """Suppress the progress bars and load report of transformers; what matters in it is checked."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 class LoadReports:
@@ -99,11 +82,10 @@ class LoadReports:
         loaded = {place for names, said in self._all for name, place in names.items() if name not in said.missing_keys}
         held = weights_of(encoder)
         storages = {tensor.data_ptr() for place, tensor in held.values() if place in loaded}  # tied weights share one
-        lost = {name: held[name] for name in held if held[name][1].data_ptr() not in storages}
-        if not any(place not in seen for place, _ in lost.values()):
-            return {name: tensor for name, (_, tensor) in lost.items()}
-        spec, dtype = encoder.spec, DTYPES[encoder.spec.precision]
-        in_files = set(digests_of_files(folder_of(spec), spec, every=True).values())
+        lost = {name: each for name, each in held.items() if each[1].data_ptr() not in storages}
+        spec, dtype, in_files = encoder.spec, DTYPES[encoder.spec.precision], set[str]()
+        if any(place not in seen for place, _ in lost.values()):
+            in_files.update(digests_of_files(folder_of(spec), spec, every=True).values())
         return {
             name: tensor
             for name, (place, tensor) in lost.items()
@@ -113,10 +95,16 @@ class LoadReports:
 
 @contextlib.contextmanager
 def loads_reported() -> Iterator[LoadReports]:
-    """Listen to torch and transformers for the block, in which no other thread may load a model."""
-    from transformers import PreTrainedModel
+    """Listen to torch and transformers for the block, in which no other thread may load a model.
 
-    reports = LoadReports()
+    What transformers would show of it, progress bars and a report, is suppressed: what matters in it is checked.
+    """
+    from transformers import PreTrainedModel
+    from transformers.utils import logging
+
+    reports, level, bars = LoadReports(), logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     of_torch, of_transformers = nn.Module.load_state_dict, PreTrainedModel._load_pretrained_model  # noqa: SLF001
 
     def load_state_dict(self: nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -141,6 +129,9 @@ def loads_reported() -> Iterator[LoadReports]:
     finally:
         nn.Module.load_state_dict = of_torch  # type: ignore[method-assign]
         PreTrainedModel._load_pretrained_model = staticmethod(of_transformers)  # noqa: SLF001
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def check_weights_loaded(encoder: Encoder, reports: LoadReports) -> None:

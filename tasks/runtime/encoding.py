@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-
-
 BATCH_ROWS = 64  # rows of timings in one commit
 UNITS = {"image": "images", "caption": "captions"}
 
@@ -183,12 +181,8 @@ class SetEncoder:
         if self._loaded is None:
             device = device_for(self.spec, self._settings.device)
             self._held.enter_context(held(device_identity(device)))
-            loaded = load_encoder(
-                self.spec,
-                device=device,
-                trust_remote_code=self._settings.trust_remote_code,
-                compiled=self._settings.compiled,
-            )
+            consent, compiled = self._settings.trust_remote_code, self._settings.compiled
+            loaded = load_encoder(self.spec, device=device, trust_remote_code=consent, compiled=compiled)
             check_probes(self._store, loaded, run=self._run)
             self._loaded = loaded
         return self._loaded
@@ -196,36 +190,25 @@ class SetEncoder:
     def _batch_size(self, modality: Modality) -> int:
         from capim.tasks.encoders.pipeline import find_batch_size
 
-        size = self._settings.image_batch if modality == "image" else self._settings.caption_batch
-        if size is None and service_of(self._encoder()) is not None:  # to try sizes would be paid for
-            size = getattr(EncodeSettings(), f"{modality}_batch")
-        if size is not None:
-            return size
-        if modality not in self._found:
+        given: int | None = getattr(self._settings, f"{modality}_batch")
+        if given is None and service_of(self._encoder()) is not None:  # to try sizes would be paid for
+            given = getattr(EncodeSettings, f"{modality}_batch")
+        if given is None and modality not in self._found:
             self._found[modality] = find_batch_size(self._encoder(), modality)
-        return self._found[modality]
+        return self._found[modality] if given is None else given
 
     def _batch_row(self, key: SetKey, batch: EncodedBatch, batch_id: str, write_seconds: float) -> dict[str, object]:
         encoder = self._encoder()
         service = service_of(encoder)
         return {
+            **key.columns,
+            **{name: getattr(batch, name) for name in BATCHES.names if hasattr(batch, name)},
             "batch_id": batch_id,
-            "set_name": key.table,
-            "encoder": self.spec.name,
-            "encoder_fingerprint": self.spec.fingerprint,
-            "corpus": key.corpus,
-            "modality": key.modality,
             "n_items": batch.n_encoded,
             "warmup": batch.index == 0,
-            "decode_seconds": batch.decode_seconds,
-            "preprocess_seconds": batch.preprocess_seconds,
-            "forward_seconds": batch.forward_seconds,
             "write_seconds": write_seconds,
-            "peak_memory_bytes": batch.peak_memory_bytes,
-            "batch_size": batch.batch_size,
             "forward_precision": self.spec.precision if service is None else "of the service",
             "device": hardware_of(encoder),
-            "n_tokens": batch.n_tokens,
             "cost": _cost(service, batch.n_tokens),
             "host": this_host(),
             "versions": json.dumps(library_versions()),
@@ -282,7 +265,6 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
     return ImageWork(ords=ords, keys=keys, shas=shas, read=corpus.source.read, decode=decode_image), shas
 
 
-logger = logging.getLogger(__name__)
 Encoded = list[dict[Modality, EncodedSet]]  # by corpus
 
 

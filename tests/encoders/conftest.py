@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,3 +36,22 @@ def family(hub_cache: Path) -> Callable[[str], EncoderSpec]:
     from tests.encoders.families.table import spec_in_cache
 
     return lambda name: spec_in_cache(name, hub_cache)
+
+
+@pytest.fixture
+def copied_family(family: Callable[[str], EncoderSpec], tmp_path: Path) -> Callable[..., EncoderSpec]:
+    """Spec of a copy of a family's folder, ``model``, to be changed; with ``base`` over a copy of its base model."""
+    from capim.tasks.encoders import resolve
+    from capim.tasks.encoders.checkpoint import base_folder, folder_of
+
+    def copied(name: str, *, base: bool = False) -> EncoderSpec:
+        spec = resolve(family(name))
+        folder = shutil.copytree(folder_of(spec), tmp_path / "model")
+        of_base = base_folder(spec, folder)
+        if base and of_base:
+            config = json.loads((folder / "adapter_config.json").read_text())
+            config["base_model_name_or_path"] = str(shutil.copytree(of_base, tmp_path / "base"))
+            (folder / "adapter_config.json").write_text(json.dumps(config))
+        return replace(family(name), checkpoint=str(folder))
+
+    return copied

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -14,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from capim.store.types import Embeddings, EncoderSpec
-from capim.tasks.encoders import ADAPTERS, catalog, encode_captions, load_encoder, pixels, spec_of
+from capim.tasks.encoders import ADAPTERS, catalog, encode_captions, load_encoder, pixels, resolve, spec_of
 from capim.tasks.encoders.adapters import hf_dual
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.checkpoint import chosen_weights, folder_of
@@ -25,7 +24,7 @@ from capim.tasks.encoders.conformance import CHECKS, check_encoder, check_loaded
 from capim.tasks.encoders.weights import MissingWeightsError, read_tensors
 from tests.encoders.families.hub import commit
 from tests.encoders.families.sentence import small_bert, text_model
-from tests.encoders.families.table import CASES, Case
+from tests.encoders.families.table import CASES
 
 
 @pytest.fixture
@@ -82,9 +81,7 @@ def zero_padded(encoder: Any) -> None:
 
 def without_marks_of_truncation(encoder: Any) -> None:
     prepare = encoder.prepare_captions
-    encoder.prepare_captions = lambda captions: replace(
-        (p := prepare(captions)), truncated=np.zeros(len(p), dtype=np.bool_)
-    )
+    encoder.prepare_captions = lambda captions: replace(prepare(captions), truncated=np.zeros(len(captions), np.bool_))
 
 
 def without_its_adapter(encoder: Any) -> None:
@@ -127,19 +124,6 @@ def test_captions_that_are_padded_or_read_in_another_way_than_their_family_fail(
     assert found.result == "fail"
 
 
-def test_an_adapter_file_without_some_of_its_weights_does_not_load(family, hub_cache, tmp_path) -> None:
-    snapshot = next((hub_cache / f"models--{family('colpali-lora').checkpoint.replace('/', '--')}").glob("snapshots/*"))
-    folder = shutil.copytree(snapshot, tmp_path / "adapter")
-    file = folder / "adapter_model.safetensors"
-    save_file(
-        {k: v for k, v in load_file(file).items() if "custom_text_proj" not in k}, file, metadata={"format": "pt"}
-    )
-    spec = replace(family("colpali-lora"), checkpoint=str(folder))
-    results = list(check_encoder(spec))
-    assert [(v.check, v.result) for v in results] == [("no missing weights", "fail")]
-    assert "custom_text_proj" in results[0].detail
-
-
 def weights_in(folder: Path, adapter: str) -> list[Path]:
     names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
     return [folder / name for name in chosen_weights(names, ADAPTERS[adapter].weights)]
@@ -158,29 +142,13 @@ def without(file: Path, *parts: str) -> str:
     return ".".join(name.split(".")[-2:])
 
 
-def copied(spec: EncoderSpec, case: Case, hub_cache: Path, to: Path) -> list[tuple[EncoderSpec, Path]]:
-    """A copy of a family's folder, and of its base model if it has one, with every file of weights."""
-    snapshots = {path.name: next(path.glob("snapshots/*")) for path in hub_cache.glob("models--*")}
-    folder = shutil.copytree(
-        snapshots[f"models--{(case.repository or spec.checkpoint).replace('/', '--')}"], to / "model"
-    )
-    copy, files = replace(spec, checkpoint=str(folder)), weights_in(folder, spec.adapter)
-    if (folder / "adapter_config.json").is_file():
-        config = json.loads((folder / "adapter_config.json").read_text())
-        of_base = snapshots[f"models--{config['base_model_name_or_path'].replace('/', '--')}"]
-        config["base_model_name_or_path"] = str(shutil.copytree(of_base, to / "base"))
-        (folder / "adapter_config.json").write_text(json.dumps(config))
-        files += weights_in(to / "base", spec.adapter)
-    return [(copy, file) for file in files]
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_a_checkpoint_that_lacks_a_weight_does_not_load_whatever_loads_it(name, family, hub_cache, tmp_path) -> None:
-    case = CASES[name]
-    for spec, file in copied(family(name), case, hub_cache, tmp_path):
+def test_a_checkpoint_that_lacks_a_weight_does_not_load_whatever_loads_it(name, copied_family, tmp_path) -> None:
+    spec = copied_family(name, base=True)
+    for file in weights_in(tmp_path / "model", spec.adapter) + weights_in(tmp_path / "base", spec.adapter):
         whole = file.read_bytes()
         lost = without(file, "mlp.fc1.weight", "fc1", "layers", "blocks", "layer", "")
-        [row] = check_encoder(spec, trust_remote_code=case.remote_code)
+        [row] = check_encoder(spec, trust_remote_code=CASES[name].remote_code)
         assert (row.check, row.result) == ("no missing weights", "fail"), file
         assert re.search(rf"encoder '{name}': 1( of \d+)? weights of the model are not in the files", row.detail)
         assert f"{lost})" in row.detail.replace("lora_A.default.", "lora_A."), file
@@ -188,10 +156,9 @@ def test_a_checkpoint_that_lacks_a_weight_does_not_load_whatever_loads_it(name, 
         file.write_bytes(whole)
 
 
-def test_two_lost_weights_of_a_repository_are_counted_and_named_with_the_command(family, hub_cache) -> None:
+def test_two_lost_weights_of_a_repository_are_counted_and_named_with_the_command(family) -> None:
     spec = family("siglip")
-    snapshot = next((hub_cache / f"models--{spec.checkpoint.replace('/', '--')}").glob("snapshots/*"))
-    file = snapshot / "model.safetensors"
+    file = folder_of(resolve(spec)) / "model.safetensors"
     whole = file.read_bytes()
     try:
         for _ in range(2):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,10 +146,10 @@ def test_check_says_what_it_cannot_know_of_a_module(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_model_in_a_folder_is_loaded_from_files_that_its_identity_covers(name, family, hub_cache, tmp_path) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(folder_of(resolve(family(name))), folder)
-    spec = resolve(replace(family(name), checkpoint=str(folder)))
+def test_a_model_in_a_folder_is_loaded_from_files_that_its_identity_covers(
+    name, copied_family, hub_cache, tmp_path
+) -> None:
+    folder, spec = tmp_path / "model", resolve(copied_family(name))
     with recorded() as opened:
         load_encoder(spec, trust_remote_code=CASES[name].remote_code)
     own = {path for path in opened if path.is_relative_to(folder)}
@@ -183,14 +181,8 @@ def test_a_linked_folder_counts_and_a_link_to_above_does_not_end_in_a_circle(tmp
     assert digest_of(model) != first
 
 
-def test_a_local_base_model_that_changes_after_resolving_is_refused(family, hub_cache, tmp_path) -> None:
-    folder, base = tmp_path / "lora", tmp_path / "base"
-    shutil.copytree(folder_of(resolve(family("colpali-lora"))), folder)
-    config = json.loads((folder / "adapter_config.json").read_text())
-    of_base = f"models--{config['base_model_name_or_path'].replace('/', '--')}"
-    shutil.copytree(next((hub_cache / of_base).glob("snapshots/*")), base)
-    (folder / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": str(base)}))
-    spec = resolve(replace(family("colpali-lora"), checkpoint=str(folder)))
+def test_a_local_base_model_that_changes_after_resolving_is_refused(copied_family, tmp_path) -> None:
+    spec, base = resolve(copied_family("colpali-lora", base=True)), tmp_path / "base"
     assert spec.options[f"revision:{base}"] == digest_of(base)
     (base / "config.json").write_text((base / "config.json").read_text() + " ")
     with pytest.raises(RequestError, match="the files have changed since the spec was resolved"):
@@ -214,7 +206,7 @@ def test_a_query_has_the_processors_own_form_unless_the_spec_says_otherwise(name
     own, plain = resolve(spec), resolve(replace(spec, options={"caption_template": "{caption}"}))
     encoder: Any = load_encoder(own)
     folder = folder_of(own)
-    model_type = (json_file((base_folder(own, folder) or folder) / "config.json") or {})["model_type"]
+    model_type = json_file((base_folder(own, folder) or folder) / "config.json")["model_type"]
     processor: Any = getattr(colpali_engine.models, FAMILIES[model_type].processor)
     read: list[str] = []
     process_texts = processor.process_texts
@@ -286,7 +278,7 @@ def test_a_prompt_in_a_suite_is_the_prompt_of_the_library(family) -> None:
 def test_the_markers_of_pylate_come_before_its_prompts() -> None:
     spec = EncoderSpec(name="x", adapter="sentence_transformers", checkpoint="a/b", dim=8, vectors="multi")
     config = {"query_prefix": "[Q] ", "document_prefix": "[D] ", "prompts": {"query": "find: "}}
-    options = prompts_of(spec, [lambda name: config if name == "config_sentence_transformers.json" else None])
+    options = prompts_of(spec, [lambda name: config if name == "config_sentence_transformers.json" else {}])
     assert (options["caption_prompt"], options["image_prompt"]) == ("[Q] find: ", "[D] ")
 
 

@@ -92,55 +92,30 @@ def test_a_list_of_matrices_makes_an_encoder_of_many_vectors(tmp_path) -> None:
     assert encoder.spec.storage == "float16"
 
 
-def test_a_change_of_the_file_is_another_model(tmp_path) -> None:
-    spec = spec_of(written(tmp_path, PLAIN))
-    first = resolve(spec)
-    assert first.revision == digest_of(tmp_path / "my_model.py")
-    written(tmp_path, PLAIN + "\n")
-    assert resolve(spec).fingerprint != first.fingerprint
-    with pytest.raises(RequestError, match="the file has changed"):
-        load_encoder(first)
-
-
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("vectors", "body", "message"),
     [
-        ("return np.ones((len(texts), 5))", r"encode_captions of .*py returned shape \(2, 5\), expected \(2, 12\)"),
-        ("return np.ones((1, 12))", r"returned shape \(1, 12\), expected \(2, 12\): each row is a caption"),
-        ("return np.ones(12)", r"returned shape \(12,\), expected \(2, 12\)"),
-        ("return np.ones((len(texts), 12)) * [[1], [np.nan]]", "only zeros in 1 of 2 rows, first in row 1"),
-        ("return np.zeros((len(texts), 12))", "only zeros in 2 of 2 rows, first in row 0"),
-        ("return None", "returned NoneType, expected an array of numbers"),
-        ("return texts", "returned list, expected an array of numbers"),
-        ("return {}[texts[0]]", "failed with KeyError: one, at .*my_model.py line 4: return {}"),
+        ("single", "return np.ones((2, 5))", r"encode_captions of .*py returned shape \(2, 5\), expected \(2, 12\)"),
+        ("single", "return np.ones((1, 12))", r"returned shape \(1, 12\), expected \(2, 12\): each row is a caption"),
+        ("single", "return np.ones(12)", r"returned shape \(12,\), expected \(2, 12\)"),
+        ("single", "return np.ones((len(texts), 12)) * [[1], [np.nan]]", "only zeros in 1 of 2 rows, first in row 1"),
+        ("single", "return np.zeros((len(texts), 12))", "only zeros in 2 of 2 rows, first in row 0"),
+        ("single", "return None", "returned NoneType, expected an array of numbers"),
+        ("single", "return texts", "returned list, expected an array of numbers"),
+        ("single", "return {}[texts[0]]", "failed with KeyError: one, at .*my_model.py line 4: return {}"),
+        ("multi", "return [np.ones((2, 12))]", "encode_captions of .* returned 1 arrays for 2 captions"),
+        ("multi", "return 3", "returned int, expected a list of arrays"),
+        ("multi", "return np.ones((2, 12))",
+         r"returned shape \(12,\), expected \(vectors, 12\): .* vector of caption 0"),
+        ("multi", "return [np.ones((1, 12)), np.ones((0, 12))]", r"returned shape \(0, 12\).* a vector of caption 1"),
     ],
 )  # fmt: skip
-def test_what_a_function_must_not_return_names_the_file_and_the_function(body, message, tmp_path) -> None:
+def test_what_a_function_must_not_return_names_the_function_and_the_item(vectors, body, message, tmp_path) -> None:
     file = written(
         tmp_path, f"import numpy as np\ndef encode_images(images): ...\ndef encode_captions(texts):\n    {body}"
     )
     with pytest.raises(WorkError, match=message):
-        encode_captions(load_encoder(spec_of(file)), ["one", "two"])
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("return [np.ones((2, 12))]", "encode_captions of .* returned 1 arrays for 2 captions"),
-        ("return 3", "returned int, expected a list of arrays"),
-        ("return np.ones((2, 12))", r"returned shape \(12,\), expected \(vectors, 12\): .* vector of caption 0"),
-        ("return [np.ones((1, 12)), np.ones((0, 12))]", r"returned shape \(0, 12\).* a vector of caption 1"),
-    ],
-)  # fmt: skip
-def test_many_vectors_of_a_wrong_shape_name_the_item(body, message, tmp_path) -> None:
-    file = written(tmp_path, f"import numpy as np\ndef encode_images(images): ...\ndef encode_captions(texts): {body}")
-    with pytest.raises(WorkError, match=message):
-        encode_captions(load_encoder(spec_of(file, vectors="multi")), ["one", "two"])
-
-
-def test_a_file_with_one_of_the_functions_lacks_the_other(tmp_path) -> None:
-    with pytest.raises(RequestError, match=r"does not define encode_captions$"):
-        load_encoder(spec_of(written(tmp_path, "def encode_images(images): ...")))
+        encode_captions(load_encoder(spec_of(file, vectors=vectors)), ["one", "two"])
 
 
 def test_a_suite_names_a_function_that_loads_beside_it_or_in_a_module(tmp_path, monkeypatch) -> None:

@@ -2,24 +2,57 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.types import Embeddings
+from capim.store.types import MODALITIES, Embeddings, EncoderSpec, VectorKind
 from capim.tasks.encoders import pipeline
+from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.encoder import Prepared, encode_captions
 from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream, find_batch_size
-from tests.encoders.toy import ToyEncoder
+from capim.tasks.encoders.tensors import Uploads
+
+
+class ToyEncoder(LoadedEncoder):
+    """Vectors depend only on the item; counts its forward passes and runs out of memory above ``capacity`` items."""
+
+    def __init__(self, *, vectors: VectorKind = "single", capacity: int = 10**6) -> None:
+        self.capacity, self.sizes = capacity, list[int]()
+        super().__init__(
+            EncoderSpec(name="toy", adapter="toy", checkpoint="toy", revision="1", dim=16, vectors=vectors),
+            "cpu",
+            modules=[],
+            forwards=dict.fromkeys(MODALITIES, self._forward),
+            pixels=lambda images: {"items": [image.tobytes() for image in images]},
+        )
+
+    def _forward(self, items: list[str | bytes]) -> Any:
+        self.sizes.append(len(items))
+        if len(items) > self.capacity:
+            raise MemoryError
+        if self.spec.vectors == "single":
+            return torch.cat([signs(item, 1) for item in items])
+        vectors = torch.nn.utils.rnn.pad_sequence([signs(item, len(item) % 3 + 1) for item in items], batch_first=True)
+        return vectors, vectors.any(dim=2)
+
+
+def signs(item: str | bytes, n: int) -> torch.Tensor:
+    """Vectors of 1 and -1, whose norm is 4 in any order of summation, so that they are equal to the last bit."""
+    digest = hashlib.shake_128(repr(item).encode()).digest(2 * n)
+    return 2.0 * torch.from_numpy(np.unpackbits(np.frombuffer(digest, np.uint8)).reshape(n, 16)) - 1
 
 
 def caption_work(texts: list[str], *, start: int = 0) -> CaptionWork:
@@ -171,12 +204,10 @@ def test_small_batches_keep_all_workers_busy() -> None:
 def test_the_next_batch_is_copied_while_the_model_computes(monkeypatch) -> None:
     order: list[str] = []
 
-    class Watched:
-        def __init__(self, device: str) -> None: ...
-
+    class Watched(Uploads):
         def begin(self, prepared: Prepared) -> Prepared:
             order.append("begin")
-            return prepared
+            return super().begin(prepared)
 
         def finish(self) -> None:
             order.append("finish")

@@ -34,20 +34,10 @@ _STD = torch.tensor([0.26862954, 0.26130258, 0.27577711]).view(1, 3, 1, 1)
 def untrained(tokenizer: CLIPTokenizer) -> CLIPModel:
     """The architecture with fresh weights from torch's global generator."""
     tower = {"hidden_size": WIDTH, "intermediate_size": 4 * WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2}
-    text = tower | {
-        "vocab_size": len(tokenizer),
-        "max_position_embeddings": MAX_LENGTH,
-        "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-    }
-    return CLIPModel(
-        CLIPConfig(
-            projection_dim=WIDTH,
-            text_config=text,
-            vision_config=tower | {"image_size": SIDE, "patch_size": 16},
-        )
-    )
+    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    text = tower | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": MAX_LENGTH}
+    vision = tower | {"image_size": SIDE, "patch_size": 16}
+    return CLIPModel(CLIPConfig(projection_dim=WIDTH, text_config=text, vision_config=vision))
 
 
 def train(recipe: Recipe) -> tuple[CLIPModel, CLIPTokenizer]:

@@ -40,8 +40,6 @@ PAGE_SIDE = 128  # pixels; pages cannot be read at the 64 of the scenes
 PATCH = 16
 TEMPERATURE = 0.05
 FIRST_PAGES = 0.25  # weight of the loss of each half of the questions over the first pages
-_PAD, _EOS, _BOS = 0, 1, 2
-
 _log = logging.getLogger(__name__)
 
 
@@ -55,29 +53,26 @@ def untrained(folder: Path, words: Sequence[str], side: int, layers: int) -> tup
     image_processor = SiglipImageProcessor(size={"height": side, "width": side})
     image_processor.image_seq_length = n_patches
     processor = ColPaliProcessor(image_processor=image_processor, tokenizer=AutoTokenizer.from_pretrained(folder))
-    ids = {"pad_token_id": _PAD, "bos_token_id": _BOS, "eos_token_id": _EOS}
-    text = ids | {
-        "model_type": "gemma",
-        "vocab_size": len(processor.tokenizer),
-        "hidden_size": WIDTH,
-        "intermediate_size": 2 * WIDTH,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "head_dim": WIDTH // 2,
-        "num_image_tokens": n_patches,
-        "max_position_embeddings": 256,
-    }
-    vision = {
+    ids = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2}
+    tower = {"hidden_size": WIDTH, "num_hidden_layers": layers, "num_attention_heads": 2, "num_image_tokens": n_patches}
+    text = (
+        ids
+        | tower
+        | {
+            "model_type": "gemma",
+            "vocab_size": len(processor.tokenizer),
+            "intermediate_size": 2 * WIDTH,
+            "num_key_value_heads": 1,
+            "head_dim": WIDTH // 2,
+            "max_position_embeddings": 256,
+        }
+    )
+    vision = tower | {
         "model_type": "siglip_vision_model",
-        "hidden_size": WIDTH,
         "intermediate_size": 4 * WIDTH,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 2,
         "image_size": side,
         "patch_size": PATCH,
         "projection_dim": WIDTH,
-        "num_image_tokens": n_patches,
         "vision_use_head": False,
     }
     config = PaliGemmaConfig(
@@ -192,13 +187,9 @@ def _embed(model: ColPali, ids: torch.Tensor, mask: torch.Tensor, **images: torc
 
     Token types of zero make attention bidirectional whether there is padding or not, as PaliGemma's prefix is.
     """
+    types = torch.zeros_like(ids)
     embeddings: torch.Tensor = model(
-        input_ids=ids,
-        attention_mask=mask,
-        token_type_ids=torch.zeros_like(ids),
-        logits_to_keep=1,
-        use_cache=False,
-        **images,
+        input_ids=ids, attention_mask=mask, token_type_ids=types, logits_to_keep=1, use_cache=False, **images
     )
     return embeddings
 

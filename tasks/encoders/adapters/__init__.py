@@ -18,8 +18,8 @@ from typing import Any
 
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import OWN, Plugin, PluginTable, loaded_module
-from capim.store.types import ACCESS_OPTIONS, EncoderSpec
-from capim.tasks.encoders.endpoint import BODY
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders.endpoint import BODY, EndpointOptions
 
 PIN = "revision:"
 """Beginning of an option that names the commit, version or digest of what a checkpoint needs beside itself."""
@@ -35,8 +35,9 @@ class Adapter:
 
     Attributes:
         title: The models that it loads.
-        module: The file with ``load``, imported only when a model is loaded: of capim's adapters its name here, of a
-            package's its dotted name, by default the module that its entry point names.
+        module: The file with ``load``, imported only when a model is loaded: of capim's adapters its name here, by
+            default that of the adapter; of a package's its dotted name, by default the module that its entry point
+            names.
         version: Raised whenever the adapter's vectors change; part of every fingerprint.
         options: Names of the options of a spec that it accepts; one that ends with ``:`` is the beginning of any name.
             None: any, the adapter checks them.
@@ -93,12 +94,10 @@ def _of_package(plugin: Plugin, found: object) -> Adapter:
 
 _OWN: dict[str, Adapter] = {
     "hf_dual": Adapter(
-        module="hf_dual",
         title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP",
         weights=_HF_WEIGHTS,
     ),
     "colvision": Adapter(
-        module="colvision",
         title="colpali_engine: ColPali, ColQwen2 to 3.5, ColSmol, ColModernVBert, ColGemma3, and their Bi forms",
         options=("caption_template", "max_length", "image_prompt"),
         weights=_HF_WEIGHTS,
@@ -107,7 +106,6 @@ _OWN: dict[str, Adapter] = {
         extra="colpali",
     ),
     "openclip": Adapter(
-        module="openclip",
         title="open_clip: DFN, LAION, xlm-roberta, nllb-clip, MobileCLIP2, PE-Core, SigLIP",
         options=("caption_template", "max_length", "language"),
         weights=("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin"),
@@ -115,7 +113,6 @@ _OWN: dict[str, Adapter] = {
         extra="openclip",
     ),
     "jina": Adapter(
-        module="jina",
         title="jina-clip v1 and v2 (runs the checkpoint's own code, by consent)",
         options=("caption_template", "max_length", "truncate_dim"),
         weights=("model.safetensors", "pytorch_model.bin"),
@@ -131,7 +128,6 @@ _OWN: dict[str, Adapter] = {
         extra="uform",
     ),
     "module": Adapter(
-        module="module",
         title="a model in a user's Python file, in the form of COCO-SM",
         options=("caption_template",),
         unverified=_OWN_WEIGHTS,
@@ -148,15 +144,7 @@ _OWN: dict[str, Adapter] = {
     "http": Adapter(
         module="endpoint",
         title="a model behind an address: POST /v1/embeddings of OpenAI, vLLM, Jina and others",
-        options=(
-            "caption_template",
-            "url",
-            "image_form",
-            "caption_form",
-            "image_prompt",
-            *BODY,
-            *sorted(ACCESS_OPTIONS),
-        ),
+        options=("caption_template", *EndpointOptions.model_fields, *BODY),
         endpoint=True,
         unverified="the weights are with the service",
     ),
@@ -193,17 +181,17 @@ def load_function(name: str) -> Callable[..., Any]:
     Raises:
         RequestError: The file or module of the user does not exist or fails, or has no such function.
     """
-    if not is_own_code(name):
-        adapter = adapter_named(name)
-        load: Callable[..., Any] = importlib.import_module(
-            adapter.module if adapter.release else f"{__name__}.{adapter.module}"
-        ).load
-        return load
-    where, _, function = name.rpartition(":")
-    module = loaded_module(Path(where) if where.endswith(".py") else where, f"adapter {name!r}")
-    if not callable(found := getattr(module, function, None)):
-        raise RequestError(f"adapter {name!r}: {where} has no function {function!r}")
-    return found  # type: ignore[no-any-return]
+    if is_own_code(name):
+        where, _, function = name.rpartition(":")
+        module = loaded_module(Path(where) if where.endswith(".py") else where, f"adapter {name!r}")
+        if not callable(getattr(module, function, None)):
+            raise RequestError(f"adapter {name!r}: {where} has no function {function!r}")
+    else:
+        adapter, function = adapter_named(name), "load"
+        of_package = bool(adapter.release)
+        module = importlib.import_module(adapter.module if of_package else f"{__name__}.{adapter.module or name}")
+    load: Callable[..., Any] = getattr(module, function)
+    return load
 
 
 def adapter_of(spec: EncoderSpec) -> Adapter:
@@ -212,8 +200,7 @@ def adapter_of(spec: EncoderSpec) -> Adapter:
     Raises:
         RequestError: The adapter is unknown, of another version, lacks a library, or does not accept an option.
     """
-    faults = adapter_faults(spec.adapter, spec.options)
-    if faults:
+    if faults := adapter_faults(spec.adapter, spec.options):
         raise RequestError([f"encoder {spec.name!r}: {fault}" for fault in faults])
     adapter = adapter_named(spec.adapter)
     if spec.adapter_version != adapter.version:
@@ -229,9 +216,7 @@ def require_libraries(spec: EncoderSpec) -> None:
     """Raise ``RequestError`` with the extra to install if a library that the adapter of a spec needs is missing."""
     adapter = adapter_named(spec.adapter)
     if missing := adapter.missing:
-        raise RequestError(
-            f"encoder {spec.name!r} needs {', '.join(missing)}; install it with: {adapter.install}",
-        )
+        raise RequestError(f"encoder {spec.name!r} needs {', '.join(missing)}; install it with: {adapter.install}")
 
 
 def adapter_faults(adapter: str, options: Mapping[str, object]) -> list[str]:

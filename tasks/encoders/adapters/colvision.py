@@ -21,20 +21,12 @@ from PIL.Image import Image
 from torch import Tensor
 
 from capim.store.errors import RequestError
-from capim.store.types import EncoderSpec, Modality
-from capim.store.vectors import layout_of_tokens
-from capim.tasks.encoders.adapters.late_interaction import (
-    FAMILIES,
-    KINDS,
-    LateInteractionFamily,
-    image_layout,
-    patch_grids,
-)
+from capim.store.types import MODALITIES, EncoderSpec, Modality
+from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS, LateInteractionFamily, layouts_of
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of
 from capim.tasks.encoders.checkpoint import base_folder, complete_folder, json_file
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES
-from capim.tasks.encoders.weights import loaded_quietly
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
@@ -51,10 +43,9 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
             f"{', '.join(FAMILIES)}, and adapter sentence_transformers the late-interaction models of transformers"
         )
     family = FAMILIES[config.model_type]
-    with loaded_quietly():
-        name = _class_of(spec, family, folder, known=dir(colpali_engine.models))
-        model = _load_model(getattr(colpali_engine.models, name), spec, folder, base)
-        processor = getattr(colpali_engine.models, family.processor).from_pretrained(folder)
+    name = _class_of(spec, family, folder, known=dir(colpali_engine.models))
+    model = _load_model(getattr(colpali_engine.models, name), spec, folder, base)
+    processor = getattr(colpali_engine.models, family.processor).from_pretrained(folder)
     # Pillow resizes as in training; torchvision's resize differs by up to 0.015
     processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
     prompt = processor.visual_prompt_prefix = str(spec.options["image_prompt"])
@@ -67,24 +58,20 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         return str(processor.tokenizer.apply_chat_template(message, tokenize=False))
 
     def pixels(images: list[Image]) -> Inputs:
-        if family.chat:
-            texts = [turn({"type": "image"}, {"type": "text", "text": prompt})] * len(images)
-            items = [[image] for image in images]
-            batch = dict(processor(text=texts, images=items, padding="longest", return_tensors="pt"))
-        else:
-            batch = dict(processor.process_images(images))
-        batch.pop("labels", None)
-        return batch
+        if not family.chat:
+            batch = processor.process_images(images)
+            return {name: values for name, values in batch.items() if name != "labels"}
+        texts = [turn({"type": "image"}, {"type": "text", "text": prompt})] * len(images)
+        items = [[image] for image in images]
+        return dict(processor(text=texts, images=items, padding="longest", return_tensors="pt"))
 
     def tokens(texts: list[str]) -> Tokenized:
-        if family.chat:
-            turns = [turn({"type": "text", "text": text}) for text in texts]
-            batch = dict(processor(text=turns, padding="longest", return_tensors="pt"))
-        else:
-            batch = dict(processor.process_texts(texts))
-        lengths = batch["attention_mask"].sum(dim=1).numpy()
+        turns = [turn({"type": "text", "text": text}) for text in texts] if family.chat else []
+        chat = {"text": turns, "padding": "longest", "return_tensors": "pt"}
+        batch = dict(processor(**chat) if family.chat else processor.process_texts(texts))
+        mask = batch["attention_mask"]
+        lengths = mask.sum(dim=1).numpy()
         if lengths.max() > max_length:
-            mask = batch["attention_mask"]
             batch = {name: _first_tokens(value, mask, max_length, family.padding) for name, value in batch.items()}
         if family.prefix_attention:
             batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
@@ -93,21 +80,16 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     def layouts(modality: Modality, inputs: Any) -> tuple[str, ...] | None:
         if spec.vectors == "single":
             return None
-        kept = zip(inputs["input_ids"], inputs["attention_mask"].bool(), strict=True)
-        found = [processor.tokenizer.convert_ids_to_tokens(ids[mask].tolist()) for ids, mask in kept]
-        if modality == "caption":
-            return tuple(layout_of_tokens(each) for each in found)
-        grids = patch_grids(inputs, processor, len(found))
+        kept, tokenizer = inputs["attention_mask"], processor.tokenizer
         # in a conversation, the processor's own image token stands for a whole image
-        token = str((processor.tokenizer if family.chat else processor).image_token)
-        return tuple(image_layout(each, token, grid=grid) for each, grid in zip(found, grids, strict=True))
+        token = str((tokenizer if family.chat else processor).image_token)
+        return layouts_of(modality, inputs, kept, tokenizer=tokenizer, processor=processor, image_token=token)
 
-    forward = _forward(model, family, spec)
     return LoadedEncoder(
         spec,
         device,
         modules=[model],
-        forwards={"image": forward, "caption": forward},
+        forwards=dict.fromkeys(MODALITIES, _forward(model, family, spec)),
         pixels=pixels,
         tokens=tokens,
         layouts=layouts,
@@ -146,18 +128,14 @@ def _class_of(spec: EncoderSpec, family: LateInteractionFamily, folder: Path, *,
     Raises:
         RequestError: It gives the other kind of vectors than the spec says.
     """
-    trained = (json_file(folder / "adapter_config.json") or {}).get("auto_mapping") or {}
-    declared = [
-        *((json_file(folder / "config.json") or {}).get("architectures") or []),
-        trained.get("base_model_class"),
-    ]
-    for name in declared:
-        if name in known and name.startswith(tuple(KINDS.values())):
-            if name.startswith(KINDS[spec.vectors]):
-                return str(name)
-            other = next(kind for kind, prefix in KINDS.items() if name.startswith(prefix))
+    trained = json_file(folder / "adapter_config.json").get("auto_mapping") or {}
+    declared = [*(json_file(folder / "config.json").get("architectures") or []), trained.get("base_model_class")]
+    for name in filter(known.__contains__, declared):
+        if name.startswith(KINDS[spec.vectors]):
+            return str(name)
+        if other := [kind for kind, prefix in KINDS.items() if name.startswith(prefix)]:
             raise RequestError(
-                f"encoder {spec.name!r}: {spec.checkpoint} holds a {name}, so that vectors must be {other!r}, "
+                f"encoder {spec.name!r}: {spec.checkpoint} holds a {name}, so that vectors must be {other[0]!r}, "
                 f"got {spec.vectors!r}"
             )
     return KINDS[spec.vectors] + family.name
@@ -172,15 +150,14 @@ def _load_model(cls: Any, spec: EncoderSpec, folder: Path, base: Path | None) ->
         model = cls.from_pretrained(folder, **settings)
     else:
         # a copy that names its base model by folder, not by a repository that may change
+        changes = {"base_model_name_or_path": str(base.resolve()), "revision": None}
         with tempfile.TemporaryDirectory(prefix="capim-adapter-") as name:
-            pinned = Path(name)
             for file in folder.iterdir():
-                (pinned / file.name).symlink_to(file.resolve())
-            config = json_file(folder / "adapter_config.json") or {}
-            config |= {"base_model_name_or_path": str(base.resolve()), "revision": None}
-            (pinned / "adapter_config.json").unlink()
-            (pinned / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
-            model = cls.from_pretrained(pinned, **settings)
+                if file.name != "adapter_config.json":
+                    (Path(name) / file.name).symlink_to(file.resolve())
+            config = json_file(folder / "adapter_config.json") | changes
+            (Path(name) / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+            model = cls.from_pretrained(Path(name), **settings)
     if hasattr(model, "model") and hasattr(model.model, "tie_weights"):
         model.model.tie_weights()  # gives the unused head storage, without which the model cannot be moved
     return model

@@ -22,11 +22,10 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 import httpx
@@ -40,9 +39,13 @@ from capim.store.types import MODALITIES, Embeddings, EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.encoder import Inputs, Prepared
 from capim.tasks.encoders.endpoint import EndpointOptions, endpoint_options, service_parameters
-from capim.tasks.encoders.tensors import dense_embeddings
+from capim.tasks.encoders.tensors import unit_embeddings
 
 log = logging.getLogger(__name__)
+# the one loop of all endpoints, since a connection works only in the loop that opened it: begun by the import of this
+# file, which happens once, however many threads load a model
+_LOOP = asyncio.new_event_loop()
+threading.Thread(target=_LOOP.run_forever, name="endpoints", daemon=True).start()
 
 TRIES = 8
 FIRST_TRIES = 3  # until the service has answered once: the address may be wrong
@@ -89,23 +92,24 @@ class EndpointEncoder(LoadedEncoder):
 
     def embed(self, prepared: Prepared) -> Embeddings:
         """The service's vectors, normalised."""
-        answers = self._answers(prepared)
+        items = [self._input(prepared.modality, item) for item in cast("list[str]", prepared.inputs["items"])]
+        answers = self.service.answers(prepared.modality, items, together=self._form(prepared.modality) == "input")
         counted = [a.tokens or 0 if len(a.vectors) == 1 else 0 for a in answers for _ in a.vectors]
         features = torch.from_numpy(np.concatenate([answer.vectors for answer in answers]))
-        return dense_embeddings(features, replace(prepared, n_tokens=np.asarray(counted, dtype=np.int32)), self.spec)
+        return unit_embeddings(features, replace(prepared, n_tokens=np.asarray(counted, dtype=np.int32)), self.spec)
 
-    def _answers(self, prepared: Prepared) -> list[EndpointAnswer]:
-        items = cast("list[Any]", prepared.inputs["items"])
-        if prepared.modality == "caption":
-            if self._options.caption_form == "input":
-                return self.service.texts_or_images("caption", items)
-            return self.service.conversations("caption", [[{"type": "text", "text": text}] for text in items])
-        if self._options.image_form == "input":
-            return self.service.texts_or_images("image", [{"image": image} for image in items])
+    def _form(self, modality: Modality) -> str:
+        return self._options.caption_form if modality == "caption" else self._options.image_form
+
+    def _input(self, modality: Modality, item: str) -> Any:
+        """A caption, or the Base64 of an image, as the service takes it: in the list ``input``, or as a message."""
+        if self._form(modality) == "input":
+            return item if modality == "caption" else {"image": item}
+        if modality == "caption":
+            return [{"type": "text", "text": item}]
         prompt = self._options.image_prompt
-        after: list[dict[str, object]] = [{"type": "text", "text": prompt}] if prompt else []
-        urls = [{"url": f"data:image/png;base64,{image}"} for image in items]
-        return self.service.conversations("image", [[{"type": "image_url", "image_url": url}, *after] for url in urls])
+        image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{item}"}}
+        return [image, {"type": "text", "text": prompt}] if prompt else [image]
 
 
 def _png(image: Image.Image) -> str:
@@ -158,12 +162,12 @@ class EndpointClient:
         self._counting = threading.Lock()
         self._requests = Pace(self.options.requests_per_minute)
         self._tokens = Pace(self.options.tokens_per_minute)
+        self._together = self.options.inputs_per_request
         self._reached = False
         self._spent: int | None = None
         self.address = self.options.host
         self.takes_images = bool(self.options.image_form)
         self.price = self.options.price_per_million_tokens
-        self._together = self.options.inputs_per_request
 
     def tokens_spent(self) -> int | None:
         """The tokens that the answers since the last call name; None if they name none."""
@@ -171,25 +175,19 @@ class EndpointClient:
             spent, self._spent = self._spent, None
         return spent
 
-    def texts_or_images(self, modality: Modality, inputs: Sequence[object]) -> list[EndpointAnswer]:
-        """The answers to inputs of form ``input``, several in a request, in order."""
-        size = self._together
-        parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
-        return self._all(partial(self._halving, modality), parts)
-
-    def conversations(self, modality: Modality, contents: Sequence[list[dict[str, object]]]) -> list[EndpointAnswer]:
-        """The answers to chat messages of these contents, one in a request, in order."""
-        bodies: list[dict[str, object]] = [{"messages": [{"role": "user", "content": each}]} for each in contents]
-        return self._all(partial(self._one, modality), bodies)
-
     def stop(self) -> None:
         """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
         self._stopped.set()
 
-    def _all(self, send: Callable[[Any], list[EndpointAnswer]], parts: Sequence[object]) -> list[EndpointAnswer]:
-        """The answers that ``send`` returns for all parts; where one fails, the others are not waited for."""
+    def answers(self, modality: Modality, inputs: Sequence[Any], *, together: bool) -> list[EndpointAnswer]:
+        """The answers to all inputs, in order; where one fails, the others are not waited for.
+
+        Several ``together`` in a request, as a list ``input``; else each in its own, as the content of a chat message.
+        """
         self._stopped.clear()
-        sent = [self._pool.submit(send, part) for part in parts]
+        size = self._together if together else 1
+        parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
+        sent = [self._pool.submit(self._halving, modality, part, together) for part in parts]
         try:
             return [answer for each in sent for answer in each.result()]
         except BaseException:
@@ -203,32 +201,28 @@ class EndpointClient:
         if self._stopped.wait(seconds):
             raise self._error("was not waited for any longer")
 
-    def _one(self, modality: Modality, inputs: dict[str, object]) -> list[EndpointAnswer]:
-        try:
-            return [self._asked(modality, inputs, 1)]
-        except _TooMuchError as refusal:
-            raise self._error(
-                f"refuses {self._shown(inputs, 0)} ({refusal}); `capim check {self._spec.name}` shows what it takes"
-            ) from None
-
-    def _halving(self, modality: Modality, inputs: Sequence[object]) -> list[EndpointAnswer]:
+    def _halving(self, modality: Modality, inputs: Sequence[Any], together: bool) -> list[EndpointAnswer]:
         """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
 
         A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
         """
-        if len(inputs) == 1:
-            return self._one(modality, {"input": list(inputs)})
         try:
-            return [self._asked(modality, {"input": list(inputs)}, len(inputs))]
+            sent = {"input": list(inputs)} if together else {"messages": [{"role": "user", "content": inputs[0]}]}
+            return [self._asked({**self._bodies[modality], **sent}, inputs)]
         except _TooMuchError as refusal:
+            if len(inputs) == 1:
+                raise self._error(
+                    f"refuses {self._shown(inputs[0])} ({refusal}); `capim check {self._spec.name}` shows what it takes"
+                ) from None
             half = len(inputs) // 2
             self._together = min(self._together, half)
             log.info("%s refuses %d inputs in one request: %s", self.address, len(inputs), refusal)
-        return [*self._halving(modality, inputs[:half]), *self._halving(modality, inputs[half:])]
+        return [each for part in (inputs[:half], inputs[half:]) for each in self._halving(modality, part, together)]
 
-    def _asked(self, modality: Modality, inputs: dict[str, object], n: int) -> EndpointAnswer:
-        """The checked answer to one request with ``n`` inputs."""
-        reply = self._reply({**self._bodies[modality], **inputs}, n)
+    def _asked(self, body: dict[str, object], inputs: Sequence[Any]) -> EndpointAnswer:
+        """The checked answer to one request with these inputs."""
+        n = len(inputs)
+        reply = self._reply(body, n)
         try:
             answer = json.loads(reply.body)
             rows, usage = answer["data"], answer.get("usage") or {}
@@ -241,8 +235,7 @@ class EndpointClient:
                 f"answered {n} inputs with the indices {_shortened(sorted(numbers))}, expected each of 0 to {n - 1} "
                 "once; nothing of this request was stored"
             )
-        wrong = {vector.shape for vector in vectors} - {(self._spec.dim,)}
-        if wrong:
+        if wrong := {vector.shape for vector in vectors} - {(self._spec.dim,)}:
             raise self._error(
                 f"answered with vectors of {', '.join(str(s[0]) if len(s) == 1 else str(s) for s in sorted(wrong))} "
                 f"components, expected {self._spec.dim}; correct dim in the encoder's table"
@@ -252,7 +245,7 @@ class EndpointClient:
         if bad.size:
             raise self._error(
                 f"answered with a vector that is NaN, infinite or zero for {bad.size} of {n} inputs: "
-                f"{self._shown(inputs, int(bad[0]))}; nothing of this request was stored"
+                f"{self._shown(inputs[bad[0]])}; nothing of this request was stored"
             )
         tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
         tokens = int(tokens) if isinstance(tokens, int) else None
@@ -271,7 +264,7 @@ class EndpointClient:
             tries, pause = TRIES, None
             try:
                 request = self._http.build_request("POST", self.options.url, json=body)
-                reply = asyncio.run_coroutine_threadsafe(self._sent(request, most), _loop()).result()
+                reply = asyncio.run_coroutine_threadsafe(self._sent(request, most), _LOOP).result()
             except TooLargeError:
                 raise self._error(
                     f"answered {n} inputs with more than {most / 2**20:,.0f} MiB, which {n} vectors of "
@@ -327,13 +320,10 @@ class EndpointClient:
     def _error(self, problem: str) -> WorkError:
         return WorkError(f"encoder {self._spec.name!r}: {self.address} {problem}. Stored embeddings are kept")
 
-    def _shown(self, inputs: dict[str, object], position: int) -> str:
-        """A caption or the word image, for a message."""
-        given: Any = inputs["input"] if "input" in inputs else inputs["messages"]
-        one = given[position]
-        if isinstance(one, dict) and "content" in one:
-            one = one["content"][0].get("text", {"image": ""})
-        return f"the caption {self._plain(str(one), 60)!r}" if isinstance(one, str) else "an image"
+    def _shown(self, given: Any) -> str:
+        """A caption or the word image, for a message; ``given`` is what the service got."""
+        one = given[0].get("text") if isinstance(given, list) else given
+        return f"the caption {self._plain(one, 60)!r}" if isinstance(one, str) else "an image"
 
     def _advice(self, status: int) -> str:
         if status in (401, 403):
@@ -378,22 +368,6 @@ class Reply(NamedTuple):
 
 class TooLargeError(Exception):
     """The answer is larger than it may be; the rest of it was not read."""
-
-
-_BEGINNING = threading.Lock()
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    """The one loop of all endpoints: a connection works only in the loop that opened it."""
-    with _BEGINNING:  # `cache` alone lets two threads begin one each
-        return _begun_loop()
-
-
-@cache
-def _begun_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="endpoints", daemon=True).start()
-    return loop
 
 
 class Pace:

@@ -11,15 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch import Tensor
-
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of, tokenize
 from capim.tasks.encoders.checkpoint import complete_folder
 from capim.tasks.encoders.pixels import pipeline_of_processor
 from capim.tasks.encoders.tensors import DTYPES
-from capim.tasks.encoders.weights import loaded_quietly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +62,8 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
             f"{', '.join(FAMILIES)}"
         )
     family = FAMILIES[config.model_type]
-    with loaded_quietly():
-        # without dtype, transformers 5 takes the type of the file
-        model = AutoModel.from_pretrained(folder, dtype=DTYPES[spec.precision], attn_implementation="sdpa")
+    # without dtype, transformers 5 takes the type of the file
+    model = AutoModel.from_pretrained(folder, dtype=DTYPES[spec.precision], attn_implementation="sdpa")
     # Pillow resizes as in training; torchvision's resize differs by up to 0.015
     image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -94,10 +90,9 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     )
 
 
-def _pooled(features: Callable[..., Any]) -> Callable[..., Tensor]:
-    def forward(**inputs: Any) -> Tensor:
+def _pooled(features: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(**inputs: Any) -> Any:
         output = features(**inputs)
-        vectors: Tensor = output if isinstance(output, Tensor) else output.pooler_output
-        return vectors
+        return getattr(output, "pooler_output", output)
 
     return forward

@@ -20,7 +20,7 @@ from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenize
 from capim.tasks.encoders.checkpoint import complete_folder, related_folder
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES
-from capim.tasks.encoders.weights import loaded_quietly, read_tensors, weights_file
+from capim.tasks.encoders.weights import read_tensors, weights_file
 
 _MAX_LENGTH = 512  # the default of the model's own encode_text
 
@@ -52,8 +52,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         config.text_config.hf_model_name_or_path = str(related_folder(spec, text))
     # AutoModel.from_config would take the code's newest commit instead of the pinned one
     name = config.auto_map["AutoModel"]
-    with loaded_quietly():
-        model = get_class_from_dynamic_module(name, str(folder), code_revision=trusted["code_revision"])(config)
+    model = get_class_from_dynamic_module(name, str(folder), code_revision=trusted["code_revision"])(config)
     weights = weights_file(folder, adapter_named(spec.adapter).weights, spec)
     model.load_state_dict(read_tensors(weights), strict=True)
     image_processor = AutoImageProcessor.from_pretrained(folder, **trusted)

@@ -12,8 +12,8 @@ from itertools import groupby
 from math import isqrt
 from typing import Any, Literal
 
-from capim.store.types import VectorKind
-from capim.store.vectors import UNKNOWN, PatchGrid, grids_of, layout_of_grids
+from capim.store.types import Modality, VectorKind
+from capim.store.vectors import UNKNOWN, PatchGrid, layout_of_grids, layout_of_tokens
 
 AUGMENTATION_TOKENS = 10  # that colpali_engine's process_queries puts after a query
 # first part of the name of a class of colpali_engine, by what it gives for an item
@@ -129,12 +129,42 @@ FAMILIES: dict[str, LateInteractionFamily] = {
 _TILE = re.compile(r"row_(\d+)_col_(\d+)")
 
 
-def image_layout(tokens: Sequence[str], image_token: str, *, grid: tuple[int, int] | None = None) -> str:
-    """The layout of one image; not known where a run of image tokens is neither ``grid`` nor a square.
+def layouts_of(
+    modality: Modality, inputs: Any, kept: Any, *, tokenizer: Any, processor: Any, image_token: str
+) -> tuple[str, ...]:
+    """For each caption its tokens, for each image its grids of patches.
+
+    Args:
+        modality: Of the items.
+        inputs: What the model gets, with ``input_ids`` and ``attention_mask``.
+        kept: Which of its tokens have a vector, shape ``(n, longest)``.
+        tokenizer: Names the tokens.
+        processor: Merges patches, by ``merge_size``.
+        image_token: The token that stands for a patch.
+    """
+    read, sizes = inputs["attention_mask"].bool(), inputs.get("image_grid_thw")
+    rows = zip(inputs["input_ids"], read, kept.bool(), strict=True)
+    if modality == "caption":
+        return tuple(layout_of_tokens(tokenizer.convert_ids_to_tokens(ids[has].tolist())) for ids, _, has in rows)
+    merge = getattr(processor.image_processor, "merge_size", 1)
+    grids = [None] * len(read) if sizes is None else [(h // merge, w // merge) for _, h, w in sizes.tolist()]
+    return tuple(
+        image_layout(
+            tokenizer.convert_ids_to_tokens(ids[real].tolist()), image_token, kept=has[real].tolist(), grid=grid
+        )
+        for (ids, real, has), grid in zip(rows, grids, strict=True)
+    )
+
+
+def image_layout(
+    tokens: Sequence[str], image_token: str, *, kept: Sequence[bool] = (), grid: tuple[int, int] | None = None
+) -> str:
+    """The layout of one image; not known where a run of image tokens is no ``grid`` and no square, or has no vector.
 
     Args:
         tokens: What the model gets for the image, without padding.
         image_token: The token that stands for a patch.
+        kept: Which of the tokens have a vector; by default all.
         grid: Rows and columns of patches, where the processor says them.
 
     Examples:
@@ -142,50 +172,24 @@ def image_layout(tokens: Sequence[str], image_token: str, *, grid: tuple[int, in
         '[[0,2,2,0.0,0.0,1.0,1.0]]'
         >>> image_layout(["<s>"] + ["<p>"] * 6, "<p>", grid=(2, 3))
         '[[1,2,3,0.0,0.0,1.0,1.0]]'
+        >>> image_layout(["<s>", "<t>", "<p>"], "<p>", kept=[False, True, True])
+        '[[1,1,1,0.0,0.0,1.0,1.0]]'
+        >>> image_layout(["<s>", "<p>"], "<p>", kept=[True, False])
+        ''
     """
-    runs = _runs(tokens, image_token)
-    tiles = [_tile_before(tokens, first) for first, _ in runs]
+    kept = kept or [True] * len(tokens)
+    of_image = groupby(range(len(tokens)), key=lambda position: tokens[position] == image_token)
+    runs = [list(run) for is_image, run in of_image if is_image]
+    # row and column of each tile, from 1
+    found = [_TILE.search(tokens[run[0] - 1]) if run[0] else None for run in runs]
+    tiles = [(int(names[1]), int(names[2])) if names else None for names in found]
     high, wide = (max((tile[axis] for tile in tiles if tile), default=1) for axis in (0, 1))
     grids = []
-    for (first, length), tile in zip(runs, tiles, strict=True):
-        rows, columns = grid or (isqrt(length), isqrt(length))
-        if rows * columns != length:
+    for run, tile in zip(runs, tiles, strict=True):
+        rows, columns = grid or (isqrt(len(run)), isqrt(len(run)))
+        if rows * columns != len(run) or not all(kept[position] for position in run):
             return UNKNOWN
         row, column = tile or (1, 1)
         box = ((column - 1) / wide, (row - 1) / high, 1 / wide, 1 / high) if tile else (0.0, 0.0, 1.0, 1.0)
-        grids.append(PatchGrid(first, rows, columns, *box))
+        grids.append(PatchGrid(sum(kept[: run[0]]), rows, columns, *box))
     return layout_of_grids(grids)
-
-
-def moved(layout: str, kept: Sequence[bool]) -> str:
-    """The layout of an image where only some of the tokens that it was made of have a vector.
-
-    Not known where a patch has none.
-
-    Examples:
-        >>> moved('[[1,1,2,0.0,0.0,1.0,1.0]]', [False, True, True])
-        '[[0,1,2,0.0,0.0,1.0,1.0]]'
-    """
-    grids = grids_of(layout)
-    if not all(all(kept[grid.vectors]) for grid in grids):
-        return UNKNOWN
-    return layout_of_grids([grid._replace(first=sum(kept[: grid.first])) for grid in grids])
-
-
-def patch_grids(inputs: Mapping[str, Any], processor: Any, n: int) -> list[tuple[int, int] | None]:
-    """Rows and columns of patches of each of ``n`` images, after merging; None where the inputs do not say them."""
-    sizes, merge = inputs.get("image_grid_thw"), getattr(processor.image_processor, "merge_size", 1)
-    return [None] * n if sizes is None else [(h // merge, w // merge) for _, h, w in sizes.tolist()]
-
-
-def _runs(tokens: Sequence[str], image_token: str) -> list[tuple[int, int]]:
-    """Where each run of image tokens begins, and its length."""
-    of_image = groupby(range(len(tokens)), key=lambda position: tokens[position] == image_token)
-    runs = [list(run) for is_image, run in of_image if is_image]
-    return [(run[0], len(run)) for run in runs]
-
-
-def _tile_before(tokens: Sequence[str], first: int) -> tuple[int, int] | None:
-    """Row and column, from 1, of the tile that begins at a position; None if it is no tile."""
-    found = _TILE.search(tokens[first - 1]) if first else None
-    return (int(found[1]), int(found[2])) if found else None

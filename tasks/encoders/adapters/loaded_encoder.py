@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,25 +23,31 @@ from capim.store.types import Embeddings, EncoderSpec, Modality
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.encoders.encoder import Inputs, Prepared
 from capim.tasks.encoders.pixels import PixelPipeline
-from capim.tasks.encoders.tensors import DTYPES, dense_embeddings, move, ragged_embeddings
+from capim.tasks.encoders.tensors import DTYPES, move, unit_embeddings
 
 _PLACEHOLDER = "{caption}"
 Tokenized: TypeAlias = tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]
 """The model's inputs for some captions, their numbers of tokens, and which were truncated."""
 
 
+def uncounted(texts: list[str]) -> Tokenized:
+    """Captions as the input ``items``, for a model that does not say how it reads them."""
+    return {"items": texts}, np.zeros(len(texts), dtype=np.int32), np.zeros(len(texts), dtype=np.bool_)
+
+
+@dataclass(eq=False)
 class LoadedEncoder:
     """Template, preparation and forward pass; see :class:`tasks.encoders.encoder.Encoder`.
 
-    Args:
+    Attributes:
         spec: Resolved.
         device: Where the forward pass runs.
         modules: The networks that hold the weights; moved to the device, in evaluation mode.
         forwards: The forward pass of each modality: inputs by name to features of shape ``(n, dim)``; for multi-vectors
             a pair: features of shape ``(n, longest, dim)``, and a mask of shape ``(n, longest)`` of those that count.
         pixels: The model's inputs for RGB images, by the library's own preprocessing.
-        tokens: Those for captions in their template, with their numbers of tokens; None: nothing counts tokens, and the
-            captions themselves are the input ``items``. Called by one thread at a time.
+        tokens: Those for captions in their template, with their numbers of tokens; by default nothing counts tokens,
+            and the captions themselves are the input ``items``. Called by one thread at a time.
         layouts: For each item what its vectors stand for, from the inputs of a modality; None: one vector per item.
         pixel_input: Name of the input that holds the pixels.
         pixel_pipeline: Makes the pixels, as fast as we can; None: ``pixels`` does.
@@ -49,42 +56,29 @@ class LoadedEncoder:
             called by one thread at a time. None: it does not.
         joins_images: As of :class:`tasks.encoders.encoder.Encoder`.
         pads_to_longest: As of :class:`tasks.encoders.encoder.Encoder`.
-        dtype: Of the floating inputs; None: as the spec's precision.
+        dtype: Of the floating inputs; by default as the spec's precision.
     """
 
-    def __init__(
-        self,
-        spec: EncoderSpec,
-        device: str,
-        *,
-        modules: Sequence[nn.Module],
-        forwards: dict[Modality, Callable[..., Any]],
-        pixels: Callable[[list[Image]], Inputs],
-        tokens: Callable[[list[str]], Tokenized] | None = None,
-        layouts: Callable[[Modality, Any], tuple[str, ...] | None] = lambda _modality, _inputs: None,
-        pixel_input: str = "",
-        pixel_pipeline: PixelPipeline | None = None,
-        patch_size: int = 0,
-        image_token: str | None = None,
-        joins_images: bool = True,
-        pads_to_longest: bool = True,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        self.spec = spec
-        self.device = device
-        self.modules = tuple(module.to(torch.device(device)).eval() for module in modules)
-        self.forwards = forwards
-        self.joins_images = joins_images
-        self.pads_to_longest = pads_to_longest
-        self.dtype = dtype or DTYPES[spec.precision]
-        self.pixels = pixels
-        self.tokens = tokens or uncounted
-        self.layouts = layouts
-        self.pixel_pipeline = pixel_pipeline
-        self._pixel_input = pixel_input
-        self._patch_size = patch_size
-        self._image_token = image_token
-        self._before, self._after = caption_template(spec)
+    spec: EncoderSpec
+    device: str
+    _: KW_ONLY
+    modules: Sequence[nn.Module]
+    forwards: dict[Modality, Callable[..., Any]]
+    pixels: Callable[[list[Image]], Inputs]
+    tokens: Callable[[list[str]], Tokenized] = uncounted
+    layouts: Callable[[Modality, Any], tuple[str, ...] | None] = lambda _modality, _inputs: None
+    pixel_input: str = ""
+    pixel_pipeline: PixelPipeline | None = None
+    patch_size: int = 0
+    image_token: str | None = None
+    joins_images: bool = True
+    pads_to_longest: bool = True
+    dtype: torch.dtype = None  # type: ignore[assignment]  # depends on the precision: see __post_init__
+
+    def __post_init__(self) -> None:
+        self.modules = tuple(module.to(torch.device(self.device)).eval() for module in self.modules)
+        self.dtype = self.dtype or DTYPES[self.spec.precision]
+        self._before, self._after = caption_template(self.spec)
         self._tokenizing = threading.Lock()  # a fast tokenizer must not be used by two threads at once
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
@@ -92,45 +86,38 @@ class LoadedEncoder:
         # those that are in RGB are not copied, which would cost as much as resizing them
         rgb = [image if image.mode == "RGB" else image.convert("RGB") for image in images]
         if self.pixel_pipeline is not None:
-            inputs: Inputs = {self._pixel_input: self.pixel_pipeline.tensor(rgb)}
+            inputs: Inputs = {self.pixel_input: self.pixel_pipeline.tensor(rgb)}
         else:
-            with contextlib.nullcontext() if self._image_token is None else self._tokenizing:
+            with contextlib.nullcontext() if self.image_token is None else self._tokenizing:
                 inputs = self.pixels(rgb)
-        return Prepared(
-            modality="image",
-            inputs=inputs,
-            n_tokens=self._patches(inputs, len(images)).astype(np.int32),
-            truncated=np.zeros(len(images), dtype=np.bool_),
-            layouts=self.layouts("image", inputs),
-        )
+        return self._as_prepared("image", inputs, self._patches(inputs, len(images)), np.zeros(len(images), np.bool_))
 
     def prepare_captions(self, captions: Sequence[str]) -> Prepared:
         """Captions in their template, tokenised and padded as the model needs.
 
         A caption that contains the image token is text too: spaces are put between its characters.
         """
-        if token := self._image_token:
+        if token := self.image_token:
             captions = [caption.replace(token, " ".join(token)) for caption in captions]
         texts = [f"{self._before}{caption}{self._after}" for caption in captions]
         with self._tokenizing:
             inputs, n_tokens, truncated = self.tokens(texts)
-        return Prepared(
-            modality="caption",
-            inputs=inputs,
-            n_tokens=np.asarray(n_tokens, dtype=np.int32),
-            truncated=truncated,
-            layouts=self.layouts("caption", inputs),
-        )
+        return self._as_prepared("caption", inputs, n_tokens, truncated)
+
+    def _as_prepared(
+        self, modality: Modality, inputs: Inputs, n_tokens: NDArray[np.integer], truncated: NDArray[np.bool_]
+    ) -> Prepared:
+        counts = np.asarray(n_tokens, dtype=np.int32)
+        layouts = self.layouts(modality, inputs)
+        return Prepared(modality=modality, inputs=inputs, n_tokens=counts, truncated=truncated, layouts=layouts)
 
     def embed(self, prepared: Prepared) -> Embeddings:
         """The features of the forward pass, normalised, without padding."""
         with full_float32():
             inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
-            features = self.forwards[prepared.modality](**inputs)
-            if self.spec.vectors == "single":
-                return dense_embeddings(features, prepared, self.spec)
-            vectors, keep = features
-            return ragged_embeddings(vectors, keep.bool(), prepared, self.spec)
+            found = self.forwards[prepared.modality](**inputs)
+            features, keep = found if self.spec.vectors == "multi" else (found, None)
+            return unit_embeddings(features, prepared, self.spec, keep=keep)
 
     def _patches(self, inputs: Mapping[str, Any], n: int) -> NDArray[np.integer]:
         """Patches of each image that the model sees; 0 if unknown."""
@@ -138,15 +125,10 @@ class LoadedEncoder:
         if isinstance(mask, Tensor):
             counts: NDArray[np.integer] = mask.sum(dim=1).numpy()
             return counts
-        if not self._patch_size:
+        if not self.patch_size:
             return np.zeros(n, dtype=np.int32)
-        height, width = inputs[self._pixel_input].shape[-2:]
-        return np.full(n, (height // self._patch_size) * (width // self._patch_size))
-
-
-def uncounted(texts: list[str]) -> Tokenized:
-    """Captions as the input ``items``, for a model that does not say how it reads them."""
-    return {"items": texts}, np.zeros(len(texts), dtype=np.int32), np.zeros(len(texts), dtype=np.bool_)
+        height, width = inputs[self.pixel_input].shape[-2:]
+        return np.full(n, (height // self.patch_size) * (width // self.patch_size))
 
 
 def caption_template(spec: EncoderSpec) -> tuple[str, str]:

@@ -36,8 +36,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     """Load an open_clip model."""
     import open_clip
 
-    tag = open_clip_tag(spec)
-    if tag is not None:
+    if tag := open_clip_tag(spec):
         folder = snapshot(tag.repository, spec.revision, tag.weights)
         config: Any = tag.config
         name = tag.architecture
@@ -46,13 +45,12 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         settings["pretrained"] = str(weights_file(folder, tag.weights, spec))
     else:
         folder = folder_of(spec)
-        described = json_file(folder / "open_clip_config.json")
-        if described is None:
+        config = json_file(folder / "open_clip_config.json").get("model_cfg")
+        if config is None:
             raise RequestError(
                 f"encoder {spec.name!r}: {spec.checkpoint} has no open_clip_config.json; name it as architecture/tag, "
                 "or use adapter hf_dual if it is a transformers checkpoint"
             )
-        config = described["model_cfg"]
         name, settings = f"local-dir:{folder}", {}
         weights_file(folder, adapter_named(spec.adapter).weights, spec)
     text = dict(config["text_cfg"])
@@ -122,7 +120,7 @@ def _tokenizer(spec: EncoderSpec, folder: Path, name: str, text: dict[str, Any])
     )
 
 
-def _text_forward(model: Any) -> tuple[bool, Callable[..., Tensor]]:
+def _text_forward(model: Any) -> tuple[bool, Callable[..., Any]]:
     """Whether captions may be padded to the longest of a batch only, and a text forward pass that accepts that."""
     from open_clip.hf_model import HFTextEncoder
     from open_clip.model import CLIP
@@ -132,7 +130,7 @@ def _text_forward(model: Any) -> tuple[bool, Callable[..., Tensor]]:
     if type(model) is not CLIP or model.attn_mask is None or model.text_pool_type not in ("argmax", "eos"):
         return False, model.encode_text
 
-    def encode_text(text: Tensor) -> Tensor:
+    def encode_text(text: Tensor) -> Any:
         """``CLIP.encode_text`` for any number of tokens: what comes after the end of a caption cannot reach it."""
         from open_clip.transformer import text_global_pool
 
@@ -142,9 +140,7 @@ def _text_forward(model: Any) -> tuple[bool, Callable[..., Tensor]]:
         x = model.ln_final(model.transformer(x, attn_mask=model.attn_mask[:n, :n]))
         pooled = text_global_pool(x, text, model.text_pool_type, eos_token_id=getattr(model, "text_eos_id", None))
         if isinstance(model.text_projection, torch.nn.Linear):
-            projected: Tensor = model.text_projection(pooled)
-            return projected
-        unprojected: Tensor = pooled if model.text_projection is None else pooled @ model.text_projection
-        return unprojected
+            return model.text_projection(pooled)
+        return pooled if model.text_projection is None else pooled @ model.text_projection
 
     return True, encode_text

@@ -7,7 +7,8 @@ Their own modules preprocess, pool and project. Captions are encoded as ``encode
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,11 @@ import torch
 
 from capim.store.errors import RequestError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
-from capim.store.vectors import layout_of_tokens
-from capim.tasks.encoders.adapters.late_interaction import image_layout, moved, patch_grids
+from capim.tasks.encoders.adapters.late_interaction import layouts_of
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized
 from capim.tasks.encoders.checkpoint import complete_folder, json_file
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES, rows_of_items
-from capim.tasks.encoders.weights import loaded_quietly
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
@@ -31,20 +30,19 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
     folder = complete_folder(spec)
     _check_kind(spec, folder)
-    with loaded_quietly():
-        model = {"single": SentenceTransformer, "multi": MultiVectorEncoder}[spec.vectors](
-            str(folder),
-            device=device,
-            trust_remote_code=trust_remote_code,
-            model_kwargs={"torch_dtype": DTYPES[spec.precision]},
-        )
-    tasks = {m: None if (role := str(spec.options[f"{m}_role"])) == "none" else role for m in MODALITIES}
+    model = {"single": SentenceTransformer, "multi": MultiVectorEncoder}[spec.vectors](
+        str(folder),
+        device=device,
+        trust_remote_code=trust_remote_code,
+        model_kwargs={"torch_dtype": DTYPES[spec.precision]},
+    )
+    roles = {m: str(spec.options[f"{m}_role"]) for m in MODALITIES}
+    tasks = {m: {} if role == "none" else {"task": role} for m, role in roles.items()}
     limit = getattr(model[0], "query_length", None) or model.max_seq_length or np.inf
 
     def preprocessed(items: list[Any], modality: Modality) -> Inputs:
-        task = {"task": tasks[modality]} if tasks[modality] else {}
-        features = model.preprocess(items, prompt=str(spec.options[f"{modality}_prompt"]) or None, **task)
-        return rows_of_items(features, len(items))
+        prompt = str(spec.options[f"{modality}_prompt"]) or None
+        return rows_of_items(model.preprocess(items, prompt=prompt, **tasks[modality]), len(items))
 
     def tokens(texts: list[str]) -> Tokenized:
         features = preprocessed(texts, "caption")
@@ -56,7 +54,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         spec,
         device,
         modules=[model],
-        forwards={"image": _forward(model, tasks["image"]), "caption": _forward(model, tasks["caption"])},
+        forwards={modality: partial(_forward, model, task) for modality, task in tasks.items()},
         pixels=lambda images: preprocessed(images, "image"),
         tokens=tokens,
         layouts=lambda m, inputs: _layouts(model, m, inputs, tasks[m]) if spec.vectors == "multi" else None,
@@ -66,7 +64,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     )
 
 
-def _layouts(model: Any, modality: Modality, inputs: Any, task: str | None) -> tuple[str, ...] | None:
+def _layouts(model: Any, modality: Modality, inputs: Any, task: Mapping[str, str]) -> tuple[str, ...] | None:
     """The grids of patches of images, the tokens of captions, of those that the model's mask leaves.
 
     Not known where the model has no token ids, merges vectors, or names no token for a patch.
@@ -76,32 +74,24 @@ def _layouts(model: Any, modality: Modality, inputs: Any, task: str | None) -> t
     tokenizer, processor = model.tokenizer, model.processor
     if "input_ids" not in inputs or not hasattr(tokenizer, "convert_ids_to_tokens"):
         return None
-    read, mask = inputs["attention_mask"].bool(), dict(inputs)
+    mask = dict(inputs)
     for module in model:
         if isinstance(module, BaseTokenPooling):
             return None
         if isinstance(module, MultiVectorMask):
-            mask = module(mask, task=task)
-    kept = mask["attention_mask"].bool()
-    if modality == "caption":
-        chosen = [ids[has].tolist() for ids, has in zip(inputs["input_ids"], kept, strict=True)]
-        return tuple(layout_of_tokens(tokenizer.convert_ids_to_tokens(ids)) for ids in chosen)
+            mask = module(mask, **task)
     token = getattr(tokenizer, "image_token", None) or getattr(processor, "image_token", None)
-    if token is None or not hasattr(processor, "image_processor"):
+    if modality == "image" and (token is None or not hasattr(processor, "image_processor")):
         return None
-    found = []
-    rows = zip(inputs["input_ids"], read, kept, patch_grids(inputs, processor, len(read)), strict=True)
-    for ids, real, has, grid in rows:
-        names = tokenizer.convert_ids_to_tokens(ids[real].tolist())
-        found.append(moved(image_layout(names, str(token), grid=grid), has[real].tolist()))
-    return tuple(found)
+    kept = mask["attention_mask"]
+    return layouts_of(modality, inputs, kept, tokenizer=tokenizer, processor=processor, image_token=str(token))
 
 
 def _check_kind(spec: EncoderSpec, folder: Path) -> None:
     """Refuse a checkpoint of the other kind: the library would convert it, with a projection of random numbers."""
-    architectures = (json_file(folder / "config.json") or {}).get("architectures") or [""]
+    architectures = json_file(folder / "config.json").get("architectures") or [""]
     usual = "MultiVectorEncoder" if architectures[0].endswith(("ForRetrieval", "HF_ColBERT")) else "SentenceTransformer"
-    declared = (json_file(folder / "config_sentence_transformers.json") or {}).get("model_type", usual)
+    declared = json_file(folder / "config_sentence_transformers.json").get("model_type", usual)
     vectors = "multi" if declared in ("MultiVectorEncoder", "ColBERT") else "single"
     if vectors != spec.vectors:
         raise RequestError(
@@ -110,11 +100,8 @@ def _check_kind(spec: EncoderSpec, folder: Path) -> None:
         )
 
 
-def _forward(model: Any, task: str | None) -> Callable[..., Any]:
-    def forward(**features: Any) -> Any:
-        output = model(features, **({"task": task} if task else {}))
-        if "sentence_embedding" not in output:
-            return output["token_embeddings"], output["attention_mask"]
-        return output["sentence_embedding"][:, : model.truncate_dim]
-
-    return forward
+def _forward(model: Any, task: Mapping[str, str], /, **features: Any) -> Any:
+    output = model(features, **task)
+    if "sentence_embedding" not in output:
+        return output["token_embeddings"], output["attention_mask"]
+    return output["sentence_embedding"][:, : model.truncate_dim]

@@ -32,7 +32,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
     folder = folder_of(spec)
     config = json_file(folder / "torch_config.json") or json_file(folder / "config.json")
-    if config is None or not (folder / "tokenizer.json").is_file():
+    if not config or not (folder / "tokenizer.json").is_file():
         raise RequestError(
             f"encoder {spec.name!r}: {spec.checkpoint} is not a uform checkpoint: it needs torch_config.json or "
             "config.json, and tokenizer.json"

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import transformers
+
 from tests.encoders.families.vocabulary import (
     bert_tokenizer,
     clip_tokenizer,
@@ -34,90 +36,81 @@ def lively(model: Any) -> Any:
     return model
 
 
-def _save(folder: Path, model: Any, image_processor: Any, tokenizer: Any, processor_class: str) -> None:
+def _save(folder: Path, config: Any, pixels: Any, tokenizer: Any, processor_class: str) -> None:
     """The layout of the hub's repositories: preprocessor_config.json beside the tokenizer, no processor_config.json."""
-    lively(model).save_pretrained(folder)
+    lively(transformers.AutoModel.from_config(config)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    image_processor.save_pretrained(folder)
+    pixels.save_pretrained(folder)
     file = folder / "preprocessor_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"processor_class": processor_class}))
 
 
 def _crop() -> Any:
-    from transformers import CLIPImageProcessor
-
-    return CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=SQUARE)
+    return transformers.CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=SQUARE)
 
 
-def build_clip(folder: Path, *, hidden_act: str = "quick_gelu") -> None:
+def build_clip(folder: Path) -> None:
     """openai/clip-vit-large-patch14-336, facebook/metaclip-h14-fullcc2.5b."""
-    from transformers import CLIPConfig, CLIPModel
-
-    tokenizer = clip_tokenizer()
+    tokenizer, act = clip_tokenizer(), {"hidden_act": "quick_gelu"}
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    text = TOWER | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 77, "hidden_act": hidden_act}
-    config = CLIPConfig(projection_dim=DIM, text_config=text, vision_config=VISION | {"hidden_act": hidden_act})
-    _save(folder, CLIPModel(config), _crop(), tokenizer, "CLIPProcessor")
+    text = TOWER | act | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 77}
+    config = transformers.CLIPConfig(projection_dim=DIM, text_config=text, vision_config=VISION | act)
+    _save(folder, config, _crop(), tokenizer, "CLIPProcessor")
 
 
 def build_metaclip2(folder: Path) -> None:
     """facebook/metaclip-2-worldwide-…: MetaCLIP 2 with the tokenizer of XLM-R."""
-    from transformers import MetaClip2Config, MetaClip2Model
-
     tokenizer = xlm_roberta_tokenizer(folder)
-    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 77, "eos_token_id": 2, "bos_token_id": 0}
-    config = MetaClip2Config(projection_dim=DIM, text_config=text | {"pad_token_id": 1}, vision_config=VISION)
-    _save(folder, MetaClip2Model(config), _crop(), tokenizer, "CLIPProcessor")
+    ids = {"eos_token_id": 2, "bos_token_id": 0, "pad_token_id": 1}
+    text = TOWER | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 77}
+    config = transformers.MetaClip2Config(projection_dim=DIM, text_config=text, vision_config=VISION)
+    _save(folder, config, _crop(), tokenizer, "CLIPProcessor")
 
 
 def build_siglip(folder: Path) -> None:
     """google/siglip-so400m-patch14-384: sentencepiece, padded with ``</s>``."""
-    from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel
-
     tokenizer = siglip_tokenizer(folder)
     text = TOWER | {"vocab_size": tokenizer.vocab_size, "max_position_embeddings": 64}
-    model = SiglipModel(SiglipConfig(text_config=text, vision_config=VISION))
-    _save(folder, model, SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
+    config = transformers.SiglipConfig(text_config=text, vision_config=VISION)
+    _save(folder, config, transformers.SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
+
+
+def _siglip2_text(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Gemma's tokenizer and the configuration of the tower that reads with it."""
+    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
+    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
+    return tokenizer, TOWER | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 64}
 
 
 def build_siglip2(folder: Path) -> None:
     """google/siglip2-so400m-patch14-384 (fixed resolution): SigLIP's model, Gemma's tokenizer."""
-    from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel
-
-    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
-    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "pad_token_id": 0}
-    model = SiglipModel(SiglipConfig(text_config=text | {"bos_token_id": 2, "eos_token_id": 1}, vision_config=VISION))
-    _save(folder, model, SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
+    tokenizer, text = _siglip2_text(folder)
+    config = transformers.SiglipConfig(text_config=text, vision_config=VISION)
+    _save(folder, config, transformers.SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
 
 
 def build_siglip2_naflex(folder: Path) -> None:
     """google/siglip2-so400m-patch16-naflex: any aspect ratio, patches instead of pixels."""
-    from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model
-
-    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
-    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "pad_token_id": 0}
+    tokenizer, text = _siglip2_text(folder)
     vision = TOWER | {"num_patches": 16, "patch_size": 16}
-    model = Siglip2Model(Siglip2Config(text_config=text | {"bos_token_id": 2, "eos_token_id": 1}, vision_config=vision))
-    pixels = Siglip2ImageProcessor(max_num_patches=16, patch_size=16)
-    _save(folder, model, pixels, tokenizer, "Siglip2Processor")
+    config = transformers.Siglip2Config(text_config=text, vision_config=vision)
+    pixels = transformers.Siglip2ImageProcessor(max_num_patches=16, patch_size=16)
+    _save(folder, config, pixels, tokenizer, "Siglip2Processor")
 
 
 def build_altclip(folder: Path) -> None:
     """BAAI/AltCLIP: CLIP's eye, XLM-R's ear."""
-    from transformers import AltCLIPConfig, AltCLIPModel
-
     tokenizer = xlm_roberta_tokenizer(folder)
     text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 130, "project_dim": 32, "pad_token_id": 1}
-    config = AltCLIPConfig(text_config=text | {"type_vocab_size": 1}, vision_config=VISION, projection_dim=DIM)
-    _save(folder, AltCLIPModel(config), _crop(), tokenizer, "AltCLIPProcessor")
+    text |= {"type_vocab_size": 1}
+    config = transformers.AltCLIPConfig(text_config=text, vision_config=VISION, projection_dim=DIM)
+    _save(folder, config, _crop(), tokenizer, "AltCLIPProcessor")
 
 
 def build_chinese_clip(folder: Path) -> None:
     """OFA-Sys/chinese-clip-vit-base-patch16: CLIP's eye, BERT's ear; squashes pictures."""
-    from transformers import ChineseCLIPConfig, ChineseCLIPImageProcessor, ChineseCLIPModel
-
     tokenizer = bert_tokenizer(folder)
     text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 128}
-    config = ChineseCLIPConfig(text_config=text, vision_config=VISION, projection_dim=DIM)
-    pixels = ChineseCLIPImageProcessor(size=SQUARE, do_center_crop=False)
-    _save(folder, ChineseCLIPModel(config), pixels, tokenizer, "ChineseCLIPProcessor")
+    config = transformers.ChineseCLIPConfig(text_config=text, vision_config=VISION, projection_dim=DIM)
+    pixels = transformers.ChineseCLIPImageProcessor(size=SQUARE, do_center_crop=False)
+    _save(folder, config, pixels, tokenizer, "ChineseCLIPProcessor")

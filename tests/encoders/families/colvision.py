@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import transformers
+
 from tests.encoders.families.clip import PATCH, SIDE, TOWER, lively
 from tests.encoders.families.vocabulary import gemma3_tokenizer, gemma_tokenizer, qwen_tokenizer, smolvlm_tokenizer
 
@@ -17,9 +19,8 @@ PATCHES = (SIDE // PATCH) ** 2
 
 def _colpali(folder: Path, name: str = "ColPali") -> tuple[Any, Any]:
     import colpali_engine.models as col
-    from transformers import PaliGemmaConfig, SiglipImageProcessor
 
-    pixels = SiglipImageProcessor(size={"height": SIDE, "width": SIDE})
+    pixels = transformers.SiglipImageProcessor(size={"height": SIDE, "width": SIDE})
     pixels.image_seq_length = PATCHES
     processor = col.ColPaliProcessor(image_processor=pixels, tokenizer=gemma_tokenizer(folder))
     ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
@@ -27,7 +28,7 @@ def _colpali(folder: Path, name: str = "ColPali") -> tuple[Any, Any]:
     text |= {"head_dim": 16, "num_image_tokens": PATCHES, "max_position_embeddings": 256}
     vision = TOWER | {"model_type": "siglip_vision_model", "image_size": SIDE, "patch_size": PATCH}
     vision |= {"projection_dim": 32, "num_image_tokens": PATCHES, "vision_use_head": False}
-    config = PaliGemmaConfig(
+    config = transformers.PaliGemmaConfig(
         image_token_index=processor.image_token_id,
         projection_dim=32,
         hidden_size=32,
@@ -73,27 +74,23 @@ def build_colpali_lora(folder: Path, base: Path, *, base_name: str) -> None:
 def build_qwen(folder: Path, *, version: str, kind: str = "Col") -> None:
     """ColQwen2, 2.5, 3 and 3.5 (versions ``2``, ``2_5``, ``3``, ``3_5``) and their Bi forms: pictures of any size."""
     import colpali_engine.models as col
-    from transformers import Qwen2VLVideoProcessor
 
     tokenizer = qwen_tokenizer(folder)
     lively(getattr(col, f"{kind}Qwen{version}")(qwen_config(version, tokenizer))).save_pretrained(folder)
     processor = getattr(col, f"{kind}Qwen{version}{'_' if version == '2_5' else ''}Processor")
     processor(
-        image_processor=qwen_pixels(), tokenizer=tokenizer, video_processor=Qwen2VLVideoProcessor()
+        image_processor=qwen_pixels(), tokenizer=tokenizer, video_processor=transformers.Qwen2VLVideoProcessor()
     ).save_pretrained(folder)
 
 
 def qwen_pixels() -> Any:
     """Qwen's image processor for few patches."""
-    from transformers import Qwen2VLImageProcessor
 
-    return Qwen2VLImageProcessor(min_pixels=56 * 56, max_pixels=28 * 28 * 16)
+    return transformers.Qwen2VLImageProcessor(min_pixels=56 * 56, max_pixels=28 * 28 * 16)
 
 
 def qwen_config(version: str, tokenizer: Any) -> Any:
     """The configuration of a language model that sees, as in :func:`build_qwen`."""
-    import transformers
-
     names = ("image_pad", "video_pad", "vision_start", "vision_end")
     special = {
         f"{name.removesuffix('_pad')}_token_id": tokenizer.convert_tokens_to_ids(f"<|{name}|>") for name in names
@@ -119,33 +116,31 @@ def qwen_config(version: str, tokenizer: Any) -> Any:
     return transformers.Qwen3_5Config(text_config=text, vision_config=vision, **special)
 
 
-def build_idefics(folder: Path, *, kind: str = "Col") -> None:
+def build_idefics(folder: Path) -> None:
     """vidore/colSmol-256M: Idefics3 (SmolVLM), pictures cut into tiles."""
     import colpali_engine.models as col
-    from transformers import Idefics3Config
 
     tokenizer = smolvlm_tokenizer(folder)
     text = TOWER | {"model_type": "llama", "vocab_size": len(tokenizer), "num_key_value_heads": 1, "pad_token_id": 0}
-    config = Idefics3Config(
+    config = transformers.Idefics3Config(
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         scale_factor=2,
         pad_token_id=0,
         text_config=text | {"max_position_embeddings": 1024, "head_dim": 16},
         vision_config=TOWER | {"image_size": SIDE, "patch_size": PATCH},
     )
-    _save_tiled(folder, getattr(col, f"{kind}Idefics3")(config), getattr(col, f"{kind}Idefics3Processor"), tokenizer)
+    _save_tiled(folder, col.ColIdefics3(config), col.ColIdefics3Processor, tokenizer)
 
 
 def build_modernvbert(folder: Path, *, kind: str = "Col") -> None:
     """ModernVBERT/colmodernvbert: ModernBERT, which reads in both directions, with Idefics3's tiles."""
     import colpali_engine.models as col
-    from transformers import ModernVBertConfig
 
     tokenizer = smolvlm_tokenizer(folder)
     ids = {f"{name}_token_id": 0 for name in ("pad", "bos", "eos", "cls", "sep")}
     text = TOWER | ids | {"model_type": "modernbert", "vocab_size": len(tokenizer), "max_position_embeddings": 1024}
     vision = TOWER | {"model_type": "siglip_vision_model", "image_size": SIDE, "patch_size": PATCH}
-    config = ModernVBertConfig(
+    config = transformers.ModernVBertConfig(
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         pixel_shuffle_factor=2,
         text_config=text,
@@ -156,24 +151,24 @@ def build_modernvbert(folder: Path, *, kind: str = "Col") -> None:
 
 
 def _save_tiled(folder: Path, model: Any, processor: Any, tokenizer: Any) -> None:
-    from transformers import Idefics3ImageProcessor
 
     lively(model).save_pretrained(folder)
     edge = {"longest_edge": SIDE}
-    pixels = Idefics3ImageProcessor(size={"longest_edge": 2 * SIDE}, max_image_size=edge, do_image_splitting=True)
+    pixels = transformers.Idefics3ImageProcessor(
+        size={"longest_edge": 2 * SIDE}, max_image_size=edge, do_image_splitting=True
+    )
     processor(image_processor=pixels, tokenizer=tokenizer, image_seq_len=4).save_pretrained(folder)
 
 
-def build_gemma3(folder: Path, *, kind: str = "Col") -> None:
-    """ColGemma3 and BiGemma3: items in the turns of a conversation, images of one size."""
+def build_gemma3(folder: Path) -> None:
+    """ColGemma3: items in the turns of a conversation, images of one size."""
     import colpali_engine.models as col
-    from transformers import Gemma3Config, Gemma3ImageProcessor
 
     tokenizer = gemma3_tokenizer(folder)
     ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
     text = TOWER | ids | {"vocab_size": len(tokenizer), "num_key_value_heads": 1, "head_dim": 16}
     text |= {"max_position_embeddings": 1024, "query_pre_attn_scalar": 16, "sliding_window": 512}
-    config = Gemma3Config(
+    config = transformers.Gemma3Config(
         text_config=text,
         vision_config=TOWER | {"image_size": SIDE, "patch_size": PATCH, "vision_use_head": False},
         mm_tokens_per_image=4,
@@ -181,7 +176,7 @@ def build_gemma3(folder: Path, *, kind: str = "Col") -> None:
         eoi_token_index=tokenizer.convert_tokens_to_ids("<end_of_image>"),
         image_token_index=tokenizer.convert_tokens_to_ids("<image_soft_token>"),
     )
-    lively(getattr(col, f"{kind}Gemma3")(config)).save_pretrained(folder)
-    pixels = Gemma3ImageProcessor(size={"height": SIDE, "width": SIDE}, image_seq_length=4)
-    processor = getattr(col, f"{kind}GemmaProcessor3")
-    processor(image_processor=pixels, tokenizer=tokenizer, image_seq_length=4).save_pretrained(folder)
+    lively(col.ColGemma3(config)).save_pretrained(folder)
+    pixels = transformers.Gemma3ImageProcessor(size={"height": SIDE, "width": SIDE}, image_seq_length=4)
+    processor = col.ColGemmaProcessor3(image_processor=pixels, tokenizer=tokenizer, image_seq_length=4)
+    processor.save_pretrained(folder)

@@ -13,7 +13,6 @@ from tests.encoders.families.vocabulary import bert_tokenizer, plain_unigram
 
 REMOTE_CODE = Path(__file__).with_name("jina_remote_code")
 CODE, TOWER = "jinaai/jina-clip-implementation", "jinaai/jina-bert-flash-implementation"
-MEAN, STD = OPENAI["mean"], OPENAI["std"]
 
 
 def build_jina(folder: Path, code: Path, tower: Path) -> None:
@@ -44,13 +43,7 @@ def build_jina(folder: Path, code: Path, tower: Path) -> None:
         whole["text_config"] = text | {"hf_model_name_or_path": text_tower}
         (where / "config.json").write_text(json.dumps(whole))
         pixels: dict[str, Any] = {"auto_map": {"AutoImageProcessor": prefix + "processing_clip.JinaCLIPImageProcessor"}}
-        pixels |= {
-            "image_processor_type": "JinaCLIPImageProcessor",
-            "size": 32,
-            "resize_mode": "shortest",
-            "mean": MEAN,
-            "std": STD,
-        }
+        pixels |= {"image_processor_type": "JinaCLIPImageProcessor", "size": 32, "resize_mode": "shortest", **OPENAI}
         (where / "preprocessor_config.json").write_text(json.dumps(pixels))
 
     whole = folder.with_name(f"{folder.name}-whole")
@@ -81,7 +74,7 @@ def build_uform(folder: Path, *, version: int) -> None:
         state = {name: dict(tower.named_parameters()) for name, tower in towers.items()}
         torch.save(state, folder / "torch_weight.pt")
         return
-    image |= {"normalization_means": MEAN, "normalization_deviations": STD}
+    image |= {"normalization_means": OPENAI["mean"], "normalization_deviations": OPENAI["std"]}
     (folder / "config.json").write_text(json.dumps({"text_encoder": text, "image_encoder": image}))
     for name, tower in towers.items():
         torch.save(tower.state_dict(), folder / f"{name}.pt")

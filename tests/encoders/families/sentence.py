@@ -7,6 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import transformers
+
 from capim.store.types import EncoderSpec
 from tests.encoders.families.clip import TOWER, build_clip, lively
 from tests.encoders.families.colvision import qwen_config, qwen_pixels
@@ -47,17 +49,17 @@ def build_multi(folder: Path) -> None:
 
 def build_for_retrieval(folder: Path) -> None:
     """vidore/colqwen2-v1.0-hf: ColQwen2 as transformers has it, without any file of sentence-transformers."""
-    from transformers import ColQwen2Config, ColQwen2ForRetrieval, ColQwen2Processor
 
     tokenizer = qwen_tokenizer(folder)
     tokenizer.model_max_length = 512  # where captions are truncated
-    lively(ColQwen2ForRetrieval(ColQwen2Config(vlm_config=qwen_config("2", tokenizer)))).save_pretrained(folder)
-    ColQwen2Processor(image_processor=qwen_pixels(), tokenizer=tokenizer).save_pretrained(folder)
+    lively(
+        transformers.ColQwen2ForRetrieval(transformers.ColQwen2Config(vlm_config=qwen_config("2", tokenizer)))
+    ).save_pretrained(folder)
+    transformers.ColQwen2Processor(image_processor=qwen_pixels(), tokenizer=tokenizer).save_pretrained(folder)
 
 
 def _qwen3_vl() -> Any:
     """The module that reads text and images, in a folder of its own until it is saved again."""
-    import transformers
     from sentence_transformers.base.modules import Transformer
 
     with TemporaryDirectory() as name:
@@ -77,10 +79,9 @@ def _qwen3_vl() -> Any:
 def small_bert(folder: Path) -> Any:
     """A module of a BERT that reads text, in its folder."""
     from sentence_transformers.models import Transformer
-    from transformers import BertConfig, BertModel
 
     tokenizer = bert_tokenizer(folder)
-    BertModel(BertConfig(vocab_size=len(tokenizer), **TOWER)).save_pretrained(folder)
+    transformers.BertModel(transformers.BertConfig(vocab_size=len(tokenizer), **TOWER)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Transformer(str(folder))
 

@@ -43,24 +43,22 @@ class Case:
 
 def _lora(folder: Path, cache: Path) -> None:
     base = "vidore/colpaligemma-3b-pt-448-base"
-    with TemporaryDirectory() as work:
-        colvision.build_colpali_lora(folder, Path(work) / "base", base_name=base)
-        add_to_cache(cache, base, Path(work) / "base")
+    colvision.build_colpali_lora(folder, folder.with_name("base"), base_name=base)
+    add_to_cache(cache, base, folder.with_name("base"))
 
 
 def _over_xlm_roberta(folder: Path, cache: Path) -> None:
-    with TemporaryDirectory() as work:
-        openclip.build_xlm_roberta(Path(work) / "xlmr")
-        openclip.build_over_xlm_roberta(folder, Path(work) / "xlmr")
-        add_to_cache(cache, "xlm-roberta-base", Path(work) / "xlmr")
+    tower = folder.with_name("xlmr")
+    openclip.build_xlm_roberta(tower)
+    openclip.build_over_xlm_roberta(folder, tower)
+    add_to_cache(cache, "xlm-roberta-base", tower)
 
 
 def _jina(folder: Path, cache: Path) -> None:
-    with TemporaryDirectory() as work:
-        code, tower = Path(work) / "code", Path(work) / "tower"
-        others.build_jina(folder, code, tower)
-        add_to_cache(cache, others.CODE, code)
-        add_to_cache(cache, others.TOWER, tower)
+    code, tower = folder.with_name("code"), folder.with_name("tower")
+    others.build_jina(folder, code, tower)
+    add_to_cache(cache, others.CODE, code)
+    add_to_cache(cache, others.TOWER, tower)
 
 
 _single = partial(Case, "colvision")

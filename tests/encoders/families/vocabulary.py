@@ -55,19 +55,10 @@ def gemma3_tokenizer(folder: Path) -> Any:
 
 def xlm_roberta_tokenizer(folder: Path) -> Any:
     """XLM-R's form: Unigram, ``<s>``, ``<pad>``, ``</s>``, ``<unk>`` as the first four ids."""
-    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
-
-    tokenizer = Tokenizer(_unigram(["<s>", "<pad>", "</s>", "<unk>"], unknown=3))
-    tokenizer.normalizer = normalizers.NFKC()
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    pair = "<s> $A </s> </s> $B </s>"
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair=pair, special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
     config: dict[str, Any] = {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": 512, "bos_token": "<s>"}
     config |= {"eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>"}
     config |= {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}
-    return _saved(tokenizer, folder, config)
+    return _saved(_unigram(), folder, config)
 
 
 def bert_tokenizer(folder: Path) -> Any:
@@ -108,12 +99,8 @@ def qwen_tokenizer(folder: Path) -> Any:
     """Qwen2's form: byte-level BPE with a chat template, padded on the left with ``<|endoftext|>``."""
     names = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
     config: dict[str, Any] = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>"}
-    config |= {
-        "pad_token": "<|endoftext|>",
-        "padding_side": "left",
-        "model_max_length": 32768,
-        "chat_template": _QWEN_CHAT,
-    }
+    config |= {"pad_token": "<|endoftext|>", "padding_side": "left"}
+    config |= {"model_max_length": 32768, "chat_template": _QWEN_CHAT}
     return _saved(_byte_level([f"<|{name}|>" for name in names]), folder, config)
 
 
@@ -141,24 +128,24 @@ def _byte_level(special: list[str]) -> Any:
 
 def plain_unigram(folder: Path) -> int:
     """uform's form: one tokenizer.json and nothing else; returns how many entries it has."""
-    from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
-
-    tokenizer = Tokenizer(_unigram(["<s>", "<pad>", "</s>", "<unk>"], unknown=3))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = _unigram()
     tokenizer.save(str(folder / "tokenizer.json"))
-    return tokenizer.get_vocab_size()
+    return int(tokenizer.get_vocab_size())
 
 
-def _unigram(special: list[str], *, unknown: int) -> Any:
-    from tokenizers import models
+def _unigram() -> Any:
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
     letters = [chr(i) for i in range(33, 127)]
     pieces = [(f"▁{word}", -3.0) for word in WORDS] + [(letter, -9.0) for letter in ("▁", *letters)]
-    return models.Unigram([*((token, 0.0) for token in special), *pieces], unk_id=unknown)
+    special = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
+    tokenizer = Tokenizer(models.Unigram([*special, *pieces], unk_id=3))
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return tokenizer
 
 
 def _saved(tokenizer: Any, folder: Path, config: dict[str, Any]) -> Any:
