@@ -39,9 +39,9 @@ from capim.store.rows import (
     register,
 )
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
-from capim.store.sets.reading import Vectors, read_blocks, read_matrix
+from capim.store.sets.reading import SetReader, Vectors, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
-from capim.store.sets.seal import SealedSet, is_intact, seal, sealed, sealed_sets
+from capim.store.sets.seal import SealedSet, seal
 from capim.store.sets.writing import Block, SetWriter
 from capim.store.types import (
     CORPUS_PREFIX,
@@ -316,19 +316,26 @@ class EmbeddingStore:
         Raises:
             WorkError: Items are missing or rows are damaged; the first are named.
         """
-        return seal(self.connection, key, self.item_index(key), n_items)
+        items = self.item_index(key)
+        if n_items != len(items):
+            raise RequestError(
+                f"set {key.table!r}: expected the {len(items)} {key.modality}s of {key.corpus!r}, got {n_items}"
+            )
+        return seal(self.connection, key, items, self.sealed(key))
 
     def sealed(self, key: SetKey) -> SealedSet | None:
         """The sealed state of a set, or None."""
-        return sealed(self.connection, key)
+        rows = read(self.connection, "sets", one_of("set_name", [key.table])).to_pylist()
+        return SealedSet.of_row(rows[0]) if rows else None
 
     def intact(self, key: SetKey) -> bool:
         """Whether a set is sealed and the sealed version is still stored; reads no row."""
-        return is_intact(self.connection, key)
+        state, table = self.sealed(key), self.connection.find(key.table)
+        return state is not None and table is not None and state.is_version_of(table)
 
     def sealed_sets(self) -> list[SealedSet]:
         """Every sealed set, oldest first."""
-        return sealed_sets(self.connection)
+        return [SealedSet.of_row(row) for row in read(self.connection, "sets").sort_by("sealed_at").to_pylist()]
 
     def vectors(
         self,
@@ -392,9 +399,12 @@ class EmbeddingStore:
         partial: bool = False,
     ) -> Iterator[StoredRows]:
         """Rows of any set as stored, at all positions or at ``ords``, in blocks of ``window`` items: bounded memory."""
+        if window < 1:
+            raise RequestError(f"window must be at least 1 item, got {window}")
         items, state = self.item_index(key), self._readable(key, partial)
         wanted = items.subset(language, translator) if ords is None else ords
-        return read_blocks(self.connection, key, items, wanted, sealed=state, window=window)
+        reader = SetReader(self.connection, key, items, state)
+        return reader.blocks(wanted[reader.present[wanted]], window)
 
     def _readable(self, key: SetKey, partial: bool) -> SealedSet | None:
         state = self.sealed(key)

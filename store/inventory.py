@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from capim.store.connection import Connection, data_bytes, storage_faults
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import FORMAT, TIME, optional, texts
-from capim.store.sets.reading import open_set, read_blocks
+from capim.store.sets.reading import SetReader
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
@@ -198,24 +199,22 @@ def diff(store: EmbeddingStore, a: SetKey, b: SetKey, *, other: EmbeddingStore |
     Raises:
         RequestError: One set has single vectors and one multi-vectors, or the dimensions differ.
     """
-    sides = [(one, key, one.sealed(key)) for one, key in ((store, a), (other or store, b))]
-    tables = [open_set(one.connection, key, state) for one, key, state in sides]
-    dims = [vector_type(table.schema).list_size for table in tables]
+    keys = (a, b)
+    items = [one.item_index(key) for one, key in zip((store, other or store), keys, strict=True)]
+    sides = [
+        SetReader(one.connection, key, index, one.sealed(key))
+        for one, key, index in zip((store, other or store), keys, items, strict=True)
+    ]
+    dims = [side.dim for side in sides]
     if a.vectors != b.vectors or dims[0] != dims[1]:
         raise RequestError(
             f"{a.table} ({a.vectors}, dim {dims[0]}) and {b.table} ({b.vectors}, dim {dims[1]}) cannot be "
             "compared vector by vector"
         )
-    items = [one.item_index(key) for one, key, _ in sides]
-    ords = [np.unique(table.to_table(columns=["ord"]).column("ord").to_numpy()) for table in tables]
-    ids = [texts(index.ids.take(positions)) for index, positions in zip(items, ords, strict=True)]
-    in_b = set(ids[1])
-    shared = [identifier for identifier in ids[0] if identifier in in_b]
-    wanted = [np.array([index.ord_of[identifier] for identifier in shared], dtype=np.int32) for index in items]
-    blocks = [
-        read_blocks(one.connection, key, index, positions, sealed=state, window=_WINDOW[a.vectors])
-        for (one, key, state), index, positions in zip(sides, items, wanted, strict=True)
-    ]
+    ids = [index.ids.filter(pa.array(side.present)) for index, side in zip(items, sides, strict=True)]
+    shared = texts(ids[0].filter(pc.is_in(ids[0], value_set=ids[1])))
+    wanted = [pc.index_in(pa.array(shared, pa.string()), index.ids).to_numpy() for index in items]
+    blocks = [side.blocks(ords, _WINDOW[a.vectors]) for side, ords in zip(sides, wanted, strict=True)]
     pairs = (pair for rows in zip(*blocks, strict=True) for pair in zip(*(part.vectors for part in rows), strict=True))
     equal, cosines, changes, different = 0, [], [], []
     for identifier, (left, right) in zip(shared, pairs, strict=True):

@@ -17,7 +17,7 @@ import pytest
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import compact
 from capim.store.digests import COPIED, TableFiles
-from capim.store.integrity import repair, repair_all, repair_table, verify
+from capim.store.integrity import repair, repair_all, verify
 from capim.store.inventory import check_disk_space
 from capim.store.removal import compact_store, drop, drop_set
 from capim.store.rows import merge
@@ -151,7 +151,7 @@ def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(
     store.seal(key, n_items=300)
     folder = store.connection.folder(key.table)
     before, state = read(store), store.sealed(key)
-    assert repair(store, key) == 0
+    assert repair(store, key.table).rows == 0
     assert store.sealed(key) == state
     writing = store.writer(key)
     assert len(writing.missing()) == 0
@@ -161,7 +161,7 @@ def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(
         data[data.index(make_embeddings([position], make_spec(dim=64)).values.tobytes()) + 60] ^= 0x10
     file.write_bytes(data)
     fresh = EmbeddingStore.open(store.uri)
-    assert repair(fresh, key) == 20
+    assert repair(fresh, key.table).rows == 20
     batches = [*range(10), *range(120, 130)]
     assert fresh.missing(key, 300).tolist() == batches
     assert writing.missing().tolist() == batches, "a writer that was there before sees it too"
@@ -210,7 +210,7 @@ def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
     files = sorted((store.connection.folder(key.table) / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
     damage(files[1])
     fresh = EmbeddingStore.open(store.uri)
-    assert repair(fresh, key) == 100
+    assert repair(fresh, key.table).rows == 100
     assert fresh.missing(key, 300).tolist() == list(range(100, 200))
     assert embed_again(fresh, key, make_corpus, make_spec, make_block) == 100
     assert {finding.state for finding in verify(fresh)} == {"sound"}
@@ -242,12 +242,12 @@ def test_a_damaged_file_of_a_register_or_of_history_is_named_never_read_and_put_
     assert finding.state == "damaged"
     assert f"{files[1]} {words}" in finding.detail
     assert "capim store repair runs" in finding.detail
-    assert repair_table(fresh, "runs") == (1, 0, 0)
-    assert repair_table(fresh, "runs") == (0, 0, 0)
+    assert repair(fresh, "runs") == (1, 0, 0)
+    assert repair(fresh, "runs") == (0, 0, 0)
     assert sorted(texts(fresh.rows("runs")["state"])) == ["completed r1", "completed r2", "completed r3"]
     assert state_of(store, "runs").state == "sound"
     with pytest.raises(RequestError, match="no table 'rums' to repair; the tables are batches,"):
-        repair_table(fresh, "rums")
+        repair(fresh, "rums")
 
 
 def test_history_of_which_there_is_no_copy_is_lost_and_the_rest_stays(store, monkeypatch):
@@ -274,7 +274,7 @@ def test_with_a_changed_outcome_goes_its_whole_evaluation(store):
     for file in (Path(store.uri) / "outcomes.lance" / "data").iterdir():
         file.write_bytes(file.read_bytes().replace(b"e2-17", b"e2-71"))
     fresh = EmbeddingStore.open(store.uri)
-    assert repair_table(fresh, "outcomes") == (0, 1, 30)
+    assert repair(fresh, "outcomes") == (0, 1, 30)
     assert fresh.counts("outcomes", "evaluation") == {"e1": 30}
 
 
@@ -470,7 +470,7 @@ def test_a_flipped_byte_in_a_manifest_is_an_error_with_the_file_and_the_command_
         with pytest.raises(WorkError, match=r"digests/runs is missing"):
             EmbeddingStore.open(store.uri).rows("runs")
         assert state_of(store, "runs").state == "damaged"
-    assert repair_table(fresh, "runs", accept=not copied) == ((1, 0, 0) if copied else (0, 1, 0))
+    assert repair(fresh, "runs", accept=not copied) == ((1, 0, 0) if copied else (0, 1, 0))
     kept = ["r1", "r2", "r3"] if copied else ["r1", "r2"]
     assert sorted(texts(fresh.rows("runs")["run"])) == kept
     assert state_of(store, "runs").state == "sound"
@@ -487,7 +487,7 @@ def test_a_deleted_newest_version_is_not_taken_for_the_one_before(store):
     with pytest.raises(WorkError, match=f"{manifest} is missing"):
         write_runs(EmbeddingStore.open(store.uri), "r3")
     assert state_of(store, "runs").state == "damaged"
-    assert repair_table(EmbeddingStore.open(store.uri), "runs") == (1, 0, 0)
+    assert repair(EmbeddingStore.open(store.uri), "runs") == (1, 0, 0)
     assert sorted(texts(EmbeddingStore.open(store.uri).rows("runs")["run"])) == ["r1", "r2"]
 
 
@@ -602,7 +602,7 @@ def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, dam
         assert finding.state == "damaged"
         assert re.search(rf"{words}.*capim store repair runs --accept", finding.detail)
     with pytest.raises(WorkError, match=words):
-        repair_table(EmbeddingStore.open(store.uri), "runs")
+        repair(EmbeddingStore.open(store.uri), "runs")
     with pytest.raises(WorkError, match=words):
         compact(writing.connection, "runs", free=False)
     assert {path: path.read_bytes() for path in records(store, "runs").rglob("*")} == left, "nothing recorded anew"
@@ -610,7 +610,7 @@ def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, dam
         with pytest.raises(WorkError, match=words):  # a process that compared the record before finds it gone
             write_runs(writing, "r4")
     assert state_of(store, "runs").state == "damaged"
-    repair_table(EmbeddingStore.open(store.uri), "runs", accept=True)
+    repair(EmbeddingStore.open(store.uri), "runs", accept=True)
     assert state_of(store, "runs").state == "sound"
     assert EmbeddingStore.open(store.uri).rows("runs").num_rows == (4 if "missing" in words else 3)
 
@@ -624,7 +624,7 @@ def test_a_process_that_read_a_record_before_it_was_changed_writes_the_next_from
     with pytest.raises(WorkError, match=r"data/\w+.lance was changed on disk.*capim store repair runs`,"):
         write_runs(store, "r3")
         EmbeddingStore.open(store.uri).rows("runs")
-    assert repair_table(EmbeddingStore.open(store.uri), "runs") == (1, 0, 0)
+    assert repair(EmbeddingStore.open(store.uri), "runs") == (1, 0, 0)
     assert "completed r2" in texts(EmbeddingStore.open(store.uri).rows("runs")["state"])
 
 
@@ -691,7 +691,7 @@ def test_compaction_does_not_give_damaged_rows_new_digests(store, make_block, be
         file.write_bytes(file.read_bytes().replace(b"abab", b"abac"))
     with pytest.raises(WorkError, match=rf"was changed on disk.*capim store repair {key.table}"):
         EmbeddingStore.open(store.uri).seal(key, n_items=30)
-    assert repair(EmbeddingStore.open(store.uri), key) == 30
+    assert repair(EmbeddingStore.open(store.uri), key.table).rows == 30
 
 
 def test_no_table_with_a_damaged_manifest_stops_the_check_of_the_store(sealed):
@@ -703,9 +703,9 @@ def test_no_table_with_a_damaged_manifest_stops_the_check_of_the_store(sealed):
         assert finding.state == "damaged"
         assert str(manifest) in finding.detail
         if damaged == folder:
-            assert repair(EmbeddingStore.open(store.uri), key) == 0
+            assert repair(EmbeddingStore.open(store.uri), key.table).rows == 0
         else:
-            assert repair_table(EmbeddingStore.open(store.uri), damaged.stem) == (1, 0, 0)
+            assert repair(EmbeddingStore.open(store.uri), damaged.stem) == (1, 0, 0)
         assert manifest.read_bytes() == before
         assert state_of(store, damaged.stem).state == "sound"
 
@@ -732,7 +732,7 @@ def test_a_changed_spec_of_an_encoder_is_found_and_healed(sealed, make_spec, spe
     finding = state_of(store, "encoders")
     assert finding.state == "damaged"
     assert "capim store repair encoders" in finding.detail
-    assert repair_table(EmbeddingStore.open(store.uri), "encoders") == (0, 0, 1)
+    assert repair(EmbeddingStore.open(store.uri), "encoders") == (0, 0, 1)
     store.write_encoder(make_spec(dim=64))
     assert EmbeddingStore.open(store.uri).encoder("enc").fingerprint == key.encoder_fingerprint
     assert {finding.state for finding in verify(store)} == {"sound"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
-from capim.store.integrity import repair_table, verify
+from capim.store.integrity import repair, verify
 from capim.store.inventory import diff, find_set, info
 from capim.store.removal import compact_store, drop, drop_superseded
 from capim.store.schema import FORMAT
@@ -225,7 +225,7 @@ def test_a_store_of_another_format_is_refused_and_an_unreadable_format_is_not(st
     file.write_bytes(b"")
     assert EmbeddingStore.open(store.uri).sealed_sets() == []
     assert "Run `capim store repair formats`" in caplog.text
-    repair_table(store, "formats")
+    repair(store, "formats")
     assert EmbeddingStore.open(store.uri).sql("SELECT format FROM formats").to_pylist() == [{"format": FORMAT}]
     store.connection.find("formats").update({"format": "99"})
     with pytest.raises(RequestError, match=rf"has format 99, this release of capim reads format {FORMAT}\. Open it"):
