@@ -24,6 +24,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -77,14 +78,26 @@ class TableFiles:
         A folder that another process makes or removes while it is listed has everything listed again.
         """
         below = self.whole(name, folder)
-        files = [found for found in self._listed(below) if found.is_file and not found.base_name.startswith(".tmp")]
-        sizes = {f"{folder}/{found.path[len(below) + 1 :]}".lstrip("/"): found.size for found in files}
+        selector = pyarrow.fs.FileSelector(below, recursive=True, allow_not_found=True)
+        for attempt in count(1):
+            try:
+                found = self._system.get_file_info(selector)
+                break
+            except FileNotFoundError:  # only of a folder that was made or removed in this moment
+                if attempt == _LISTINGS:
+                    raise
+        files = [each for each in found if each.is_file and not each.base_name.startswith(".tmp")]
+        sizes = {f"{folder}/{each.path[len(below) + 1 :]}".lstrip("/"): each.size for each in files}
         return dict(sorted(sizes.items()))
 
-    def recorded(self) -> set[str]:
-        """The names of the tables that there should be: those with a record of a version."""
+    def names(self) -> set[str]:
+        """The names of the tables that there are, and of those that there should be: with a record of a version."""
         paths = (Path(path) for path in self.sizes("", RECORDS))
-        return {path.parent.name for path in paths if path.suffix == ".json" and not path.name.startswith("0-")}
+        recorded = {path.parent.name for path in paths if path.suffix == ".json" and not path.name.startswith("0-")}
+        folders = self._system.get_file_info(pyarrow.fs.FileSelector(self.root, allow_not_found=True))
+        return recorded | {
+            each.base_name.removesuffix(".lance") for each in folders if each.extension == "lance" and not each.is_file
+        }
 
     def manifests(self, name: str) -> list[tuple[int, str]]:
         """The versions of a table and the paths of their manifests, newest first."""
@@ -146,19 +159,16 @@ class TableFiles:
         """Removes one file."""
         self._system.delete_file(self.whole(name, path))
 
+    def remove_all(self, name: str) -> None:
+        """Removes the folder of a table; it may be missing."""
+        with suppress(FileNotFoundError):
+            self._system.delete_dir(self.whole(name, "").rstrip("/"))
+
     def whole(self, name: str, path: str) -> str:
         """The path or the address of a file."""
         folder, _, rest = path.partition("/")
         parts = (RECORDS, name, rest) if folder == RECORDS else (f"{name}.lance", path)
         return "/".join((self.root, *filter(None, parts)))
-
-    def _listed(self, folder: str) -> list[pyarrow.fs.FileInfo]:
-        """Everything below a folder; nothing if it does not exist."""
-        selector = pyarrow.fs.FileSelector(folder, recursive=True, allow_not_found=True)
-        for _ in range(_LISTINGS - 1):
-            with suppress(FileNotFoundError):  # only of a folder that was made or removed in this moment
-                return self._system.get_file_info(selector)
-        return self._system.get_file_info(selector)
 
 
 def manifest(version: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ def info(store: EmbeddingStore) -> StoreInfo:
     registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     writers = _writers(store)
     sets = [
-        _set_row(store, name, registered.get(name), writers.get(name, set()))
+        _set_row(store, name, registered.get(name), writers[name])
         for name in sorted({name for name in names if name.startswith(SET_PREFIXES)} | set(registered))
     ]
     return StoreInfo(
@@ -155,9 +156,9 @@ def disk_bytes(folder: Path) -> int:
 def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
     """Set -> "host (device)" of the batches that it was written in."""
     rows = store.rows("batches").group_by(["set_name", "host", "device"]).aggregate([])
-    writers: dict[str, set[str]] = {}
+    writers: dict[str, set[str]] = defaultdict(set)
     for row in rows.to_pylist():
-        writers.setdefault(row["set_name"], set()).add(f"{row['host']} ({row['device']})")
+        writers[row["set_name"]].add(f"{row['host']} ({row['device']})")
     return writers
 
 
@@ -249,23 +250,18 @@ _ROW_BYTES = 120  # id, hashes and figures beside the vectors
 _MARGIN = 1.3  # new files beside the old ones while a set is compacted, and what else is written
 
 
-def bytes_needed(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0) -> int:
+def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, vectors_per_item: float = 1.0) -> int:
     """Disk space in bytes that a set of ``n_items`` rows takes while it is written and sealed: rows × bytes × 1.3.
 
-    Examples:
-        >>> spec = EncoderSpec(name="e", adapter="a", checkpoint="c", revision="r", dim=1024)
-        >>> bytes_needed(spec, 1000)
-        5480800
+    Object storage has no limit.
+
+    Raises:
+        WorkError: The disk has less free.
     """
     component = 2 if spec.storage == "float16" else 4
-    return int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES) * _MARGIN)
-
-
-def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, vectors_per_item: float = 1.0) -> int:
-    """The :func:`bytes_needed`; raises :class:`WorkError` if the disk has less free. Object storage has no limit."""
-    needed = bytes_needed(spec, n_items, vectors_per_item)
+    needed = int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES) * _MARGIN)
     if store.connection.is_local:
-        free = shutil.disk_usage(Path(store.uri)).free
+        free = shutil.disk_usage(store.uri).free
         if free < needed:
             raise WorkError(
                 f"{n_items} items by {spec.name!r} need about {needed / 1e9:.2f} GB, {store.uri} has "
