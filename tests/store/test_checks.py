@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from capim.store import Block, Embeddings, RequestError
 from capim.store.sets.rows import row_checksums, row_seeds
+from tests.store.toy import make_block, make_corpus, make_key, make_spec
 
 
 def with_values(block: Block, change) -> Block:
@@ -37,7 +38,7 @@ BAD_VECTORS = [
 
 
 @pytest.fixture
-def writing(store, make_corpus, make_spec, make_key, make_block):
+def writing(store):
     """A call that tries to write eight rows after a change, and the store."""
 
     def attempt(change, **spec_changes):
@@ -125,7 +126,7 @@ def test_many_faults_of_one_kind_are_counted_not_listed(writing):
         writing(lambda block: with_values(block, setter(slice(None), 0.0)))
 
 
-def test_another_revision_precision_or_prompt_is_another_set(store, make_corpus, make_spec, make_key, make_block):
+def test_another_revision_precision_or_prompt_is_another_set(store):
     corpus, spec = make_corpus(20), make_spec()
     store.write_corpus(corpus)
     key = make_key(corpus, spec)
@@ -137,7 +138,7 @@ def test_another_revision_precision_or_prompt_is_another_set(store, make_corpus,
     assert make_spec(name="other").fingerprint == spec.fingerprint, "a name is not identity"
 
 
-def test_a_corpus_must_be_stored_before_its_embeddings(store, make_corpus, make_spec, make_key, make_block):
+def test_a_corpus_must_be_stored_before_its_embeddings(store):
     corpus, spec = make_corpus(20), make_spec()
     with pytest.raises(RequestError, match=r"corpus 'toy' with fingerprint \w+ is not in the store"):
         store.put(make_key(corpus, spec), spec, make_block(corpus, spec, range(3)))
@@ -170,7 +171,7 @@ def test_any_single_flipped_bit_changes_the_checksum(bit, where):
     assert checksum() != before
 
 
-def test_empty_embeddings_are_no_block_of_rows(store, make_corpus, make_spec, make_key):
+def test_empty_embeddings_are_no_block_of_rows(store):
     corpus, spec = make_corpus(20), make_spec()
     store.write_corpus(corpus)
     nothing = Embeddings(

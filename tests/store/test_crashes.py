@@ -16,6 +16,7 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.integrity import verify
 from capim.store.removal import drop_set
+from tests.store.toy import fill, make_corpus, make_spec
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,9 +91,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("moment", ["lance.write_dataset", "capim.store.digests.Digests.record"])
-def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(
-    store, make_corpus, make_spec, fill, monkeypatch, moment
-):
+def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
     """Before its first commit, and between that and its record."""
 
     def die(*_: object, **__: object) -> None:
@@ -113,9 +112,7 @@ def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(
 @pytest.mark.parametrize(
     "moment", ["capim.store.digests.TableFiles.remove", "capim.store.digests.TableFiles.remove_all"]
 )
-def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(
-    store, make_corpus, make_spec, fill, monkeypatch, moment
-):
+def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
     key = fill(store, make_corpus(20), make_spec())
 
     def die(*_: object, **__: object) -> None:

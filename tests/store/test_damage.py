@@ -23,6 +23,7 @@ from capim.store.removal import compact_store, drop, drop_set
 from capim.store.rows import merge
 from capim.store.schema import texts
 from tests.random_store import rows_of
+from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_key, make_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +35,7 @@ def no_pauses(monkeypatch):
 
 
 @pytest.fixture
-def sealed(store, make_corpus, make_spec, fill):
+def sealed(store):
     """A sealed dense set: the store, its key and the folder of its table."""
     key = fill(store, make_corpus(300), make_spec(dim=64), step=100)
     return store, key, store.connection.folder(key.table)
@@ -58,7 +59,7 @@ def state_of(store, name):
     return next(finding for finding in verify(EmbeddingStore.open(store.uri)) if finding.what == name)
 
 
-def test_a_flipped_byte_in_a_vector_is_named_with_its_item(sealed, make_spec, make_embeddings):
+def test_a_flipped_byte_in_a_vector_is_named_with_its_item(sealed):
     store, key, folder = sealed
     file = only_file(folder)
     data = bytearray(file.read_bytes())
@@ -77,9 +78,7 @@ def test_a_flipped_byte_in_a_vector_is_named_with_its_item(sealed, make_spec, ma
     assert f"Run `capim store repair {key.table}`" in finding.detail
 
 
-def test_a_flipped_byte_in_a_multi_vector_set_is_named_with_its_item(
-    store, make_corpus, make_spec, make_embeddings, fill
-):
+def test_a_flipped_byte_in_a_multi_vector_set_is_named_with_its_item(store):
     spec = make_spec(dim=64, vectors="multi")
     key = fill(store, make_corpus(90), spec)
     file = only_file(store.connection.folder(key.table))
@@ -132,7 +131,7 @@ def test_a_truncated_or_deleted_file_is_named(sealed, damage, message):
     assert state_of(store, "sets").state == "sound"
 
 
-def embed_again(store, key, make_corpus, make_spec, make_block):
+def embed_again(store, key):
     """What `capim embed` does; returns how many items were encoded."""
     missing = store.missing(key, 300)
     if len(missing):
@@ -141,11 +140,9 @@ def embed_again(store, key, make_corpus, make_spec, make_block):
     return len(missing)
 
 
-def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(
-    store, make_corpus, make_spec, make_block, make_embeddings, begin
-):
+def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(store):
     """Whole batches: the last bits of an embedding depend on its neighbours."""
-    corpus, spec, key = begin(300, dim=64)
+    corpus, spec, key = begin(store, 300, dim=64)
     for start in range(0, 300, 10):
         store.put(key, spec, make_block(corpus, spec, range(start, start + 10), batch_id=f"batch-{start}"))
     store.seal(key, n_items=300)
@@ -173,8 +170,8 @@ def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(
     assert "damaged" not in {finding.state for finding in verify(fresh)}
 
 
-def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files(store, make_block, monkeypatch, begin):
-    corpus, spec, key = begin(40)
+def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files(store, monkeypatch):
+    corpus, spec, key = begin(store, 40)
     name = key.table
     store.put(key, spec, make_block(corpus, spec, range(10)))
     with monkeypatch.context() as counted:
@@ -190,8 +187,8 @@ def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files
     assert len([path for path in written["files"] if path.startswith("data/")]) == 4
 
 
-def test_the_record_of_an_append_to_a_set_that_was_made_anew_has_none_of_the_old_files(store, make_block, begin):
-    corpus, spec, key = begin(30)
+def test_the_record_of_an_append_to_a_set_that_was_made_anew_has_none_of_the_old_files(store):
+    corpus, spec, key = begin(store, 30)
     store.put(key, spec, make_block(corpus, spec, range(10)))
     other = EmbeddingStore.open(store.uri)
     drop_set(other, key)
@@ -201,10 +198,8 @@ def test_the_record_of_an_append_to_a_set_that_was_made_anew_has_none_of_the_old
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x" * 100)])
-def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
-    store, make_corpus, make_spec, make_block, damage, begin
-):
-    corpus, spec, key = begin(300, dim=64)
+def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(store, damage):
+    corpus, spec, key = begin(store, 300, dim=64)
     for start in (0, 100, 200):
         store.put(key, spec, make_block(corpus, spec, range(start, start + 100)))
     files = sorted((store.connection.folder(key.table) / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
@@ -289,7 +284,7 @@ def test_of_a_corpus_that_cannot_be_read_only_the_corpus_is_to_be_repaired(seale
     assert "store repair" not in advice[key.table]
 
 
-def test_a_damaged_corpus_is_written_again_and_its_embeddings_stay(sealed, make_corpus):
+def test_a_damaged_corpus_is_written_again_and_its_embeddings_stay(sealed):
     store, key, _ = sealed
     before = read(store)
     (folder,) = Path(store.uri).glob("corpus-images-*")
@@ -316,9 +311,7 @@ def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):
     np.testing.assert_array_equal(read(store).matrix, before.matrix)
 
 
-def test_a_set_sealed_again_with_other_vectors_says_that_old_results_lost_their_source(
-    sealed, make_corpus, make_spec, make_block, caplog
-):
+def test_a_set_sealed_again_with_other_vectors_says_that_old_results_lost_their_source(sealed, caplog):
     store, key, folder = sealed
     shutil.rmtree(folder)
     shutil.rmtree(records(store, folder.stem))  # a backup without the set, and with the row that it is sealed
@@ -331,7 +324,7 @@ def test_a_set_sealed_again_with_other_vectors_says_that_old_results_lost_their_
     assert f"now holds other vectors than {before.tag}" in caplog.text
 
 
-def test_a_deleted_table_is_not_taken_for_an_empty_one(sealed, make_spec):
+def test_a_deleted_table_is_not_taken_for_an_empty_one(sealed):
     store, key, folder = sealed
     shutil.rmtree(folder)
     for words in (f"table '{folder.stem}': {folder} is missing", r"the table of set .* is missing"):
@@ -356,7 +349,7 @@ def test_a_copy_of_the_folder_is_a_backup(sealed, tmp_path):
     )
 
 
-def test_a_changed_caption_is_noticed_by_verify(store, make_corpus):
+def test_a_changed_caption_is_noticed_by_verify(store):
     corpus = make_corpus(50)
     store.write_corpus(corpus)
     file = only_file(store.connection.folder(f"corpus-captions-toy-{corpus.fingerprint}"))
@@ -383,9 +376,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_a_full_disk_keeps_what_was_written_and_the_next_run_goes_on(
-    small_disk, make_corpus, make_spec, make_key, make_block
-):
+def test_a_full_disk_keeps_what_was_written_and_the_next_run_goes_on(small_disk):
     corpus, spec = make_corpus(4000), make_spec(dim=512)
     store = EmbeddingStore.open(small_disk / "store", create=True)
     store.write_corpus(corpus)
@@ -407,7 +398,7 @@ def test_a_full_disk_keeps_what_was_written_and_the_next_run_goes_on(
     assert "damaged" not in {finding.state for finding in verify(fresh)}
 
 
-def test_too_small_a_disk_is_refused_before_the_encode(small_disk, make_spec):
+def test_too_small_a_disk_is_refused_before_the_encode(small_disk):
     store = EmbeddingStore.open(small_disk / "store", create=True)
     assert check_disk_space(store, make_spec(dim=512), 100) == int(100 * (2048 + 120) * 1.3)
     with pytest.raises(WorkError, match=r"1000000 items by 'enc' need about 2.82 GB, .* has 0.00 GB free"):
@@ -426,7 +417,7 @@ except WorkError as fault:
 """
 
 
-def test_a_read_only_folder_can_be_read_and_says_so_when_written(small_disk, make_corpus, make_spec, fill):
+def test_a_read_only_folder_can_be_read_and_says_so_when_written(small_disk):
     store = EmbeddingStore.open(small_disk / "store", create=True)
     fill(store, make_corpus(20), make_spec())
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
@@ -671,7 +662,7 @@ def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(seal
         assert {check.state for check in verify(EmbeddingStore.open(store.uri))} <= {"sound", "incomplete"}
 
 
-def test_tables_whose_folders_were_exchanged_are_damage(store, make_corpus, make_spec, fill):
+def test_tables_whose_folders_were_exchanged_are_damage(store):
     keys = [fill(store, make_corpus(20), make_spec(revision=revision)) for revision in ("r1", "r2")]
     one, other = (store.connection.folder(key.table) for key in keys)
     one.rename(one.with_name("aside"))
@@ -683,8 +674,8 @@ def test_tables_whose_folders_were_exchanged_are_damage(store, make_corpus, make
         read(store)
 
 
-def test_compaction_does_not_give_damaged_rows_new_digests(store, make_block, begin):
-    corpus, spec, key = begin(30)
+def test_compaction_does_not_give_damaged_rows_new_digests(store):
+    corpus, spec, key = begin(store, 30)
     for start in (0, 10, 20):
         store.put(key, spec, make_block(corpus, spec, range(start, start + 10)))
     for file in (store.connection.folder(key.table) / "data").iterdir():
@@ -720,7 +711,7 @@ def test_no_table_with_a_damaged_manifest_stops_the_check_of_the_store(sealed):
         lambda spec: spec[:-1],
     ],
 )
-def test_a_changed_spec_of_an_encoder_is_found_and_healed(sealed, make_spec, spec):
+def test_a_changed_spec_of_an_encoder_is_found_and_healed(sealed, spec):
     """It passed the check, and then every command ended with an error about something else."""
     store, key, _ = sealed
     table = store.connection.find("encoders")
@@ -739,9 +730,7 @@ def test_a_changed_spec_of_an_encoder_is_found_and_healed(sealed, make_spec, spe
 
 
 @pytest.mark.parametrize("folder", ["Fotos für José", "a#b", "100%25", "a?b", "a[b]", "a*b", "~me", "a b"])
-def test_a_store_writes_nothing_beside_itself_whatever_its_path(
-    tmp_path: Path, make_corpus, make_spec, fill, folder: str
-) -> None:
+def test_a_store_writes_nothing_beside_itself_whatever_its_path(tmp_path: Path, folder: str) -> None:
     """Lance wrote the tags of sealed sets to a folder with a percent-encoded name beside it."""
     store = EmbeddingStore.open(tmp_path / folder / "store", create=True)
     key = fill(store, make_corpus(60), make_spec(dim=64), step=20)

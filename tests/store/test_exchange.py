@@ -17,10 +17,11 @@ from capim.store.files import write_row_file
 from capim.store.schema import OUTCOMES, RESULTS, texts
 from capim.store.sets.embedding_files import export_embeddings, open_embedding_file
 from tests.imported import import_embeddings
+from tests.store.toy import fill, make_corpus, make_spec
 
 
 @pytest.fixture
-def other(tmp_path, make_corpus):
+def other(tmp_path):
     """A second store with the same corpus and nothing else."""
     store = EmbeddingStore.open(tmp_path / "other", create=True)
     store.write_corpus(make_corpus(20))
@@ -29,7 +30,7 @@ def other(tmp_path, make_corpus):
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".parquet"])
 @pytest.mark.parametrize("vectors", ["single", "multi"])
-def test_a_set_goes_out_and_comes_in_bit_for_bit(store, other, tmp_path, make_corpus, make_spec, fill, suffix, vectors):
+def test_a_set_goes_out_and_comes_in_bit_for_bit(store, other, tmp_path, suffix, vectors):
     key = fill(store, make_corpus(20), make_spec(vectors=vectors))
     file = tmp_path / f"images{suffix}"
     assert export_embeddings(store, file, encoder="enc", corpus="toy", modality="image") == 20
@@ -39,7 +40,7 @@ def test_a_set_goes_out_and_comes_in_bit_for_bit(store, other, tmp_path, make_co
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".csv"])
-def test_plain_formats_keep_the_vectors_and_the_ids(store, other, tmp_path, make_corpus, make_spec, fill, suffix):
+def test_plain_formats_keep_the_vectors_and_the_ids(store, other, tmp_path, suffix):
     fill(store, make_corpus(20), make_spec())
     file = tmp_path / f"images{suffix}"
     export_embeddings(store, file, encoder="enc", corpus="toy", modality="image")
@@ -51,7 +52,7 @@ def test_plain_formats_keep_the_vectors_and_the_ids(store, other, tmp_path, make
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_one_language_can_be_exported(store, tmp_path, make_corpus, make_spec, fill):
+def test_one_language_can_be_exported(store, tmp_path):
     fill(store, make_corpus(5, languages=("en", "de")), make_spec(), "caption")
     file = tmp_path / "german.parquet"
     assert export_embeddings(store, file, encoder="enc", corpus="toy", modality="caption", language="de") == 10
@@ -136,7 +137,7 @@ def test_faults_of_both_files_come_together(other, tmp_path):
         open_embedding_file(tmp_path / "a.txt")
 
 
-def test_a_format_that_cannot_hold_many_vectors_says_which_can(store, tmp_path, make_corpus, make_spec, fill):
+def test_a_format_that_cannot_hold_many_vectors_says_which_can(store, tmp_path):
     fill(store, make_corpus(20), make_spec(vectors="multi"))
     with pytest.raises(RequestError, match=r"\.npy holds one vector per item; use \.npz"):
         export_embeddings(store, tmp_path / "a.npy", encoder="enc", corpus="toy", modality="image")

@@ -15,11 +15,12 @@ from capim.store.inventory import diff, find_set, info
 from capim.store.removal import compact_store, drop, drop_superseded
 from capim.store.schema import FORMAT
 from tests.random_store import rows_of
+from tests.store.toy import fill, make_block, make_corpus, make_key, make_spec
 
 NOTHING = timedelta(0)
 
 
-def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, make_spec, make_key, make_block, fill):
+def test_info_says_what_is_there_how_large_and_who_wrote_it(store):
     corpus, spec = make_corpus(20), make_spec()
     key = fill(store, corpus, spec)
     other = make_spec(name="late", vectors="multi")
@@ -46,7 +47,7 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, 
     assert contents.format == FORMAT
 
 
-def test_verify_tells_ok_from_incomplete(store, make_corpus, make_spec, make_key, make_block, fill):
+def test_verify_tells_ok_from_incomplete(store):
     corpus = make_corpus(20)
     key = fill(store, corpus, make_spec())
     other = make_spec(revision="r2")
@@ -67,7 +68,7 @@ def test_verify_tells_ok_from_incomplete(store, make_corpus, make_spec, make_key
     assert store.rows("results").num_rows == 0
 
 
-def test_sets_are_found_by_table_tag_or_beginning(store, make_corpus, make_spec, fill):
+def test_sets_are_found_by_table_tag_or_beginning(store):
     corpus = make_corpus(20)
     key = fill(store, corpus, make_spec())
     captions = fill(store, corpus, make_spec(), "caption")
@@ -80,7 +81,7 @@ def test_sets_are_found_by_table_tag_or_beginning(store, make_corpus, make_spec,
         find_set(store, "nope")
 
 
-def test_diff_counts_equal_and_different_items(store, tmp_path, make_corpus, make_spec, make_key, make_block, fill):
+def test_diff_counts_equal_and_different_items(store, tmp_path):
     corpus, spec = make_corpus(20), make_spec()
     a = fill(store, corpus, spec)
     other = EmbeddingStore.open(tmp_path / "other", create=True)
@@ -102,14 +103,14 @@ def test_diff_counts_equal_and_different_items(store, tmp_path, make_corpus, mak
     assert found.worst == ("i00005", "i00007")
 
 
-def test_diff_refuses_what_cannot_be_compared(store, make_corpus, make_spec, fill):
+def test_diff_refuses_what_cannot_be_compared(store):
     corpus = make_corpus(20)
     a, b = fill(store, corpus, make_spec()), fill(store, corpus, make_spec(name="late", vectors="multi"))
     with pytest.raises(RequestError, match="cannot be compared vector by vector"):
         diff(store, a, b)
 
 
-def test_dropping_is_a_plan_first(store, make_corpus, make_spec, fill):
+def test_dropping_is_a_plan_first(store):
     corpus, spec = make_corpus(20), make_spec()
     key, captions = fill(store, corpus, spec), fill(store, corpus, spec, "caption")
     late = fill(store, corpus, make_spec(name="late", vectors="multi"))
@@ -137,7 +138,7 @@ def test_dropping_is_a_plan_first(store, make_corpus, make_spec, fill):
         drop(store)
 
 
-def test_a_writer_notices_that_its_set_was_dropped_elsewhere(store, make_corpus, make_spec, make_key, make_block, fill):
+def test_a_writer_notices_that_its_set_was_dropped_elsewhere(store):
     corpus, spec = make_corpus(20), make_spec()
     key = fill(store, corpus, spec)
     drop(EmbeddingStore.open(store.uri), encoder="enc", corpus="toy", dry_run=False)
@@ -145,9 +146,7 @@ def test_a_writer_notices_that_its_set_was_dropped_elsewhere(store, make_corpus,
     assert store.put(key, spec, make_block(corpus, spec, range(20))) == 20
 
 
-def test_compaction_frees_history_and_keeps_every_sealed_state(
-    store, make_corpus, make_spec, make_key, make_block, fill
-):
+def test_compaction_frees_history_and_keeps_every_sealed_state(store):
     corpus, spec = make_corpus(40), make_spec()
     key = fill(store, corpus, spec, step=2)
     before = store.vectors(encoder="enc", corpus="toy", modality="image")
@@ -171,9 +170,7 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(
     assert "damaged" not in {finding.state for finding in verify(again)}
 
 
-def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(
-    store, monkeypatch, make_corpus, make_spec, make_key, make_block, fill
-):
+def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(store, monkeypatch):
     corpus, spec = make_corpus(20), make_spec()
     key = fill(store, corpus, spec)
     unaware = EmbeddingStore.open(store.uri).writer(key)
@@ -188,7 +185,7 @@ def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(
     assert {finding.state for finding in verify(store)} == {"sound"}
 
 
-def test_temporary_files_are_swept_when_they_are_old(store, make_corpus, make_spec, fill):
+def test_temporary_files_are_swept_when_they_are_old(store):
     key = fill(store, make_corpus(20), make_spec())
     folder = store.connection.folder(key.table) / "data"
     old, young = folder / ".tmp_old", folder / ".tmp_young"
@@ -201,7 +198,7 @@ def test_temporary_files_are_swept_when_they_are_old(store, make_corpus, make_sp
     assert not old.exists()
 
 
-def test_tables_of_a_corpus_whose_write_was_never_finished_are_collected(store, make_corpus):
+def test_tables_of_a_corpus_whose_write_was_never_finished_are_collected(store):
     corpus, kept = make_corpus(3, name="torn"), make_corpus(4, name="kept")
     store.write_corpus(kept)
     store.connection.create(f"corpus-images-torn-{corpus.fingerprint}", corpus.images.schema, corpus.images)
@@ -212,7 +209,7 @@ def test_tables_of_a_corpus_whose_write_was_never_finished_are_collected(store, 
     assert store.corpus("kept").images.num_rows == 4
 
 
-def test_any_lancedb_client_opens_the_store(store, make_corpus, make_spec, fill):
+def test_any_lancedb_client_opens_the_store(store):
     key = fill(store, make_corpus(20), make_spec())
     table = lancedb.connect(store.uri).open_table(key.table)
     assert table.count_rows() == 20

@@ -14,10 +14,11 @@ from capim.store.inventory import SETS_INFO, TABLES_INFO
 from capim.store.sets.search import HITS
 from capim.store.sql import known_tables
 from tests.random_store import rows_of
+from tests.store.toy import fill, make_corpus, make_spec
 
 
 @pytest.fixture
-def filled(store, make_corpus, make_spec, fill):
+def filled(store):
     corpus = make_corpus(5)
     fill(store, corpus, make_spec(name="dense", storage="float16"))
     fill(store, corpus, make_spec(name="dense", storage="float16"), "caption")

@@ -11,6 +11,7 @@ import pytest
 from capim.store import RequestError
 from capim.store.schema import OUTCOMES, RESULTS
 from tests.random_store import rows_of
+from tests.store.toy import make_block, make_corpus, make_key, make_spec
 
 
 def outcome(evaluation: str, query: int, rank: int = 1) -> dict[str, object]:
@@ -65,9 +66,7 @@ def test_outcomes_are_read_in_query_order_whatever_their_number_and_the_order_of
     assert store.rows("outcomes")["evaluation"].to_pylist() == ["a"] * n + ["b"] * n
 
 
-def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_number(
-    store, make_corpus, make_spec, make_key, make_block
-):
+def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_number(store):
     n, corpus = 20_000, make_corpus(20_000)
     store.write_corpus(corpus)
     assert store.items("toy", "image")["id"].to_pylist() == corpus.images["id"].to_pylist()

@@ -14,6 +14,7 @@ from capim.store.rows import register
 from capim.store.schema import REGISTERS, texts
 from capim.store.types import IndexedImage
 from tests.random_store import BEGUN, rows_of
+from tests.store.toy import fill, make_corpus, make_spec
 
 
 def write(store: EmbeddingStore, table: str, day: int, **columns: Any) -> None:
@@ -67,9 +68,7 @@ def test_the_baseline_of_a_watch_stays(store: EmbeddingStore) -> None:
     assert store.rows("watched").num_rows == 1
 
 
-def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(
-    store: EmbeddingStore, make_corpus: Any, make_spec: Any, fill: Any
-) -> None:
+def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(store: EmbeddingStore) -> None:
     corpus, specs = make_corpus(4), [make_spec(revision=f"r{number}") for number in range(3)]
     keys = [fill(store, corpus, spec) for spec in specs]
     for day, spec in enumerate(specs[:2]):
@@ -84,7 +83,7 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(
     assert store.corpus("toy", corpus.fingerprint).images.num_rows == 4
 
 
-def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingStore, make_corpus: Any) -> None:
+def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingStore) -> None:
     corpus = make_corpus(4)
     shas = [*texts(corpus.images["sha"]), "vanished"]
     store.write_corpus(corpus)

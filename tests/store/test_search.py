@@ -12,6 +12,7 @@ from capim.store import Embeddings, RequestError
 from capim.store.integrity import verify
 from capim.store.schema import texts
 from capim.store.sets.search import build_index, search
+from tests.store.toy import fill, make_block, make_corpus, make_embeddings, make_key, make_spec
 
 
 def maxsim(tokens, patches):
@@ -24,7 +25,7 @@ def items_of(embeddings, stored=np.float16):
     return [values[start:stop] for start, stop in pairwise(offsets)]
 
 
-def test_dense_hits_equal_a_full_sort(store, make_corpus, make_spec, make_embeddings, fill):
+def test_dense_hits_equal_a_full_sort(store):
     spec = make_spec()
     fill(store, make_corpus(50), spec)
     queries = make_embeddings([1000, 1001, 1002], spec)
@@ -41,9 +42,7 @@ def test_dense_hits_equal_a_full_sort(store, make_corpus, make_spec, make_embedd
 
 
 @pytest.mark.parametrize("modality", ["image", "caption"])
-def test_late_interaction_sums_over_the_captions_tokens_in_both_directions(
-    store, make_corpus, make_spec, make_embeddings, fill, modality
-):
+def test_late_interaction_sums_over_the_captions_tokens_in_both_directions(store, modality):
     spec = make_spec(vectors="multi")
     fill(store, make_corpus(30), spec, modality)
     n = 30 if modality == "image" else 60
@@ -56,9 +55,7 @@ def test_late_interaction_sums_over_the_captions_tokens_in_both_directions(
         assert [row["ord"] for row in hits if row["query"] == number] == expected.tolist()
 
 
-def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(
-    store, make_corpus, make_spec, make_key, make_block
-):
+def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(store):
     corpus, spec = make_corpus(5), make_spec()
     store.write_corpus(corpus)
     store.write_encoder(spec)
@@ -77,7 +74,7 @@ def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(
     assert hits.column("score").to_pylist() == [1.0] * 5
 
 
-def test_captions_can_be_searched_in_one_language(store, make_corpus, make_spec, make_embeddings, fill):
+def test_captions_can_be_searched_in_one_language(store):
     spec = make_spec()
     fill(store, make_corpus(10, languages=("en", "de")), spec, "caption")
     hits = search(store, make_embeddings([1], spec), encoder="enc", corpus="toy", modality="caption", language="de")
@@ -86,9 +83,7 @@ def test_captions_can_be_searched_in_one_language(store, make_corpus, make_spec,
 
 
 @pytest.mark.parametrize("vectors", ["single", "multi"])
-def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(
-    store, make_corpus, make_spec, make_embeddings, fill, vectors
-):
+def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(store, vectors):
     spec = make_spec(vectors=vectors, dim=32)
     fill(store, make_corpus(400), spec, step=200)
     images: dict[str, Any] = {"encoder": "enc", "corpus": "toy", "modality": "image"}
@@ -111,7 +106,7 @@ def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(
     assert {finding.state for finding in verify(store)} == {"sound"}, "an index changes nothing that is sealed"
 
 
-def test_what_does_not_fit_is_refused(store, make_corpus, make_spec, make_embeddings, fill):
+def test_what_does_not_fit_is_refused(store):
     spec = make_spec()
     fill(store, make_corpus(10), spec)
     with pytest.raises(RequestError) as caught:
