@@ -8,7 +8,6 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.schema import RESULTS
-from capim.store.sets.embedding_files import export_embeddings
 from capim.store.sets.importing import import_sets
 from tests.imported import import_embeddings, import_of, imported
 from tests.random_store import rows_of
@@ -115,13 +114,6 @@ def test_a_coarser_file_is_widened_without_a_change(toy, save):
     np.testing.assert_array_equal(images_of(toy).matrix, images_of(toy, "alone").matrix)
 
 
-def test_a_float16_set_goes_through_csv_without_a_change(toy, save, tmp_path):
-    import_embeddings(toy, encoder="half", corpus="toy", images=save("i.npy", 20, dtype=np.float16))
-    export_embeddings(toy, tmp_path / "i.csv", encoder="half", corpus="toy", modality="image")
-    import_embeddings(toy, encoder="theirs", corpus="toy", images=tmp_path / "i.csv")
-    np.testing.assert_array_equal(images_of(toy).matrix, images_of(toy, "half").matrix)
-
-
 # --- identity -----------------------------------------------------------------------------------------------------
 def test_images_and_captions_of_two_corpora_by_four_imports_are_one_encoder(toy, save):
     toy.write_corpus(make_corpus(10, name="second"))
@@ -141,12 +133,8 @@ def test_a_revision_and_a_note_are_part_of_the_encoder_and_are_those_of_the_stor
         toy, encoder="theirs", corpus="toy", images=save("i.npy", 20), revision="v2", note="512 px"
     )
     spec = toy.encoder("theirs")
-    assert (spec.adapter, spec.checkpoint, spec.revision, spec.options) == (
-        "imported",
-        "theirs",
-        "v2",
-        {"note": "512 px"},
-    )
+    found = (spec.adapter, spec.checkpoint, spec.revision, spec.options)
+    assert found == ("imported", "theirs", "v2", {"note": "512 px"})
     (captions,) = import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("c.npy", 40))
     assert captions.key.encoder_fingerprint == first.key.encoder_fingerprint
     with pytest.raises(RequestError, match=r"is stored with the note '512 px', got '224 px'; leave out --note"):
@@ -167,13 +155,15 @@ def test_the_same_file_again_writes_nothing(toy, save):
     assert {name: toy.connection.find(name).version for name in toy.connection.names()} == versions
 
 
+KEYS = {"results": "result", "outcomes": "query_id", "slices": "slice", "comparisons": "comparison"}
+
+
 def analysed(store, sealed, spec, *, other="x"):
     """Rows that were computed from a set, and rows of another encoder."""
     mine = {"encoder": spec.name, "encoder_fingerprint": spec.fingerprint, "image_tag": sealed.tag, "caption_tag": ""}
     mine |= {"corpus": sealed.key.corpus, "corpus_fingerprint": sealed.key.corpus_fingerprint, "evaluation": "e1"}
     pair = {"encoder_a": other, "fingerprint_a": other, "encoder_b": spec.name, "fingerprint_b": spec.fingerprint}
-    keys = {"results": "result", "outcomes": "query_id", "slices": "slice", "comparisons": "comparison"}
-    for name, key in keys.items():
+    for name, key in KEYS.items():
         untagged = {"image_tag": "", "caption_tag": ""}
         store.write_rows(name, rows_of(name, {**mine, **pair, key: "gone"}, {**untagged, key: "kept"}))
 
@@ -190,12 +180,7 @@ def test_other_contents_are_refused_with_both_digests_and_replaced_on_demand(toy
     assert second.key == first.key
     np.testing.assert_array_equal(images_of(toy).matrix, np.load(changed))
     assert toy.sealed_sets() == [second]
-    for name, key in (
-        ("results", "result"),
-        ("outcomes", "query_id"),
-        ("slices", "slice"),
-        ("comparisons", "comparison"),
-    ):
+    for name, key in KEYS.items():
         assert toy.rows(name)[key].to_pylist() == ["kept"], name
 
 
@@ -245,9 +230,7 @@ def test_faults_of_all_imports_come_together_and_not_even_a_corpus_is_stored(sto
     with pytest.raises(RequestError) as caught:
         import_sets(store, imports)
     assert len(caught.value.faults) == 4
-    assert {file for file in ("few.npy", "many.npy", "w.npy", "'c'") if file in str(caught.value)} == {
-        "few.npy", "many.npy", "w.npy", "'c'"
-    }  # fmt: skip
+    assert all(file in str(caught.value) for file in ("few.npy", "many.npy", "w.npy", "'c'"))
     assert store.corpora().num_rows == store.encoders().num_rows == 0
     assert store.sealed_sets() == []
 

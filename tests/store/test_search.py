@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capim.store import Embeddings, RequestError
+from capim.store import RequestError
 from capim.store.integrity import verify
 from capim.store.schema import texts
 from capim.store.sets.search import build_index, search
-from tests.store.toy import fill, make_block, make_corpus, make_embeddings, make_key, make_spec
+from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_spec
 
 
 def maxsim(tokens, patches):
@@ -56,19 +56,13 @@ def test_late_interaction_sums_over_the_captions_tokens_in_both_directions(store
 
 
 def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(store):
-    corpus, spec = make_corpus(5), make_spec()
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
+    corpus, spec, key = begin(store, 5)
     block = make_block(corpus, spec, range(5))
     block.embeddings.values[:] = np.eye(16, dtype=np.float32)[0]
-    store.put(make_key(corpus, spec), spec, block)
-    store.seal(make_key(corpus, spec), n_items=5)
-    query = Embeddings(
-        values=np.eye(16, dtype=np.float32)[:1],
-        norms=np.ones(1, np.float32),
-        n_tokens=np.ones(1, np.int32),
-        truncated=np.zeros(1, bool),
-    )
+    store.put(key, spec, block)
+    store.seal(key, n_items=5)
+    query = make_embeddings([0], spec)
+    query.values[:] = np.eye(16, dtype=np.float32)[0]
     hits = search(store, query, encoder="enc", corpus="toy", modality="image", k=9)
     assert hits.column("ord").to_pylist() == [0, 1, 2, 3, 4]
     assert hits.column("score").to_pylist() == [1.0] * 5
@@ -110,14 +104,8 @@ def test_what_does_not_fit_is_refused(store):
     spec = make_spec()
     fill(store, make_corpus(10), spec)
     with pytest.raises(RequestError) as caught:
-        search(
-            store,
-            make_embeddings([1], make_spec(dim=8, vectors="multi")),
-            encoder="enc",
-            corpus="toy",
-            modality="image",
-            k=0,
-        )
+        queries = make_embeddings([1], make_spec(dim=8, vectors="multi"))
+        search(store, queries, encoder="enc", corpus="toy", modality="image", k=0)
     assert len(caught.value.faults) == 3
     with pytest.raises(RequestError, match="has 10 rows; below 256"):
         build_index(store, encoder="enc", corpus="toy", modality="image")
