@@ -372,9 +372,11 @@ def repair(
         done = {name: integrity.repair_one(store, name, accept=accept)}
     for table, words in done.items():
         sys.stderr.write(f"{table}: {words}\n")
-    failed = sum(integrity.FAILED in words for words in done.values())
-    sys.stderr.write(f"{len(done) - failed} tables repaired; run the same commands again to make what was removed\n")
-    return 1 if failed else 0
+    left = [table for table, words in done.items() if integrity.FAILED in words]
+    sys.stderr.write(f"{len(done) - len(left)} tables repaired; run the same commands again to make what was removed\n")
+    if left:
+        sys.stderr.write(f"still damaged: {', '.join(left)}\n")
+    return 1 if left else 0
 
 
 def drop(

@@ -205,13 +205,14 @@ class Connection:
 
     def open(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
         """The same, whatever its files hold; tried again where another process has just removed the newest version."""
-        lance, which = load_lance(), f"at {version}" if version else "at its newest version"
+        open_dataset, which = load_lance().dataset, f"at {version}" if version else "at its newest version"
 
         def opened() -> lance.LanceDataset | None:
             try:
-                return lance.dataset(
+                found: lance.LanceDataset = open_dataset(
                     self.table_uri(name), version=version, storage_options=self.options or None, session=_session()
                 )
+                return found
             except ValueError as fault:
                 if "was not found" in str(fault):
                     return None
@@ -398,12 +399,12 @@ def _clock_is_ahead(table: lance.LanceDataset) -> bool:
 
 def data_bytes(table: lance.LanceDataset) -> int:
     """Size of the data files of the version that is open."""
-    return sum(file.file_size_bytes or 0 for part in table.get_fragments() for file in part.metadata.files)
+    return sum(int(file.file_size_bytes or 0) for part in table.get_fragments() for file in part.metadata.files)
 
 
 def row_bytes(table: lance.LanceDataset) -> int:
     """Average size of a row on disk, at least 1."""
-    return max(1, data_bytes(table) // max(1, table.count_rows()))
+    return max(1, data_bytes(table) // max(1, int(table.count_rows())))
 
 
 def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]:

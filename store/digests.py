@@ -234,19 +234,19 @@ class Digests:
         """The records below a URI; ``endpoint`` is the address of a server that speaks S3, if it is not Amazon's."""
         self.files = TableFiles(uri, endpoint)
         self._known: dict[str, _Record] = {}
-        self._lasting: dict[str, tuple[list[_Record], set[str]]] = {}
+        self._lasting: dict[str, set[str]] = {}  # files that were missing after all pauses: no use to wait again
 
     def version(self, name: str) -> int | None:
         """The newest version of a table of which the record was compared, by this object; None if none was."""
         return self._known[name].version if name in self._known else None
 
-    def compare(self, name: str) -> None:
+    def compare(self, name: str, *, quick: bool = True) -> None:
         """Raises :class:`WorkError` if a file of the table was changed or is missing.
 
-        Data files of embedding sets, whose rows have checksums of their own, and all in object storage, from where they
-        would be downloaded, are compared by their size; `capim store verify` reads them too.
+        ``quick``: data files of embedding sets, whose rows have checksums of their own, and all in object storage, from
+        where they would be downloaded, are compared by their size; `capim store verify` reads them too.
         """
-        self.refuse(name, self.faults(name, quick=True))
+        self.refuse(name, self.faults(name, quick=quick))
 
     def refuse(self, name: str, faults: list[FileFault]) -> None:
         """Raises :class:`WorkError` if there are faults, with the first files."""
@@ -285,14 +285,12 @@ class Digests:
             missing = {path for path, problem in faults.items() if problem == "is missing"}
             again = self._records(name) if faults else (records, damaged)
             # by whoever compacts a table right now, the files of an old version are removed before its manifest
-            if pause is None or (again == (records, damaged) and not missing - self._missing(name, records)):
+            if pause is None or (again == (records, damaged) and missing <= self._lasting.get(name, set())):
                 break
             records, damaged = again
             time.sleep(pause)
-        if faults:
-            self._lasting[name] = (records, missing)
-        else:
-            self._lasting.pop(name, None)
+        self._lasting[name] = missing
+        if not faults:
             self._known[name] = max(records, key=lambda record: record.version, default=_Record(version=0))
         copied = {path for record in records for path in record.copies}
         return [FileFault(path, problem, path in copied) for path, problem in sorted(faults.items())]
@@ -328,8 +326,10 @@ class Digests:
             self.files.remove(name, path)
 
     def sync(self, name: str) -> None:
-        """Writes the records of a table from memory to the disk (fsync)."""
-        sync(Path(self.files.whole(name, RECORDS)) if self.files.is_local else None)
+        """Writes a table and its record from memory to the disk (fsync); object storage does it itself."""
+        if self.files.is_local:
+            for folder in ("", RECORDS):
+                sync(Path(self.files.whole(name, folder)))
 
     def restore(self, name: str, faults: list[FileFault]) -> None:
         """Puts back the files of which a record has a copy."""
@@ -342,11 +342,6 @@ class Digests:
         """Has the table compared again when it is opened next."""
         self._known.pop(name, None)
         self._lasting.pop(name, None)
-
-    def _missing(self, name: str, records: list[_Record]) -> set[str]:
-        """The files that were still missing after all pauses, when these were the records: no use to wait again."""
-        known, missing = self._lasting.get(name, ([], set[str]()))
-        return missing if known == records else set()
 
     def _differences(
         self, name: str, record: _Record, sizes: dict[str, int], *, quick: bool
@@ -380,7 +375,8 @@ class Digests:
             paths = [path for path in known if not path.startswith(("_versions/", "_refs/"))] + _data_files(added)
         else:
             paths = self._paths(name, table)
-        for path in [manifest(table.version), *paths, *self._tags(name)]:
+        tags = self.files.sizes(name, "_refs") if name.startswith(SET_PREFIXES) else ()  # which only sets have
+        for path in [manifest(table.version), *paths, *tags]:
             files[path] = (not path.startswith("_refs/") and known.get(path)) or self.files.digest(name, path)
             if path in before.copies and known.get(path) == files[path]:
                 copies[path] = before.copies[path]
@@ -392,9 +388,8 @@ class Digests:
                     raise FileNotFoundError(path)  # and the next to open the table writes the record
                 copies[path] = b64encode(zlib.compress(contents, 1)).decode()
         record = _Record(version=table.version, files=files, copies=copies)
-        # Older ones go, except those of versions with a tag, which only sets have.
-        tags = table.tags.list().values() if name.startswith(SET_PREFIXES) else ()
-        kept = {entry["version"] for entry in tags}
+        # Older ones go, except those of versions with a tag.
+        kept = {entry["version"] for entry in table.tags.list().values()} if tags else set[int]()
         if anew or all(_version(path) <= table.version for path in stored):
             written = self._write(name, record)
             for path in stored:
@@ -417,10 +412,6 @@ class Digests:
         for index in table.list_indices():
             paths += self.files.sizes(name, f"_indices/{index['uuid']}")
         return paths
-
-    def _tags(self, name: str) -> list[str]:
-        """The files of a table's tags, which only sets have."""
-        return [*self.files.sizes(name, "_refs")] if name.startswith(SET_PREFIXES) else []
 
     def _records(self, name: str) -> tuple[list[_Record], list[str]]:
         """The records of a table, and the paths of those that are damaged."""

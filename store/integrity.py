@@ -131,9 +131,8 @@ def _checked(store: EmbeddingStore, what: str, check: Check, remedy: str = "") -
 
 
 def _compare_files(store: EmbeddingStore, name: str) -> tuple[State, str]:
-    digests = store.connection.digests
     with storage_faults(f"reading table {name!r}"):
-        digests.refuse(name, digests.faults(name))
+        store.connection.digests.compare(name, quick=False)
     return "sound", ""
 
 

@@ -303,7 +303,7 @@ def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
     widths = np.unique(vectors.value_lengths().to_numpy(zero_copy_only=False))
     if len(widths) != 1:
         raise ValueError(f"vectors have different lengths: {', '.join(map(str, widths[:5].tolist()))}")
-    others = {
+    others: dict[str, Any] = {
         column: batch.column(column).to_numpy(zero_copy_only=False).astype(kind)
         for column, kind in COLUMN_TYPES.items()
         if column in batch.schema.names and column != "offsets"
@@ -478,7 +478,8 @@ def _write_file(path: Path, values: NDArray[Any], columns: Mapping[str, NDArray[
                 if path.suffix == ".npy":
                     np.save(file, values)
                 else:
-                    np.savez(file, embeddings=values, ids=np.array(ids), **dict(columns))
+                    arrays: dict[str, Any] = {"embeddings": values, "ids": np.array(ids), **columns}
+                    np.savez(file, **arrays)
     if path.suffix == ".npy":
         with replacing(ids_beside(path)) as temporary:
             temporary.write_text("".join(f"{identifier}\n" for identifier in ids), encoding="utf-8")

@@ -185,7 +185,7 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
     if faults:
         raise RequestError(faults)
     finest: Storage = "float32" if any(file.storage == "float32" for file in files) else "float16"
-    form = {"dim": first.dim, "vectors": first.vectors, "storage": storage or finest}
+    form: dict[str, Any] = {"dim": first.dim, "vectors": first.vectors, "storage": storage or finest}
     return known or declared_encoder(first.encoder, ADAPTER, first.revision, *notes, **form)
 
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, compact, data_bytes, drop_old_versions, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError
-from capim.store.files import sync
 from capim.store.rows import now, register
 from capim.store.sets.rows import ItemIndex, digest, scan, vector_type
 from capim.store.types import SetKey
@@ -111,12 +110,10 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: Sealed
             existing.tag,
             existing.tag,
         )
-    sync(connection.folder(name))
     connection.digests.record(name, table)  # with its tag
+    connection.digests.sync(name)
     register(connection, "sets", [key.columns | columns])
-    sync(connection.folder("sets"))
-    for each in (name, "sets"):
-        connection.digests.sync(each)
+    connection.digests.sync("sets")
     drop_old_versions(table, timedelta(0))
     return SealedSet(key=key, **columns)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -273,7 +273,7 @@ def to_rows(
     kind = vector_type(schema)
     rows = _stored(block, chosen, kind.value_type.to_pandas_dtype())
     flat = pa.FixedSizeListArray.from_arrays(pa.array(rows.vectors.values.reshape(-1)), kind.list_size)
-    columns: dict[str, pa.Array] = {
+    columns: dict[str, Any] = {
         "item_id": items.ids.take(rows.ords),
         "ord": pa.array(rows.ords),
         "vector": flat,

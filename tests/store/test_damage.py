@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from capim.flows.cli import main
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import compact
 from capim.store.digests import COPIED, TableFiles
@@ -592,6 +593,37 @@ def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, dam
     repair(again(store), "runs", accept=True)
     expect(store, "runs", "sound")
     assert again(store).rows("runs").num_rows == (4 if "missing" in words else 3)
+
+
+def test_a_repair_of_all_goes_on_after_what_it_cannot_mend_and_says_at_the_end_what_is_left(
+    sealed, monkeypatch, capsys
+):
+    store, key, folder = sealed
+    write_runs(store, "r1")
+    store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
+    shutil.rmtree(records(store, "results"))  # nothing says what was written
+    for name in ("runs", "encoders", "corpora"):
+        data_files(store, name)[0].unlink()
+    flip(only_file(folder), make_embeddings([7], make_spec(dim=64)).values, 60)
+    write = TableFiles.write
+
+    def full(files: TableFiles, name: str, path: str, contents: bytes) -> None:
+        if name == "encoders":
+            raise OSError("No space left on device (os error 28)")
+        if name != "corpora":  # whose repair changes nothing, in silence
+            write(files, name, path, contents)
+
+    monkeypatch.setattr(TableFiles, "write", full)
+    assert main(["store", "repair", "--all", "--workspace", str(Path(store.uri).parent)]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == "still damaged: corpora, encoders, results"
+    assert any("encoders: cannot be repaired: repairing 'encoders' failed: No space left" in line for line in said)
+    monkeypatch.undo()
+    expect(store, "runs", "sound")
+    assert main(["store", "repair", "results", "--accept", "--workspace", str(Path(store.uri).parent)]) == 0
+    assert main(["store", "repair", "--all", "--workspace", str(Path(store.uri).parent)]) == 0
+    assert states(store) == {"sound", "incomplete"}
+    assert embed_again(again(store), key) == 300
 
 
 def test_a_process_that_read_a_record_before_it_was_changed_writes_the_next_from_what_it_read(store):
