@@ -242,10 +242,9 @@ def info(*, workspace: str | None, form: Form) -> Rows:
 
     contents = inventory.info(open_store(workspace))
     if form.table:
-        size = sum(count or 0 for count in contents.tables["n_bytes"].to_pylist())  # null for a damaged table
-        n_tables = len(contents.tables)
         sys.stderr.write(
-            f"{without_credentials(contents.uri)}: format {contents.format}, {n_tables} tables, {size / 1e6:,.1f} MB\n"
+            f"{without_credentials(contents.uri)}: format {contents.format}, {contents.n_tables} tables, "
+            f"{contents.n_bytes / 1e6:,.1f} MB\n"
         )
     return Rows(rows=contents.sets, columns=SET_COLUMNS, keep=SHOWN_FIRST["sets"], code=0)
 

@@ -77,9 +77,9 @@ def current_rows(table: str, rows: Iterable[Row], results: Sequence[Row], states
         table: A name of ``schema.TABLES``.
         rows: Of this table.
         results: The current results, for comparisons.
-        states: What names mean. Registers and watches are of all states.
+        states: What names mean. Watches are of all states.
     """
-    if table in ("encoders", "corpora", "watched"):
+    if table == "watched":
         return newest_rows(rows, table)
     if table == "rankings":
         return current_ranking(rows, states)

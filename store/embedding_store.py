@@ -455,8 +455,6 @@ class EmbeddingStore:
         A name means its state with the newest result on a stored corpus; but where ``equals`` names states by their
         fingerprints, these are meant.
         """
-        if table in ("encoders", "corpora"):
-            return newest_rows(read(self.connection, table, having(equals)).to_pylist(), table)
         rows = self.rows(table, **equals).to_pylist()
         if table == "watched":
             return newest_rows(rows, table)

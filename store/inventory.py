@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capim.store.connection import Connection, data_bytes, storage_faults
+from capim.store.connection import Connection, data_bytes
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import FORMAT, TIME, optional, texts
@@ -22,22 +22,15 @@ from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
-_SIZES = ("n_rows", "n_bytes")  # of the data files of the current version
 SETS_INFO = pa.schema(
     [
         *optional(pa.string(), "set_name", "encoder", "corpus", "modality", "vectors", "storage"),
         *optional(pa.string(), "state"),  # sealed, partial, damaged
-        *optional(pa.int64(), *_SIZES, "n_items", "dim", "version"),
+        *optional(pa.int64(), "n_rows", "n_bytes"),  # of the data files of the current version
+        *optional(pa.int64(), "n_items", "dim", "version"),
         *optional(pa.string(), "tag", "digest", "encoder_fingerprint", "corpus_fingerprint"),
         *optional(pa.string(), "written_by"),  # hosts and devices of its batches
         *optional(TIME, "sealed_at"),
-    ]
-)
-TABLES_INFO = pa.schema(
-    [
-        *optional(pa.string(), "table_name"),
-        *optional(pa.int64(), *_SIZES, "n_versions", "n_files"),
-        *optional(pa.int64(), "disk_bytes"),  # everything in its folder; null in object storage
     ]
 )
 
@@ -50,18 +43,24 @@ class StoreInfo:
         uri: Absolute path or address.
         format: Version of its schema.
         sets: One row per embedding set, columns :data:`SETS_INFO`.
-        tables: One row per table, sets included, columns :data:`TABLES_INFO`.
+        n_tables: Tables, sets included.
+        n_bytes: Size of the data files of their current versions, but of damaged tables.
     """
 
     uri: str
     format: int
     sets: pa.Table
-    tables: pa.Table
+    n_tables: int
+    n_bytes: int
 
 
 def info(store: EmbeddingStore) -> StoreInfo:
     """Counts and sizes of everything stored, and who wrote it; reads no vectors."""
-    names = store.connection.names()
+    names, n_bytes = store.connection.names(), 0
+    for name in names:
+        with suppress(WorkError):  # `capim store verify` names the fault
+            table = store.connection.find(name)
+            n_bytes += 0 if table is None else data_bytes(table)
     registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     writers = _writers(store)
     sets = [
@@ -72,7 +71,8 @@ def info(store: EmbeddingStore) -> StoreInfo:
         uri=store.uri,
         format=FORMAT,  # a store with another format cannot be opened
         sets=pa.Table.from_pylist(sets, schema=SETS_INFO),
-        tables=pa.Table.from_pylist([_table_row(store.connection, name) for name in names], schema=TABLES_INFO),
+        n_tables=len(names),
+        n_bytes=n_bytes,
     )
 
 
@@ -129,19 +129,6 @@ def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers
     if sealed is None:
         return row | {"state": "partial"}
     return row | {"state": "sealed", "tag": sealed.tag, "digest": sealed.digest, "sealed_at": sealed.sealed_at}
-
-
-def _table_row(connection: Connection, name: str) -> dict[str, object]:
-    row: dict[str, object] = {"table_name": name}
-    if folder := connection.folder(name):
-        row["disk_bytes"] = disk_bytes(folder)
-    with suppress(WorkError):  # the other columns are null then; `capim store verify` names the fault
-        table = connection.find(name)
-        if table is not None:
-            with storage_faults(f"reading table {name!r}"):
-                row |= {"n_rows": table.count_rows(), "n_versions": len(table.versions()), "n_bytes": data_bytes(table)}
-                row["n_files"] = sum(len(part.metadata.files) for part in table.get_fragments())
-    return row
 
 
 def disk_bytes(folder: Path) -> int:
