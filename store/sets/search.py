@@ -211,16 +211,16 @@ class Index(NamedTuple):
 
 
 @contextmanager
-def indexed(items: Ragged, kind: str, *, many: bool, nprobes: int = NPROBES, k: int = TOP) -> Iterator[Index]:
-    """An index of LanceDB with its default settings; it is removed when the block ends.
+def indexed(items: Ragged, kind: str, *, many: bool) -> Iterator[Index]:
+    """An index of LanceDB with its default settings, which reads ``NPROBES`` partitions and gives the ``TOP`` items.
+
+    It is removed when the block ends.
 
     Args:
         items: Unit vectors; indexed as float16, as in a store.
         kind: One of :data:`KINDS`, cosine.
         many: Whether items and queries have several vectors each. LanceDB then searches query by query, with the
             vectors of one query at a time, and its distances are estimates.
-        nprobes: Partitions that a search reads.
-        k: Items that a search returns.
 
     Raises:
         RequestError: The kind is unknown or there are too few vectors to train it.
@@ -242,7 +242,7 @@ def indexed(items: Ragged, kind: str, *, many: bool, nprobes: int = NPROBES, k: 
         table.create_index(metric="cosine", index_type=kind, vector_column_name="vector")
 
         def hits(query: Any) -> pa.Table:
-            found = table.search(query, vector_column_name="vector").metric("cosine").nprobes(nprobes).limit(k)
+            found = table.search(query, vector_column_name="vector").metric("cosine").nprobes(NPROBES).limit(TOP)
             answer: pa.Table = found.select(["ord", "_distance"]).to_arrow()
             return answer
 

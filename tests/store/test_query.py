@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from capim.store import RequestError
+from capim.store import EmbeddingStore, RequestError
 from capim.store.inventory import SETS_INFO
 from capim.store.sets.search import HITS
 from capim.store.sql import known_tables
@@ -17,9 +17,9 @@ from tests.random_store import rows_of
 from tests.store.toy import fill, make_corpus, make_spec
 
 
-@pytest.fixture
-def filled(store):
-    corpus = make_corpus(5)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    store, corpus = EmbeddingStore.open(tmp_path_factory.mktemp("filled") / "store", create=True), make_corpus(5)
     fill(store, corpus, make_spec(name="dense", storage="float16"))
     fill(store, corpus, make_spec(name="dense", storage="float16"), "caption")
     fill(store, corpus, make_spec(name="late", vectors="multi"))
