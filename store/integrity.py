@@ -369,15 +369,16 @@ def _damage(
     """
     unreadable, batches = [], set[str]()
     for part in table.get_fragments():
-        wrong = set[str]()
-        try:
-            with storage_faults("reading"):
-                for batch in part.to_batches(batch_size=4096 if items is None else 64, batch_readahead=1):
-                    wrong |= set() if items is None else _wrong_batches(batch, items)
-        except WorkError:
-            unreadable.append(part.fragment_id)
-            continue
-        if not wrong and any(f"data/{file.path}" in changed for file in part.metadata.files):
+        wrong, is_changed = set[str](), any(f"data/{file.path}" in changed for file in part.metadata.files)
+        if items is not None or not is_changed:  # checksums say which rows; on other changed files Lance may panic
+            try:
+                with storage_faults("reading"):
+                    for batch in part.to_batches(batch_size=4096 if items is None else 64, batch_readahead=1):
+                        wrong |= set() if items is None else _wrong_batches(batch, items)
+            except WorkError:
+                unreadable.append(part.fragment_id)
+                continue
+        if is_changed and not wrong:
             unreadable.append(part.fragment_id)
         batches |= wrong
     readable = [part for part in table.get_fragments() if part.fragment_id not in unreadable]
