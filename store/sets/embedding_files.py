@@ -143,7 +143,8 @@ def open_embedding_file(path: Path) -> EmbeddingParts:
         if path.suffix == ".parquet":
             return _open_parquet(path)
         readers = {".npy": _read_npy, ".npz": _read_npz, ".safetensors": _read_safetensors, ".csv": _read_csv}
-        contents, listed = readers[path.suffix](path)
+        columns, listed = readers[path.suffix](path)
+        contents = _of_named(columns)
         ids = None if listed is None else pa.array(listed, pa.string())
     _refuse_faults(path, contents, ids)
 
@@ -156,8 +157,8 @@ def open_embedding_file(path: Path) -> EmbeddingParts:
     return EmbeddingParts(n=len(contents), ids=ids, first=contents.part(0, 1), read=read)
 
 
-_Read: TypeAlias = tuple[EmbeddingFile, list[str] | None]
-"""What is in a file, and the ids if it has any."""
+_Read: TypeAlias = tuple[dict[str, NDArray[Any]], list[str] | None]
+"""The arrays of a file by name, and the ids if it has any."""
 
 
 @contextmanager
@@ -216,13 +217,13 @@ def _mapped(path: Path) -> NDArray[Any]:
 def _read_npy(path: Path) -> _Read:
     beside = ids_beside(path)
     ids = beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None
-    return EmbeddingFile(values=_mapped(path)), ids
+    return {"embeddings": _mapped(path)}, ids
 
 
 def _read_npz(path: Path) -> _Read:
     columns = read_npz(path)
     ids = columns.pop("ids").astype(str).tolist() if "ids" in columns else None
-    return _of_named(columns), ids
+    return columns, ids
 
 
 def _read_safetensors(path: Path) -> _Read:
@@ -237,7 +238,7 @@ def _read_safetensors(path: Path) -> _Read:
     ids = json.loads(metadata["ids"]) if "ids" in metadata else None
     if ids is not None and not (isinstance(ids, list) and all(isinstance(one, str) for one in ids)):
         raise ValueError("expected ids to be a list of texts")
-    return _of_named(columns), ids
+    return columns, ids
 
 
 def _read_csv(path: Path) -> _Read:
@@ -252,7 +253,7 @@ def _read_csv(path: Path) -> _Read:
         at = 0
     ids = None if at is None else [text_of_csv(row[at]) for row in rows]
     numbers = [[float(cell) for position, cell in enumerate(row) if position != at] for row in rows]
-    return EmbeddingFile(values=np.array(numbers, dtype=np.float32)), ids
+    return {"embeddings": np.array(numbers, dtype=np.float32)}, ids
 
 
 def _is_number(text: str) -> bool:
