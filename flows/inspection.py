@@ -242,10 +242,9 @@ def info(*, workspace: str | None, form: Form) -> Rows:
 
     contents = inventory.info(open_store(workspace))
     if form.table:
-        size = sum(count or 0 for count in contents.tables["n_bytes"].to_pylist())  # null for a damaged table
-        n_tables = len(contents.tables)
         sys.stderr.write(
-            f"{without_credentials(contents.uri)}: format {contents.format}, {n_tables} tables, {size / 1e6:,.1f} MB\n"
+            f"{without_credentials(contents.uri)}: format {contents.format}, {contents.n_tables} tables, "
+            f"{contents.n_bytes / 1e6:,.1f} MB\n"
         )
     return Rows(rows=contents.sets, columns=SET_COLUMNS, keep=SHOWN_FIRST["sets"], code=0)
 
@@ -372,9 +371,11 @@ def repair(
         done = {name: integrity.repair_one(store, name, accept=accept)}
     for table, words in done.items():
         sys.stderr.write(f"{table}: {words}\n")
-    failed = sum(integrity.FAILED in words for words in done.values())
-    sys.stderr.write(f"{len(done) - failed} tables repaired; run the same commands again to make what was removed\n")
-    return 1 if failed else 0
+    left = [table for table, words in done.items() if integrity.FAILED in words]
+    sys.stderr.write(f"{len(done) - len(left)} tables repaired; run the same commands again to make what was removed\n")
+    if left:
+        sys.stderr.write(f"still damaged: {', '.join(left)}\n")
+    return 1 if left else 0
 
 
 def drop(

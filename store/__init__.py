@@ -26,27 +26,16 @@ if TYPE_CHECKING:
     from capim.store.vectors import Ragged
 
 __all__ = [
-    "Block",
-    "Corpus",
-    "EmbeddingStore",
-    "Embeddings",
-    "EncoderSpec",
-    "IndexedImage",
-    "Modality",
-    "Ragged",
-    "RequestError",
-    "SealedSet",
-    "SetKey",
-    "Vectors",
-    "WorkError",
-]
+    "Block", "Corpus", "EmbeddingStore", "Embeddings", "EncoderSpec", "IndexedImage", "Modality", "Ragged",
+    "RequestError", "SealedSet", "SetKey", "Vectors", "WorkError",
+]  # fmt: skip
 _ELSEWHERE = {
     "Block": "sets.writing",
+    "SealedSet": "sets.seal",
+    "Vectors": "sets.reading",
     "EmbeddingStore": "embedding_store",
     "Ragged": "vectors",
     "RequestError": "errors",
-    "SealedSet": "sets.seal",
-    "Vectors": "sets.reading",
     "WorkError": "errors",
 }
 

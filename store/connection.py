@@ -2,8 +2,8 @@
 
 A store is a LanceDB database, and any LanceDB client opens it. Rows are written and read through ``lance``, the library
 below LanceDB (same version), because only ``lance`` offers appends whose cost does not grow with the table, scans with
-bounded memory, and clean-up that keeps tagged versions. ``lancedb`` is slow to import and is loaded only to list
-tables, to drop one, and for search indexes.
+bounded memory, and clean-up that keeps tagged versions. ``lancedb`` is slow to import and is loaded only for
+search indexes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -40,9 +40,22 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 _NO_BUCKET = "nosuchbucket|bucket does not exist"
+_INCOMPLETE = "not found|no such file|invalid range|file size is too small"
+_REMEDIES = {
+    "no space left": "Nothing of this write was kept; free space and run the same command again to continue",
+    "permission denied|read-only file system": "The folder is not writable: check its owner and mode, or give another "
+    "workspace (--workspace)",
+    "operation not (permitted|supported)": "This file system makes no hard links, by which tables are written: give a "
+    "workspace on another one",
+    _NO_BUCKET: "There is no bucket of this name: check the address, or make the bucket",
+    f"{_INCOMPLETE}|damaged file": "Run `capim store verify`: it lists what is damaged, with the command that "
+    "repairs it",
+}
+"""What a fault of the storage layer says -> the next step; the first that is found."""
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
 
 
@@ -71,23 +84,11 @@ def storage_faults(what: str) -> Iterator[None]:
 
 def explained(problem: str, fault: Exception) -> WorkError:
     """The fault of the storage layer in one line, with the next step where there is one."""
-    line = " ".join(str(fault).split())
-    line = _SOURCE.split(line)[0][:400]
-    lower = line.lower()
-    if "no space left" in lower:
-        remedy = "Nothing of this write was kept; free space and run the same command again to continue"
-    elif "permission denied" in lower or "read-only file system" in lower:
-        remedy = "The folder is not writable: check its owner and mode, or give another workspace (--workspace)"
-    elif re.search("operation not (permitted|supported)", lower):
-        remedy = "This file system makes no hard links, by which tables are written: give a workspace on another one"
-    elif re.search(_NO_BUCKET, lower):
-        remedy = "There is no bucket of this name: check the address, or make the bucket"
-    elif damaged := re.search("not found|no such file|invalid range|damaged file|file size is too small", lower):
-        if damaged[0] != "damaged file":
-            line += " (a file of the table is missing or truncated)"
-        remedy = "Run `capim store verify`: it lists what is damaged, with the command that repairs it"
-    else:
-        remedy = ""
+    line = _SOURCE.split(" ".join(str(fault).split()))[0][:400]
+    found = ((re.search(words, line.lower()), remedy) for words, remedy in _REMEDIES.items())
+    match, remedy = next(((match, remedy) for match, remedy in found if match), (None, ""))
+    if match and re.fullmatch(_INCOMPLETE, match[0]):
+        line += " (a file of the table is missing or truncated)"
     return WorkError(f"{problem}: {line}", remedy=remedy)
 
 
@@ -204,22 +205,24 @@ class Connection:
 
     def open(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
         """The same, whatever its files hold; tried again where another process has just removed the newest version."""
-        if version is None:
-            return retrying(f"opening table {name!r}", partial(self._open, name))
-        return self._open(name, version)
+        open_dataset, which = load_lance().dataset, f"at {version}" if version else "at its newest version"
 
-    def _open(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
-        lance = load_lance()
-        try:
-            with panics_as_errors():
-                return lance.dataset(
+        def opened() -> lance.LanceDataset | None:
+            try:
+                found: lance.LanceDataset = open_dataset(
                     self.table_uri(name), version=version, storage_options=self.options or None, session=_session()
                 )
-        except LANCE_FAULTS as fault:
-            if isinstance(fault, ValueError) and "was not found" in str(fault):
-                return None
-            which = f"at {version}" if version else "at its newest version"
-            raise explained(f"opening table {name!r} {which} failed", fault) from fault
+                return found
+            except ValueError as fault:
+                if "was not found" in str(fault):
+                    return None
+                raise
+
+        what = f"opening table {name!r} {which}"
+        if version is None:
+            return retrying(what, opened)
+        with storage_faults(what):
+            return opened()
 
     def latest(self, name: str, table: lance.LanceDataset | None) -> lance.LanceDataset | None:
         """An open table moved to its latest version, or opened if None is given; None if the table does not exist."""
@@ -299,40 +302,26 @@ class Connection:
 
     @cached_property
     def database(self) -> lancedb.DBConnection:
-        """The client of LanceDB, to list and drop tables and for search indexes."""
-        from datetime import timedelta
-
+        """The client of LanceDB, for search indexes."""
         import lancedb
 
         return lancedb.connect(self.uri, read_consistency_interval=timedelta(0), storage_options=self.options or None)
 
     def names(self) -> list[str]:
         """Names of all tables, sorted; those that are missing, but have a record of their digests, are among them."""
-        names: list[str] = []
-        token = None
         with storage_faults(f"listing the tables of {self.uri}"):
-            while True:
-                page = self.database.list_tables(page_token=token, limit=500)
-                names += page.tables
-                token = page.page_token
-                if not token:
-                    return sorted({*names, *self.digests.files.recorded()})
+            return sorted(self.digests.files.names())
 
     def drop(self, name: str) -> None:
         """Removes a table with all versions and tags; it may be missing."""
         with storage_faults(f"dropping table {name!r}"):
             self.digests.end(name)
-            self.database.drop_table(name, ignore_missing=True)
+            self.digests.files.remove_all(name)
 
 
 def _name(table: lance.LanceDataset) -> str:
     return unquote(table.uri.rsplit("/", 1)[-1]).removesuffix(".lance")
 
-
-if TYPE_CHECKING:
-    import lance
-
-log = logging.getLogger(__name__)
 
 _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1_000_000
@@ -389,9 +378,7 @@ def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> int:
     if _clock_is_ahead(table):
         return 0
     with storage_faults("removing old versions"):
-        stats = table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False)
-    freed: int = stats.bytes_removed
-    return freed
+        return int(table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False).bytes_removed)
 
 
 def _clock_is_ahead(table: lance.LanceDataset) -> bool:
@@ -412,14 +399,12 @@ def _clock_is_ahead(table: lance.LanceDataset) -> bool:
 
 def data_bytes(table: lance.LanceDataset) -> int:
     """Size of the data files of the version that is open."""
-    sizes: list[int] = [file.file_size_bytes or 0 for part in table.get_fragments() for file in part.metadata.files]
-    return sum(sizes)
+    return sum(int(file.file_size_bytes or 0) for part in table.get_fragments() for file in part.metadata.files)
 
 
 def row_bytes(table: lance.LanceDataset) -> int:
     """Average size of a row on disk, at least 1."""
-    rows: int = table.count_rows()
-    return max(1, data_bytes(table) // max(1, rows))
+    return max(1, data_bytes(table) // max(1, int(table.count_rows())))
 
 
 def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]:

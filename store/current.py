@@ -124,10 +124,10 @@ def current_rows(
         table: A name of ``schema.TABLES``.
         rows: Of this table.
         results: The current results, for comparisons and slices.
-        states: What names mean. Registers and watches are of all states.
+        states: What names mean. Watches are of all states.
         uses: What runs used (``EmbeddingStore.uses``).
     """
-    if table in ("encoders", "corpora", "watched"):
+    if table == "watched":
         return newest_rows(rows, table)
     if table == "rankings":
         return current_ranking(rows, states, uses)

@@ -24,6 +24,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -77,14 +78,26 @@ class TableFiles:
         A folder that another process makes or removes while it is listed has everything listed again.
         """
         below = self.whole(name, folder)
-        files = [found for found in self._listed(below) if found.is_file and not found.base_name.startswith(".tmp")]
-        sizes = {f"{folder}/{found.path[len(below) + 1 :]}".lstrip("/"): found.size for found in files}
+        selector = pyarrow.fs.FileSelector(below, recursive=True, allow_not_found=True)
+        for attempt in count(1):
+            try:
+                found = self._system.get_file_info(selector)
+                break
+            except FileNotFoundError:  # only of a folder that was made or removed in this moment
+                if attempt == _LISTINGS:
+                    raise
+        files = [each for each in found if each.is_file and not each.base_name.startswith(".tmp")]
+        sizes = {f"{folder}/{each.path[len(below) + 1 :]}".lstrip("/"): each.size for each in files}
         return dict(sorted(sizes.items()))
 
-    def recorded(self) -> set[str]:
-        """The names of the tables that there should be: those with a record of a version."""
+    def names(self) -> set[str]:
+        """The names of the tables that there are, and of those that there should be: with a record of a version."""
         paths = (Path(path) for path in self.sizes("", RECORDS))
-        return {path.parent.name for path in paths if path.suffix == ".json" and not path.name.startswith("0-")}
+        recorded = {path.parent.name for path in paths if path.suffix == ".json" and not path.name.startswith("0-")}
+        folders = self._system.get_file_info(pyarrow.fs.FileSelector(self.root, allow_not_found=True))
+        return recorded | {
+            each.base_name.removesuffix(".lance") for each in folders if each.extension == "lance" and not each.is_file
+        }
 
     def manifests(self, name: str) -> list[tuple[int, str]]:
         """The versions of a table and the paths of their manifests, newest first."""
@@ -146,19 +159,16 @@ class TableFiles:
         """Removes one file."""
         self._system.delete_file(self.whole(name, path))
 
+    def remove_all(self, name: str) -> None:
+        """Removes the folder of a table; it may be missing."""
+        with suppress(FileNotFoundError):
+            self._system.delete_dir(self.whole(name, "").rstrip("/"))
+
     def whole(self, name: str, path: str) -> str:
         """The path or the address of a file."""
         folder, _, rest = path.partition("/")
         parts = (RECORDS, name, rest) if folder == RECORDS else (f"{name}.lance", path)
         return "/".join((self.root, *filter(None, parts)))
-
-    def _listed(self, folder: str) -> list[pyarrow.fs.FileInfo]:
-        """Everything below a folder; nothing if it does not exist."""
-        selector = pyarrow.fs.FileSelector(folder, recursive=True, allow_not_found=True)
-        for _ in range(_LISTINGS - 1):
-            with suppress(FileNotFoundError):  # only of a folder that was made or removed in this moment
-                return self._system.get_file_info(selector)
-        return self._system.get_file_info(selector)
 
 
 def manifest(version: int) -> str:
@@ -224,19 +234,19 @@ class Digests:
         """The records below a URI; ``endpoint`` is the address of a server that speaks S3, if it is not Amazon's."""
         self.files = TableFiles(uri, endpoint)
         self._known: dict[str, _Record] = {}
-        self._lasting: dict[str, tuple[list[_Record], set[str]]] = {}
+        self._lasting: dict[str, set[str]] = {}  # files that were missing after all pauses: no use to wait again
 
     def version(self, name: str) -> int | None:
         """The newest version of a table of which the record was compared, by this object; None if none was."""
         return self._known[name].version if name in self._known else None
 
-    def compare(self, name: str) -> None:
+    def compare(self, name: str, *, quick: bool = True) -> None:
         """Raises :class:`WorkError` if a file of the table was changed or is missing.
 
-        Data files of embedding sets, whose rows have checksums of their own, and all in object storage, from where they
-        would be downloaded, are compared by their size; `capim store verify` reads them too.
+        ``quick``: data files of embedding sets, whose rows have checksums of their own, and all in object storage, from
+        where they would be downloaded, are compared by their size; `capim store verify` reads them too.
         """
-        self.refuse(name, self.faults(name, quick=True))
+        self.refuse(name, self.faults(name, quick=quick))
 
     def refuse(self, name: str, faults: list[FileFault]) -> None:
         """Raises :class:`WorkError` if there are faults, with the first files."""
@@ -275,14 +285,12 @@ class Digests:
             missing = {path for path, problem in faults.items() if problem == "is missing"}
             again = self._records(name) if faults else (records, damaged)
             # by whoever compacts a table right now, the files of an old version are removed before its manifest
-            if pause is None or (again == (records, damaged) and not missing - self._missing(name, records)):
+            if pause is None or (again == (records, damaged) and missing <= self._lasting.get(name, set())):
                 break
             records, damaged = again
             time.sleep(pause)
-        if faults:
-            self._lasting[name] = (records, missing)
-        else:
-            self._lasting.pop(name, None)
+        self._lasting[name] = missing
+        if not faults:
             self._known[name] = max(records, key=lambda record: record.version, default=_Record(version=0))
         copied = {path for record in records for path in record.copies}
         return [FileFault(path, problem, path in copied) for path, problem in sorted(faults.items())]
@@ -318,8 +326,10 @@ class Digests:
             self.files.remove(name, path)
 
     def sync(self, name: str) -> None:
-        """Writes the records of a table from memory to the disk (fsync)."""
-        sync(Path(self.files.whole(name, RECORDS)) if self.files.is_local else None)
+        """Writes a table and its record from memory to the disk (fsync); object storage does it itself."""
+        if self.files.is_local:
+            for folder in ("", RECORDS):
+                sync(Path(self.files.whole(name, folder)))
 
     def restore(self, name: str, faults: list[FileFault]) -> None:
         """Puts back the files of which a record has a copy."""
@@ -332,11 +342,6 @@ class Digests:
         """Has the table compared again when it is opened next."""
         self._known.pop(name, None)
         self._lasting.pop(name, None)
-
-    def _missing(self, name: str, records: list[_Record]) -> set[str]:
-        """The files that were still missing after all pauses, when these were the records: no use to wait again."""
-        known, missing = self._lasting.get(name, ([], set[str]()))
-        return missing if known == records else set()
 
     def _differences(
         self, name: str, record: _Record, sizes: dict[str, int], *, quick: bool
@@ -370,7 +375,8 @@ class Digests:
             paths = [path for path in known if not path.startswith(("_versions/", "_refs/"))] + _data_files(added)
         else:
             paths = self._paths(name, table)
-        for path in [manifest(table.version), *paths, *self._tags(name)]:
+        tags = self.files.sizes(name, "_refs") if name.startswith(SET_PREFIXES) else ()  # which only sets have
+        for path in [manifest(table.version), *paths, *tags]:
             files[path] = (not path.startswith("_refs/") and known.get(path)) or self.files.digest(name, path)
             if path in before.copies and known.get(path) == files[path]:
                 copies[path] = before.copies[path]
@@ -382,9 +388,8 @@ class Digests:
                     raise FileNotFoundError(path)  # and the next to open the table writes the record
                 copies[path] = b64encode(zlib.compress(contents, 1)).decode()
         record = _Record(version=table.version, files=files, copies=copies)
-        # Older ones go, except those of versions with a tag, which only sets have.
-        tags = table.tags.list().values() if name.startswith(SET_PREFIXES) else ()
-        kept = {entry["version"] for entry in tags}
+        # Older ones go, except those of versions with a tag.
+        kept = {entry["version"] for entry in table.tags.list().values()} if tags else set[int]()
         if anew or all(_version(path) <= table.version for path in stored):
             written = self._write(name, record)
             for path in stored:
@@ -407,10 +412,6 @@ class Digests:
         for index in table.list_indices():
             paths += self.files.sizes(name, f"_indices/{index['uuid']}")
         return paths
-
-    def _tags(self, name: str) -> list[str]:
-        """The files of a table's tags, which only sets have."""
-        return [*self.files.sizes(name, "_refs")] if name.startswith(SET_PREFIXES) else []
 
     def _records(self, name: str) -> tuple[list[_Record], list[str]]:
         """The records of a table, and the paths of those that are damaged."""

@@ -34,14 +34,13 @@ from capim.store.rows import (
     merge,
     now,
     one_of,
-    quoted,
     read,
     register,
 )
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
-from capim.store.sets.reading import Vectors, read_blocks, read_matrix
+from capim.store.sets.reading import SetReader, Vectors, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
-from capim.store.sets.seal import SealedSet, is_intact, seal, sealed, sealed_sets
+from capim.store.sets.seal import SealedSet, seal
 from capim.store.sets.writing import Block, SetWriter
 from capim.store.types import (
     CORPUS_PREFIX,
@@ -115,14 +114,23 @@ class EmbeddingStore:
         return (EmbeddingStore.open, (self.uri,))
 
     # --- encoders ---------------------------------------------------------------------------------------------
-    def encoders(self) -> pa.Table:
-        """One row per name and fingerprint: name, fingerprint, spec (JSON), written."""
-        return self._specs()
+    def encoders(self, **equals: str) -> pa.Table:
+        """One row per name and fingerprint: name, fingerprint, spec (JSON), written; those with the given texts."""
+        rows = read(self.connection, "encoders", having(equals))
+        for row in rows.to_pylist():
+            if not is_spec_of(**row):
+                raise WorkError(
+                    f"table 'encoders': another spec stands beside name {row['name']!r}, fingerprint "
+                    f"{row['fingerprint']!r}",
+                    remedy="Run `capim store repair encoders`, then the same `capim run`, which registers the encoder "
+                    "again",
+                )
+        return rows
 
     def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
         """The spec with a fingerprint, or the one last registered under a name."""
         column = "fingerprint" if is_fingerprint(name_or_fingerprint) else "name"
-        rows = self._specs(f"{column} = {quoted(name_or_fingerprint)}").to_pylist()
+        rows = self.encoders(**{column: name_or_fingerprint}).to_pylist()
         if not rows:
             names = sorted(set(texts(self.encoders()["name"])))
             raise RequestError(
@@ -134,7 +142,7 @@ class EmbeddingStore:
 
     def write_encoder(self, spec: EncoderSpec) -> None:
         """Registers a resolved spec; from then on its name means this spec (a change of meaning is logged)."""
-        namesakes = self._specs(f"name = {quoted(spec.name)}").to_pylist()
+        namesakes = self.encoders(name=spec.name).to_pylist()
         newest = max(namesakes, key=lambda row: row["written"], default=None)
         if newest is not None and newest["spec"] == spec.to_json():
             return
@@ -151,18 +159,6 @@ class EmbeddingStore:
         row = {"name": spec.name, "fingerprint": spec.fingerprint, "spec": spec.to_json(), "written": now()}
         register(self.connection, "encoders", [row])
 
-    def _specs(self, condition: str | None = None) -> pa.Table:
-        rows = read(self.connection, "encoders", condition)
-        for row in rows.to_pylist():
-            if not is_spec_of(**row):
-                raise WorkError(
-                    f"table 'encoders': another spec stands beside name {row['name']!r}, fingerprint "
-                    f"{row['fingerprint']!r}",
-                    remedy="Run `capim store repair encoders`, then the same `capim run`, which registers the encoder "
-                    "again",
-                )
-        return rows
-
     # --- corpora and their images -----------------------------------------------------------------------------
     def corpora(self) -> pa.Table:
         """One row per stored corpus: name, fingerprint, counts, languages, licence, origin, locations, written."""
@@ -170,16 +166,14 @@ class EmbeddingStore:
 
     def corpus_row(self, name: str, fingerprint: str | None = None) -> dict[str, Any]:
         """The row of :meth:`corpora` for a name (the newest), a fingerprint given as the name, or both."""
-        if fingerprint is None and is_fingerprint(name):
-            condition = f"fingerprint = {quoted(name)}"
-        else:
-            condition = f"name = {quoted(name)}" + (f" AND fingerprint = {quoted(fingerprint)}" if fingerprint else "")
-        rows: list[dict[str, Any]] = read(self.connection, "corpora", condition).to_pylist()
+        wanted = {"fingerprint" if fingerprint is None and is_fingerprint(name) else "name": name}
+        wanted |= {"fingerprint": fingerprint} if fingerprint else {}
+        rows: list[dict[str, Any]] = read(self.connection, "corpora", having(wanted)).to_pylist()
         if not rows:
             names = sorted(set(texts(self.corpora()["name"])))
-            wanted = f"corpus {name!r}" + (f" with fingerprint {fingerprint}" if fingerprint else "")
+            state = f" with fingerprint {fingerprint}" if fingerprint else ""
             raise RequestError(
-                f"{wanted} is not in the store {self.uri}; it holds {', '.join(names) or 'none'}. "
+                f"corpus {name!r}{state} is not in the store {self.uri}; it holds {', '.join(names) or 'none'}. "
                 "Run `capim embed` on this corpus first, or `capim import` for embeddings made elsewhere"
             )
         return max(rows, key=lambda row: row["written"])
@@ -316,19 +310,26 @@ class EmbeddingStore:
         Raises:
             WorkError: Items are missing or rows are damaged; the first are named.
         """
-        return seal(self.connection, key, self.item_index(key), n_items)
+        items = self.item_index(key)
+        if n_items != len(items):
+            raise RequestError(
+                f"set {key.table!r}: expected the {len(items)} {key.modality}s of {key.corpus!r}, got {n_items}"
+            )
+        return seal(self.connection, key, items, self.sealed(key))
 
     def sealed(self, key: SetKey) -> SealedSet | None:
         """The sealed state of a set, or None."""
-        return sealed(self.connection, key)
+        rows = read(self.connection, "sets", one_of("set_name", [key.table])).to_pylist()
+        return SealedSet.of_row(rows[0]) if rows else None
 
     def intact(self, key: SetKey) -> bool:
         """Whether a set is sealed and the sealed version is still stored; reads no row."""
-        return is_intact(self.connection, key)
+        state, table = self.sealed(key), self.connection.find(key.table)
+        return state is not None and table is not None and state.is_version_of(table)
 
     def sealed_sets(self) -> list[SealedSet]:
         """Every sealed set, oldest first."""
-        return sealed_sets(self.connection)
+        return [SealedSet.of_row(row) for row in read(self.connection, "sets").sort_by("sealed_at").to_pylist()]
 
     def vectors(
         self,
@@ -392,9 +393,12 @@ class EmbeddingStore:
         partial: bool = False,
     ) -> Iterator[StoredRows]:
         """Rows of any set as stored, at all positions or at ``ords``, in blocks of ``window`` items: bounded memory."""
+        if window < 1:
+            raise RequestError(f"window must be at least 1 item, got {window}")
         items, state = self.item_index(key), self._readable(key, partial)
         wanted = items.subset(language, translator) if ords is None else ords
-        return read_blocks(self.connection, key, items, wanted, sealed=state, window=window)
+        reader = SetReader(self.connection, key, items, state)
+        return reader.blocks(wanted[reader.present[wanted]], window)
 
     def _readable(self, key: SetKey, partial: bool) -> SealedSet | None:
         state = self.sealed(key)
@@ -451,14 +455,10 @@ class EmbeddingStore:
         A name means its state with the newest result on a stored corpus; but where ``equals`` names states by their
         fingerprints, these are meant.
         """
-        if table in ("encoders", "corpora"):
-            return newest_rows(read(self.connection, table, having(equals)).to_pylist(), table)
         rows = self.rows(table, **equals).to_pylist()
         if table == "watched":
             return newest_rows(rows, table)
-        named = {
-            name: wanted for name, wanted in equals.items() if name in ("encoder_fingerprint", "corpus_fingerprint")
-        }
+        named = {name: wanted for name, wanted in equals.items() if name.endswith("_fingerprint")}
         results = self.rows("results").to_pylist() if table in ("comparisons", "slices") else []
         states, uses = self.states(**named), self.uses()
         return current_rows(table, rows, current_rows("results", results, [], states, uses), states, uses)

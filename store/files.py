@@ -34,10 +34,8 @@ def existing_file(path: Path, what: str = "") -> Path:
     raise RequestError(f"{what} {path} {reason}; check the path" if what else f"{path}: {reason}")
 
 
-def sync(folder: Path | None) -> None:
+def sync(folder: Path) -> None:
     """Writes every file below a folder from memory to the disk (fsync), so that a power cut leaves it whole."""
-    if folder is None:
-        return
     for path in (*folder.rglob("*"), folder, folder.parent):
         with suppress(FileNotFoundError):  # another process has just replaced it
             opened = os.open(path, os.O_RDONLY)

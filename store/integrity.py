@@ -1,4 +1,4 @@
-"""The check of everything that is stored, for `capim store verify`."""
+"""The check of everything that is stored, for `capim store verify`, and its repair."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.connection import load_lance, retrying, storage_faults, temporary_files
-from capim.store.digests import FileFault
+from capim.store.digests import RECORDS, FileFault
 from capim.store.embedding_store import EmbeddingStore, corpus_table, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import find_set, stored_key
-from capim.store.removal import drop_set
 from capim.store.rows import PARTS_PREFIX, delete, one_of
-from capim.store.schema import CORPUS_PARTS, TABLES
+from capim.store.schema import CORPUS_PARTS, TABLES, texts
 from capim.store.sets.reading import open_set
-from capim.store.sets.rows import ItemIndex, columns_of, refuse_damage, scan, unpack
+from capim.store.sets.rows import ItemIndex, unpack
 from capim.store.sets.seal import SealedSet, delete_rows, drop_remedy, examine, missing_table
 from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, SetKey
 
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 
 State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
+Check: TypeAlias = Callable[[], tuple[State, str]]
+"""Gives state and detail of a part of a store, or raises what is wrong with it."""
 HISTORY = ("runs", "batches", "watched", "probes")
 """Tables whose rows say what happened: no run makes them again."""
 
@@ -60,9 +61,7 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
 
     Tables without a record of their digests, and records without their table, are damage as well.
     """
-    corpora: list[dict[str, str]] = []
-    with suppress(WorkError):
-        corpora = store.corpora().to_pylist()
+    corpora = _corpora(store)
     for row in corpora:
         remedy = (
             f"Restore its tables from a backup, or run `capim store drop --corpus {row['name']} --yes`, then the same "
@@ -73,20 +72,20 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     with suppress(WorkError):  # the check of table 'sets', below, names the fault
         registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     for name, sealed in sorted(registered.items()):
-        yield _checked(store, name, partial(_sealed_set, store, sealed), repair_remedy(name))
-    parts = {corpus_table(part, row["name"], row["fingerprint"]) for row in corpora for part in CORPUS_PARTS}
+        yield _checked(store, name, partial(_sealed_set, store, sealed))
+    parts = {part for row in corpora for part in _parts_of(row)}
     for name in store.connection.names():
         if name.startswith(SET_PREFIXES) and name not in registered:
-            yield _checked(store, name, partial(_unsealed_set, store, name), repair_remedy(name))
-        elif name.startswith((CORPUS_PREFIX, PARTS_PREFIX)) and name not in parts:
-            check = _checked(store, name, partial(_unfinished, store, name), repair_remedy(name))
-            yield from () if check.state == "incomplete" else (check,)
+            yield _checked(store, name, partial(_unsealed_set, store, name))
         elif name in TABLES:
-            yield _checked(store, name, partial(_table, store, name), repair_remedy(name))
+            yield _checked(store, name, partial(_table, store, name))
+        elif name.startswith((CORPUS_PREFIX, PARTS_PREFIX)) and name not in parts:
+            # no row names it: of a corpus or an evaluation that is being written, or whose row cannot be read
+            check = _checked(store, name, partial(_compare_files, store, name))
+            yield from () if check.state == "sound" else (check,)
     with suppress(WorkError):
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
-    files = temporary_files(store.connection, timedelta(0))
-    if files:
+    if files := temporary_files(store.connection, timedelta(0)):
         size = sum(path.stat().st_size for path in files if path.exists())
         detail = (
             f"{len(files)} files of {size} bytes, from running or killed processes; `capim store compact` removes "
@@ -95,16 +94,29 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
         yield StoreCheck(what="temporary files", state="incomplete", detail=detail)
 
 
-def _checked(store: EmbeddingStore, what: str, check: Callable[[], StoreCheck], remedy: str) -> StoreCheck:
+def _corpora(store: EmbeddingStore) -> list[dict[str, Any]]:
+    """The rows of the register of corpora; none if it is damaged."""
+    with suppress(WorkError):
+        rows: list[dict[str, Any]] = store.corpora().to_pylist()
+        return rows
+    return []
+
+
+def _parts_of(row: dict[str, Any]) -> list[str]:
+    return [corpus_table(part, row["name"], row["fingerprint"]) for part in CORPUS_PARTS]
+
+
+def _checked(store: EmbeddingStore, what: str, check: Check, remedy: str = "") -> StoreCheck:
     """The result of a check; if it raises, the problem with the command that repairs this part of the store."""
     try:
-        return check()
+        state, detail = check()
+        return StoreCheck(what=what, state=state, detail=detail)
     except _CorpusError as fault:
         return StoreCheck(what=what, state="incomplete", detail=str(fault))
     except (RequestError, WorkError) as fault:
-        problem = fault.problem if isinstance(fault, WorkError) else str(fault)
-        if isinstance(fault, WorkError) and "capim store repair" in fault.remedy:
-            remedy = fault.remedy
+        problem, given = (fault.problem, fault.remedy) if isinstance(fault, WorkError) else (str(fault), "")
+    if "capim store repair" in given:
+        remedy = given
     digests = store.connection.digests
     files = [file for file in digests.faults(what) if not file.is_of_record]
     if digests.files.sizes(what):  # else the table is missing, and the problem says so
@@ -112,29 +124,26 @@ def _checked(store: EmbeddingStore, what: str, check: Callable[[], StoreCheck], 
     if what in HISTORY and not all(file.copied for file in files):
         remedy = f"Restore the table from a backup, or run `capim store repair {what}`, which removes what is damaged"
         return StoreCheck(what=what, state="lost", detail=f"{problem}; no run makes its rows again. {remedy}")
+    remedy = (
+        remedy or f"Run `capim store repair {what}`, which removes what is damaged, then the same command that made it"
+    )
     return StoreCheck(what=what, state="damaged", detail=f"{problem}. {remedy}")
 
 
-def repair_remedy(table: str) -> str:
-    """What to do about a table that is damaged."""
-    return f"Run `capim store repair {table}`, which removes what is damaged, then the same command that made it"
-
-
-def _compare_files(store: EmbeddingStore, name: str) -> None:
-    digests = store.connection.digests
+def _compare_files(store: EmbeddingStore, name: str) -> tuple[State, str]:
     with storage_faults(f"reading table {name!r}"):
-        digests.refuse(name, digests.faults(name))
+        store.connection.digests.compare(name, quick=False)
+    return "sound", ""
 
 
-def _corpus(store: EmbeddingStore, name: str, fingerprint: str) -> StoreCheck:
+def _corpus(store: EmbeddingStore, name: str, fingerprint: str) -> tuple[State, str]:
     for part in CORPUS_PARTS:
         _compare_files(store, corpus_table(part, name, fingerprint))
     corpus = store.corpus(name, fingerprint)
     vars(corpus).pop("fingerprint")
     if corpus.fingerprint != fingerprint:
         raise WorkError(f"rows were changed: the fingerprint is {corpus.fingerprint}, it was stored as {fingerprint}")
-    detail = f"{fingerprint}: {corpus.images.num_rows} images, {corpus.captions.num_rows} captions"
-    return StoreCheck(what=f"corpus {name}", state="sound", detail=detail)
+    return "sound", f"{fingerprint}: {corpus.images.num_rows} images, {corpus.captions.num_rows} captions"
 
 
 def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
@@ -148,39 +157,29 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
         ) from fault
 
 
-def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> StoreCheck:
+def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> tuple[State, str]:
     name, items = sealed.key.table, _items(store, sealed.key)
     if store.connection.find(name) is None:
         raise missing_table(store.connection, sealed.key)
     contents = examine(open_set(store.connection, sealed.key, sealed), sealed.key, items)
     if contents.digest != sealed.digest:
         problem = f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed"
-        return StoreCheck(what=name, state="damaged", detail=f"{problem}. {drop_remedy(sealed.key)}")
+        return "damaged", f"{problem}. {drop_remedy(sealed.key)}"
     _compare_files(store, name)
-    return StoreCheck(what=name, state="sound", detail=f"{sealed.n_rows} rows, {sealed.tag}")
+    return "sound", f"{sealed.n_rows} rows, {sealed.tag}"
 
 
-def _unsealed_set(store: EmbeddingStore, name: str) -> StoreCheck:
+def _unsealed_set(store: EmbeddingStore, name: str) -> tuple[State, str]:
     store.connection.find(name)  # raises what is wrong with its files
     key = stored_key(store.connection, name)
     items = _items(store, key)
-    present = np.zeros(len(items), dtype=bool)
-    with storage_faults(f"reading set {name!r}"):
-        for rows in scan(open_set(store.connection, key, None), key):
-            refuse_damage(rows, name, items.ids)
-            present[rows.ords] = True
+    contents = examine(open_set(store.connection, key, None), key, items)
     _compare_files(store, name)
-    detail = f"{int(present.sum())} of {len(items)} items, not sealed. Run `capim embed` to complete it"
-    return StoreCheck(what=name, state="incomplete", detail=detail)
+    n_present = np.count_nonzero(contents.rows_of)
+    return "incomplete", f"{n_present} of {len(items)} items, not sealed. Run `capim embed` to complete it"
 
 
-def _unfinished(store: EmbeddingStore, name: str) -> StoreCheck:
-    """A table that no row names: of a corpus or an evaluation that is being written, or whose row cannot be read."""
-    _compare_files(store, name)
-    return StoreCheck(what=name, state="incomplete", detail="")
-
-
-def _table(store: EmbeddingStore, name: str) -> StoreCheck:
+def _table(store: EmbeddingStore, name: str) -> tuple[State, str]:
     _compare_files(store, name)
     table = store.connection.find(name)
     if table is None:
@@ -188,7 +187,7 @@ def _table(store: EmbeddingStore, name: str) -> StoreCheck:
     if name == "encoders":
         store.encoders()  # compares every spec with its fingerprint
     with storage_faults(f"reading table {name!r}"):
-        return StoreCheck(what=name, state="sound", detail=f"{table.count_rows()} rows")
+        return "sound", f"{table.count_rows()} rows"
 
 
 def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreCheck]:
@@ -221,27 +220,32 @@ class Repaired(NamedTuple):
     Attributes:
         restored: Files that were put back.
         files: Files that were removed because they cannot be put back.
-        rows: Rows that went with them, and encoders whose spec was changed.
+        rows: Rows that went with them, and encoders whose spec was changed; of an embedding set the items that have no
+            row now, 0 if nothing was damaged.
     """
 
     restored: int
     files: int
     rows: int
 
-    def __str__(self) -> str:
-        return f"{self.restored} files restored, {self.files} removed with {self.rows:,} rows"
-
 
 def repair_all(store: EmbeddingStore, *, accept: bool = False) -> Iterator[tuple[str, str]]:
-    """Repairs everything that `capim store verify` finds damaged; gives every table with what was done, as it goes."""
-    tried = set[str]()
-    while damaged := [name for name in _damaged(store) if name not in tried]:
-        for name in damaged:  # sets after their corpora, which they are checked against
-            tried.add(name)
+    """Repairs everything that `capim store verify` finds damaged; gives every table with what was done, as it goes.
+
+    A table that cannot be repaired stops no other. At the end come those that are damaged still.
+    """
+    done: dict[str, str] = {}
+    damaged = _damaged(store)
+    while todo := [name for name in damaged if name not in done]:
+        for name in todo:  # sets after their corpora, which they are checked against
             try:
-                yield name, repair_one(store, name, accept=accept)
+                with storage_faults(f"repairing {name!r}"):
+                    done[name] = repair_one(store, name, accept=accept)
             except (RequestError, WorkError) as fault:
-                yield name, f"{FAILED}: {fault}"
+                done[name] = f"{FAILED}: {fault}"
+            yield name, done[name]
+        damaged = _damaged(store)
+    yield from ((name, f"{FAILED}: {done[name]}, and still damaged") for name in damaged if FAILED not in done[name])
 
 
 def repair_one(store: EmbeddingStore, name: str, *, accept: bool = False) -> str:
@@ -257,11 +261,13 @@ def repair_one(store: EmbeddingStore, name: str, *, accept: bool = False) -> str
         unrecorded = any(fault.is_of_record for fault in store.connection.digests.faults(name))
         accepted = "; what it holds is recorded as right" if unrecorded else "; its record was there: nothing to accept"
     if name in TABLES or name.startswith(CORPUS_PREFIX):
-        done = repair_table(store, name, accept=accept)
-        return f"{done}{'; no run makes these again' if name in HISTORY and done.rows else ''}{accepted}"
+        done = repair(store, name, accept=accept)
+        gone = "; no run makes these again" if name in HISTORY and done.rows else ""
+        return f"{done.restored} files restored, {done.files} removed with {done.rows:,} rows{gone}{accepted}"
     if name.startswith(SET_PREFIXES):
         _restore(store, name, accept=accept)  # the manifest says which set it is
-    return f"{repair(store, find_set(store, name), accept=accept):,} items are missing now{accepted}"
+    missing = repair(store, find_set(store, name).table, accept=accept).rows
+    return f"{missing:,} items are missing now{accepted}"
 
 
 def _restore(store: EmbeddingStore, name: str, *, accept: bool) -> list[FileFault]:
@@ -277,57 +283,51 @@ def _restore(store: EmbeddingStore, name: str, *, accept: bool) -> list[FileFaul
 def _damaged(store: EmbeddingStore) -> list[str]:
     """The damaged tables; of a corpus those of its parts."""
     found = [check.what for check in verify(store) if check.state in ("damaged", "lost")]
-    corpora: list[dict[str, str]] = []
-    with suppress(WorkError):
-        corpora = store.corpora().to_pylist()
-    names = []
-    for row in corpora:
-        if f"corpus {row['name']}" in found:
-            parts = [corpus_table(part, row["name"], row["fingerprint"]) for part in CORPUS_PARTS]
-            names += [part for part in parts if store.connection.digests.faults(part)]
-    return [*names, *(what for what in found if not what.startswith("corpus "))]
+    parts = [part for row in _corpora(store) if f"corpus {row['name']}" in found for part in _parts_of(row)]
+    damaged = [part for part in parts if store.connection.digests.faults(part)]
+    return [*damaged, *(what for what in found if not what.startswith("corpus "))]
 
 
-def repair(store: EmbeddingStore, key: SetKey, *, accept: bool = False) -> int:
-    """Removes the rows of a set that cannot be read or do not match their checksum, and those of the same batches.
+def repair(store: EmbeddingStore, name: str, *, accept: bool = False) -> Repaired:
+    """Puts back what a table has a copy of, and removes its other changed, missing or unreadable files.
 
-    Batches are removed whole because the last bits of an embedding depend on its neighbours: the same batches give the
-    same set again, and with it the same results. Of a file that was changed anywhere else all rows go. A sealed set
-    that lost rows is no longer sealed; `capim embed` encodes what is missing and seals it again.
+    A version that cannot be opened is removed, and with it what was written last: the one before is the newest then.
+    Of a corpus a part goes as a whole, and its row in ``corpora``: the next run reads the corpus and writes it again.
+    The next run makes again what was removed; of ``runs`` and ``batches`` that history is lost.
 
-    Returns:
-        Items that have no row now; 0 if nothing was damaged.
+    Of an embedding set go the rows that do not match their checksum, and those of the same batches: the last bits of an
+    embedding depend on its neighbours, and the same batches give the same set again, and with it the same results. Of
+    a file that was changed anywhere else all rows go. A sealed set that lost rows is no longer sealed; `capim embed`
+    encodes what is missing and seals it again.
 
     Raises:
+        RequestError: There is no table of this name.
         WorkError: The record of its digests is missing or was changed, and ``accept`` does not say that it is right.
     """
-    name, connection, digests = key.table, store.connection, store.connection.digests
+    is_set, is_corpus = name.startswith(SET_PREFIXES), name.startswith(CORPUS_PREFIX)
+    if not (is_set or is_corpus or name in TABLES):
+        raise RequestError(f"there is no table {name!r} to repair; the tables are {', '.join(sorted(TABLES))}")
+    connection, digests = store.connection, store.connection.digests
     faults = _restore(store, name, accept=accept)
-    changed = {fault.path for fault in faults if not (fault.copied or fault.is_of_record)}
-    state = store.sealed(key)
-    try:
-        table = connection.open(name)
-        if table is None and state is None:
-            raise missing_table(connection, key)
-    except WorkError:  # a sealed set has one version, so that there is none to go back to
-        if name not in connection.names():
-            raise
-        table = None
-    if table is None:
-        drop_set(store, key)
-        return 0 if state is None else state.n_rows
+    changed = {fault.path for fault in faults if not fault.copied}
+    restored = len(faults) - len(changed)
+    table, n_files = _opened(store, name)
+    n_rows = 0 if table is None else table.count_rows()
     items: ItemIndex | None = None
-    with suppress(RequestError, WorkError):  # its corpus was damaged too: changed files go as a whole
-        items = store.item_index(key)
-    n_rows = table.count_rows()
-    unreadable, row_ids = _damage(table, key, items, changed)
-    if not changed and not unreadable and not row_ids and (state is None or table.count_rows() >= state.n_rows):
-        if any(fault.is_of_record for fault in faults):
-            digests.record(name, table, anew=True)
-        if state is not None and items is not None:
-            store.seal(key, n_items=len(items))  # its tag may be gone
-        return 0
-    if state is not None:
+    if is_set and table is not None:
+        with suppress(RequestError, WorkError):  # its corpus may be damaged too: changed files go as a whole then
+            items = store.item_index(stored_key(connection, name))
+    unreadable, row_ids = ([], []) if table is None else _damage(table, name, items, changed)
+    n_files += len(unreadable)
+    state = next((one for one in store.sealed_sets() if one.key.table == name), None) if is_set else None
+    if table is None or (is_corpus and n_files):
+        delete(connection, "sets", "set_name", [name] if is_set else [])
+        delete(connection, "corpora", "fingerprint", [name.rsplit("-", 1)[-1]] if is_corpus else [])
+        connection.drop(name)
+        return Repaired(restored, n_files, n_rows if state is None else state.n_rows)
+    is_damaged = bool(row_ids or n_files or any(not path.startswith(RECORDS) for path in changed))
+    is_damaged |= state is not None and n_rows < state.n_rows
+    if is_damaged and state is not None:
         # Before the rows are removed: after a crash in between the set is incomplete, not damaged.
         delete(connection, "sets", "set_name", [name])
         if state.tag in table.tags.list():
@@ -336,46 +336,16 @@ def repair(store: EmbeddingStore, key: SetKey, *, accept: bool = False) -> int:
     for index in table.list_indices():
         if any(index["uuid"] in path for path in changed):
             table.drop_index(index["name"])
-    digests.record(name, table, anew=True)
-    ords = table.to_table(columns=["ord"]).column("ord").to_numpy()
-    return (n_rows if items is None else len(items)) - len(np.unique(ords))
-
-
-def repair_table(store: EmbeddingStore, name: str, *, accept: bool = False) -> Repaired:
-    """Puts back what a table has a copy of, and removes its other changed, missing or unreadable files.
-
-    A version that cannot be opened is removed, and with it what was written last: the one before is the newest then.
-    Of a corpus a part goes as a whole, and its row in ``corpora``: the next run reads the corpus and writes it again.
-    The next run makes again what was removed; of ``runs`` and ``batches`` that history is lost.
-
-    Raises:
-        RequestError: There is no table of this name.
-        WorkError: The record of its digests is missing or was changed, and ``accept`` does not say that it is right.
-    """
-    if name not in TABLES and not name.startswith(CORPUS_PREFIX):
-        raise RequestError(f"there is no table {name!r} to repair; the tables are {', '.join(sorted(TABLES))}")
-    faults = _restore(store, name, accept=accept)
-    changed = {fault.path for fault in faults if not fault.copied}
-    restored = len(faults) - len(changed)
-    table, n_removed = _opened(store, name)
-    if table is None:
-        store.connection.drop(name)
-        return Repaired(restored, n_removed, 0)
-    n_rows = table.count_rows()
-    unreadable = [part.fragment_id for part in table.get_fragments() if _is_damaged(part, changed)]
-    if name.startswith(CORPUS_PREFIX) and (unreadable or n_removed):
-        delete(store.connection, "corpora", "fingerprint", [name.rsplit("-", 1)[-1]])
-        store.connection.drop(name)
-        return Repaired(restored, len(unreadable) + n_removed, n_rows)
-    row_ids = []
-    if name == "encoders" and not unreadable:
-        rows = table.to_table(with_row_id=True).to_pylist()
-        row_ids = [row["_rowid"] for row in rows if not is_spec_of(**row)]
-    if unreadable or row_ids:
-        retrying(f"removing damaged rows of {name!r}", lambda: _remove(table, unreadable, row_ids))
-    if changed or n_removed or row_ids:
-        store.connection.digests.record(name, table, anew=True)
-    return Repaired(restored, n_removed + len(unreadable), n_rows - table.count_rows())
+    if changed or is_damaged:
+        digests.record(name, table, anew=True)
+    if not is_set:
+        return Repaired(restored, n_files, n_rows - table.count_rows())
+    if is_damaged:
+        n_present = len(pc.unique(table.to_table(columns=["ord"])["ord"]))
+        return Repaired(restored, n_files, (n_rows if items is None else len(items)) - n_present)
+    if state is not None and items is not None:
+        store.seal(state.key, n_items=len(items))  # its tag may be gone
+    return Repaired(restored, n_files, 0)
 
 
 def _opened(store: EmbeddingStore, name: str) -> tuple[lance.LanceDataset | None, int]:
@@ -390,53 +360,47 @@ def _opened(store: EmbeddingStore, name: str) -> tuple[lance.LanceDataset | None
     return store.connection.open(name), n_removed
 
 
-def _is_damaged(part: lance.LanceFragment, changed: set[str]) -> bool:
-    if any(f"data/{file.path}" in changed for file in part.metadata.files):
-        return True
-    try:
-        with storage_faults("reading"):
-            for _ in part.to_batches(batch_size=4096):
-                pass
-    except WorkError:
-        return True
-    return False
-
-
 def _damage(
-    table: lance.LanceDataset, key: SetKey, items: ItemIndex | None, changed: set[str]
+    table: lance.LanceDataset, name: str, items: ItemIndex | None, changed: set[str]
 ) -> tuple[list[int], list[int]]:
     """Fragments that cannot be read or were changed nobody knows where, and the ids of the other rows to remove.
 
-    These share a batch with a row that was changed.
+    Of an embedding set, whose ``items`` are given, these share a batch with a row that was changed.
     """
     unreadable, batches = [], set[str]()
     for part in table.get_fragments():
-        n_wrong = 0
-        try:
-            with storage_faults("reading"):
-                columns = [*columns_of(key), "item_id", "batch_id", "input_sha"]
-                for batch in part.to_batches(columns=columns, batch_size=64, batch_readahead=1):
-                    if items is None:
-                        break
-                    rows = unpack(batch)
-                    wrong = (rows.ords < 0) | (rows.ords >= len(items)) | rows.damaged()
-                    expected = items.ids.take(np.clip(rows.ords, 0, len(items) - 1))
-                    wrong |= pc.not_equal(expected, batch.column("item_id")).to_numpy(zero_copy_only=False)
-                    hashes = pc.match_substring_regex(batch.column("input_sha"), _HASH)
-                    wrong |= ~hashes.to_numpy(zero_copy_only=False)
-                    batches |= {*batch.column("batch_id").filter(pa.array(wrong)).to_pylist()}
-                    n_wrong += int(wrong.sum())
-        except WorkError:
+        wrong, is_changed = set[str](), any(f"data/{file.path}" in changed for file in part.metadata.files)
+        if items is not None or not is_changed:  # checksums say which rows; on other changed files Lance may panic
+            try:
+                with storage_faults("reading"):
+                    for batch in part.to_batches(batch_size=4096 if items is None else 64, batch_readahead=1):
+                        wrong |= set() if items is None else _wrong_batches(batch, items)
+            except WorkError:
+                unreadable.append(part.fragment_id)
+                continue
+        if is_changed and not wrong:
             unreadable.append(part.fragment_id)
-            continue
-        if not n_wrong and any(f"data/{file.path}" in changed for file in part.metadata.files):
-            unreadable.append(part.fragment_id)
+        batches |= wrong
+    readable = [part for part in table.get_fragments() if part.fragment_id not in unreadable]
     row_ids: list[int] = []
-    for part in table.get_fragments():
-        if batches and part.fragment_id not in unreadable:
-            chosen = part.to_table(columns=[], filter=one_of("batch_id", sorted(batches)), with_row_id=True)
-            row_ids += chosen["_rowid"].to_pylist()
+    if batches:
+        chosen = one_of("batch_id", sorted(batches))
+        for part in readable:
+            row_ids += part.to_table(columns=[], filter=chosen, with_row_id=True)["_rowid"].to_pylist()
+    if name == "encoders" and not unreadable:
+        rows = table.to_table(with_row_id=True).to_pylist()
+        row_ids += [row["_rowid"] for row in rows if not is_spec_of(**row)]
     return unreadable, row_ids
+
+
+def _wrong_batches(batch: pa.RecordBatch, items: ItemIndex) -> set[str]:
+    """The batches of the rows of a set that were changed."""
+    rows = unpack(batch)
+    wrong = (rows.ords < 0) | (rows.ords >= len(items)) | rows.damaged()
+    expected = items.ids.take(np.clip(rows.ords, 0, len(items) - 1))
+    wrong |= pc.not_equal(expected, batch.column("item_id")).to_numpy(zero_copy_only=False)
+    wrong |= ~pc.match_substring_regex(batch.column("input_sha"), _HASH).to_numpy(zero_copy_only=False)
+    return {*texts(batch.column("batch_id").filter(pa.array(wrong)))}
 
 
 def _remove(table: lance.LanceDataset, unreadable: list[int], row_ids: list[int]) -> None:

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from capim.store.connection import Connection, data_bytes, storage_faults
+from capim.store.connection import Connection, data_bytes
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import FORMAT, TIME, optional, texts
-from capim.store.sets.reading import open_set, read_blocks
+from capim.store.sets.reading import SetReader
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
-_SIZES = ("n_rows", "n_bytes")  # of the data files of the current version
 SETS_INFO = pa.schema(
     [
         *optional(pa.string(), "set_name", "encoder", "corpus", "modality", "vectors", "storage"),
         *optional(pa.string(), "state"),  # sealed, partial, damaged
-        *optional(pa.int64(), *_SIZES, "n_items", "dim", "version"),
+        *optional(pa.int64(), "n_rows", "n_bytes"),  # of the data files of the current version
+        *optional(pa.int64(), "n_items", "dim", "version"),
         *optional(pa.string(), "tag", "digest", "encoder_fingerprint", "corpus_fingerprint"),
         *optional(pa.string(), "written_by"),  # hosts and devices of its batches
         *optional(TIME, "sealed_at"),
-    ]
-)
-TABLES_INFO = pa.schema(
-    [
-        *optional(pa.string(), "table_name"),
-        *optional(pa.int64(), *_SIZES, "n_versions", "n_files"),
-        *optional(pa.int64(), "disk_bytes"),  # everything in its folder; null in object storage
     ]
 )
 
@@ -48,29 +43,36 @@ class StoreInfo:
         uri: Absolute path or address.
         format: Version of its schema.
         sets: One row per embedding set, columns :data:`SETS_INFO`.
-        tables: One row per table, sets included, columns :data:`TABLES_INFO`.
+        n_tables: Tables, sets included.
+        n_bytes: Size of the data files of their current versions, but of damaged tables.
     """
 
     uri: str
     format: int
     sets: pa.Table
-    tables: pa.Table
+    n_tables: int
+    n_bytes: int
 
 
 def info(store: EmbeddingStore) -> StoreInfo:
     """Counts and sizes of everything stored, and who wrote it; reads no vectors."""
-    names = store.connection.names()
+    names, n_bytes = store.connection.names(), 0
+    for name in names:
+        with suppress(WorkError):  # `capim store verify` names the fault
+            table = store.connection.find(name)
+            n_bytes += 0 if table is None else data_bytes(table)
     registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     writers = _writers(store)
     sets = [
-        _set_row(store, name, registered.get(name), writers.get(name, set()))
+        _set_row(store, name, registered.get(name), writers[name])
         for name in sorted({name for name in names if name.startswith(SET_PREFIXES)} | set(registered))
     ]
     return StoreInfo(
         uri=store.uri,
         format=FORMAT,  # a store with another format cannot be opened
         sets=pa.Table.from_pylist(sets, schema=SETS_INFO),
-        tables=pa.Table.from_pylist([_table_row(store.connection, name) for name in names], schema=TABLES_INFO),
+        n_tables=len(names),
+        n_bytes=n_bytes,
     )
 
 
@@ -129,19 +131,6 @@ def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers
     return row | {"state": "sealed", "tag": sealed.tag, "digest": sealed.digest, "sealed_at": sealed.sealed_at}
 
 
-def _table_row(connection: Connection, name: str) -> dict[str, object]:
-    row: dict[str, object] = {"table_name": name}
-    if folder := connection.folder(name):
-        row["disk_bytes"] = disk_bytes(folder)
-    with suppress(WorkError):  # the other columns are null then; `capim store verify` names the fault
-        table = connection.find(name)
-        if table is not None:
-            with storage_faults(f"reading table {name!r}"):
-                row |= {"n_rows": table.count_rows(), "n_versions": len(table.versions()), "n_bytes": data_bytes(table)}
-                row["n_files"] = sum(len(part.metadata.files) for part in table.get_fragments())
-    return row
-
-
 def disk_bytes(folder: Path) -> int:
     """Size of every file below a folder."""
     total = 0
@@ -154,9 +143,9 @@ def disk_bytes(folder: Path) -> int:
 def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
     """Set -> "host (device)" of the batches that it was written in."""
     rows = store.rows("batches").group_by(["set_name", "host", "device"]).aggregate([])
-    writers: dict[str, set[str]] = {}
+    writers: dict[str, set[str]] = defaultdict(set)
     for row in rows.to_pylist():
-        writers.setdefault(row["set_name"], set()).add(f"{row['host']} ({row['device']})")
+        writers[row["set_name"]].add(f"{row['host']} ({row['device']})")
     return writers
 
 
@@ -198,24 +187,22 @@ def diff(store: EmbeddingStore, a: SetKey, b: SetKey, *, other: EmbeddingStore |
     Raises:
         RequestError: One set has single vectors and one multi-vectors, or the dimensions differ.
     """
-    sides = [(one, key, one.sealed(key)) for one, key in ((store, a), (other or store, b))]
-    tables = [open_set(one.connection, key, state) for one, key, state in sides]
-    dims = [vector_type(table.schema).list_size for table in tables]
+    keys = (a, b)
+    items = [one.item_index(key) for one, key in zip((store, other or store), keys, strict=True)]
+    sides = [
+        SetReader(one.connection, key, index, one.sealed(key))
+        for one, key, index in zip((store, other or store), keys, items, strict=True)
+    ]
+    dims = [side.dim for side in sides]
     if a.vectors != b.vectors or dims[0] != dims[1]:
         raise RequestError(
             f"{a.table} ({a.vectors}, dim {dims[0]}) and {b.table} ({b.vectors}, dim {dims[1]}) cannot be "
             "compared vector by vector"
         )
-    items = [one.item_index(key) for one, key, _ in sides]
-    ords = [np.unique(table.to_table(columns=["ord"]).column("ord").to_numpy()) for table in tables]
-    ids = [texts(index.ids.take(positions)) for index, positions in zip(items, ords, strict=True)]
-    in_b = set(ids[1])
-    shared = [identifier for identifier in ids[0] if identifier in in_b]
-    wanted = [np.array([index.ord_of[identifier] for identifier in shared], dtype=np.int32) for index in items]
-    blocks = [
-        read_blocks(one.connection, key, index, positions, sealed=state, window=_WINDOW[a.vectors])
-        for (one, key, state), index, positions in zip(sides, items, wanted, strict=True)
-    ]
+    ids = [index.ids.filter(pa.array(side.present)) for index, side in zip(items, sides, strict=True)]
+    shared = texts(ids[0].filter(pc.is_in(ids[0], value_set=ids[1])))
+    wanted = [pc.index_in(pa.array(shared, pa.string()), index.ids).to_numpy() for index in items]
+    blocks = [side.blocks(ords, _WINDOW[a.vectors]) for side, ords in zip(sides, wanted, strict=True)]
     pairs = (pair for rows in zip(*blocks, strict=True) for pair in zip(*(part.vectors for part in rows), strict=True))
     equal, cosines, changes, different = 0, [], [], []
     for identifier, (left, right) in zip(shared, pairs, strict=True):
@@ -250,23 +237,18 @@ _ROW_BYTES = 120  # id, hashes and figures beside the vectors
 _MARGIN = 1.3  # new files beside the old ones while a set is compacted, and what else is written
 
 
-def bytes_needed(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0) -> int:
+def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, vectors_per_item: float = 1.0) -> int:
     """Disk space in bytes that a set of ``n_items`` rows takes while it is written and sealed: rows × bytes × 1.3.
 
-    Examples:
-        >>> spec = EncoderSpec(name="e", adapter="a", checkpoint="c", revision="r", dim=1024)
-        >>> bytes_needed(spec, 1000)
-        5480800
+    Object storage has no limit.
+
+    Raises:
+        WorkError: The disk has less free.
     """
     component = 2 if spec.storage == "float16" else 4
-    return int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES) * _MARGIN)
-
-
-def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, vectors_per_item: float = 1.0) -> int:
-    """The :func:`bytes_needed`; raises :class:`WorkError` if the disk has less free. Object storage has no limit."""
-    needed = bytes_needed(spec, n_items, vectors_per_item)
+    needed = int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES) * _MARGIN)
     if store.connection.is_local:
-        free = shutil.disk_usage(Path(store.uri)).free
+        free = shutil.disk_usage(store.uri).free
         if free < needed:
             raise WorkError(
                 f"{n_items} items by {spec.name!r} need about {needed / 1e9:.2f} GB, {store.uri} has "

@@ -29,13 +29,12 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from capim.store.connection import Connection, storage_faults
+from capim.store.connection import storage_faults
 from capim.store.embedding_store import EmbeddingStore, corpus_part
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.rows import one_of, read
 from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, optional
 from capim.store.sets.reading import open_set
-from capim.store.sets.seal import sealed_sets
 from capim.store.types import digest16
 
 _CORPUS = ("corpus", "corpus_fingerprint")
@@ -258,7 +257,7 @@ def batches_of(
     """The rows of a table with the chosen columns; of parts of corpora ``only`` those of one corpus."""
     connection = store.connection
     if name == "embeddings":
-        yield from _embedding_batches(connection, chosen)
+        yield from _embedding_batches(store, chosen)
     elif name in CURRENT:
         current = [{column: row[column] for column in chosen.names} for row in store.current(CURRENT[name])]
         yield from pa.Table.from_pylist(current, schema=chosen).to_batches()
@@ -285,9 +284,9 @@ def batches_of(
             raise _CompactedError(str(fault)) from fault
 
 
-def _embedding_batches(connection: Connection, chosen: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for sealed in sealed_sets(connection):
-        table = open_set(connection, sealed.key, sealed)
+def _embedding_batches(store: EmbeddingStore, chosen: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for sealed in store.sealed_sets():
+        table = open_set(store.connection, sealed.key, sealed)
         stored = [column for column in chosen.names if column in table.schema.names] or ["ord"]
         size = 256 if _HEAVY & set(stored) else 65_536
         constants = sealed.key.columns

@@ -27,17 +27,10 @@ Storage: TypeAlias = Literal["float16", "float32"]
 Option: TypeAlias = str | int | float | bool
 
 MODALITIES: tuple[Modality, ...] = ("image", "caption")
-ACCESS_OPTIONS = frozenset(
-    {
-        "api_key_env",
-        "concurrency",
-        "inputs_per_request",
-        "price_per_million_tokens",
-        "requests_per_minute",
-        "timeout_seconds",
-        "tokens_per_minute",
-    }
-)
+ACCESS_OPTIONS = frozenset((
+    "api_key_env", "concurrency", "inputs_per_request", "price_per_million_tokens", "requests_per_minute",
+    "timeout_seconds", "tokens_per_minute",
+))  # fmt: skip
 """Options that say how a service is reached and what it costs: they change no vector and are no part of an identity."""
 SET_PREFIXES = ("single-", "multi-")  # of the names of tables that hold an embedding set
 CORPUS_PREFIX = "corpus-"  # of those that hold a part of a corpus
@@ -267,8 +260,7 @@ class Corpus:
 
         The location of the image bytes (``key``) and their size in pixels are left out.
         """
-        digest = hashlib.sha256()
-        digest.update(self.name.encode())
+        digest = hashlib.sha256(self.name.encode())
         contents = self.images.drop_columns(["key", "width", "height"])
         skipped = self.skipped.select(["modality", "item_id"])  # the wording of the reason depends on a library
         for table in (contents, self.captions, self.pairs, self.quadruples, self.relevance, skipped):

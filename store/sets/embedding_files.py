@@ -20,9 +20,9 @@ import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ from capim.store.files import NOT_ITS_FORMAT, existing_file, replacing
 from capim.store.schema import texts
 from capim.store.sets.rows import StoredRows, joined
 from capim.store.sets.writing import UNIT_TOLERANCE, Block
-from capim.store.types import Embeddings, EncoderSpec, Modality
+from capim.store.types import Embeddings, EncoderSpec, Modality, VectorKind
 from capim.store.vectors import offsets_of
 
 # --- Arrays of an ``.npz`` file, whose shapes are checked before anything is expanded.
@@ -82,35 +82,34 @@ _GLANCE = 8  # items of a Parquet file that show its form
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingFile:
-    """The contents of a file of embeddings, or of consecutive items of it.
+    """The vectors of a file of embeddings, or of consecutive items of it.
 
     Attributes:
         values: Floating, shape ``(rows, dim)``.
         offsets: int64, shape ``(n + 1,)``, or None for one vector per item.
-        ids: Strings, length ``n``, or None for the order of the corpus.
-        norm: float32, shape ``(n,)``, or None.
-        n_tokens: int32, shape ``(n,)``, or None.
-        truncated: bool, shape ``(n,)``, or None.
+        columns: Those of ``norm``, ``n_tokens`` and ``truncated`` that the file has, each of shape ``(n,)``.
     """
 
     values: NDArray[Any]
     offsets: NDArray[np.int64] | None = None
-    ids: pa.Array | None = None
-    norm: NDArray[np.float32] | None = None
-    n_tokens: NDArray[np.int32] | None = None
-    truncated: NDArray[np.bool_] | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values) if self.offsets is None else len(self.offsets) - 1
 
+    @property
+    def vectors(self) -> VectorKind:
+        """Whether an item has one vector or several."""
+        return "single" if self.offsets is None else "multi"
+
     def part(self, start: int, stop: int) -> EmbeddingFile:
         """Items ``start`` to ``stop`` (exclusive), as a view."""
-        columns = {name: getattr(self, name) for name in ("ids", "norm", "n_tokens", "truncated")}
-        some: dict[str, Any] = {name: None if one is None else one[start:stop] for name, one in columns.items()}
+        columns = {name: column[start:stop] for name, column in self.columns.items()}
         if self.offsets is None:
-            return EmbeddingFile(values=self.values[start:stop], **some)
+            return EmbeddingFile(values=self.values[start:stop], columns=columns)
         offsets = self.offsets[start : min(stop, len(self)) + 1]
-        return EmbeddingFile(values=self.values[offsets[0] : offsets[-1]], offsets=offsets - offsets[0], **some)
+        values = self.values[offsets[0] : offsets[-1]]
+        return EmbeddingFile(values=values, offsets=offsets - offsets[0], columns=columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,20 +142,23 @@ def open_embedding_file(path: Path) -> EmbeddingParts:
     with _as_request_errors(path):
         if path.suffix == ".parquet":
             return _open_parquet(path)
-        contents = {".npy": _read_npy, ".npz": _read_npz, ".safetensors": _read_safetensors, ".csv": _read_csv}[
-            path.suffix
-        ](path)
-    faults = list(_faults(path, contents))
-    if faults:
-        raise RequestError(faults)
+        readers = {".npy": _read_npy, ".npz": _read_npz, ".safetensors": _read_safetensors, ".csv": _read_csv}
+        columns, listed = readers[path.suffix](path)
+        contents = _of_named(columns)
+        ids = None if listed is None else pa.array(listed, pa.string())
+    _refuse_faults(path, contents, ids)
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         for start in range(0, len(contents), n_items):
             # a map of the file for each part: what is read through one counts as memory until it is gone
-            again = _read_npy(path, with_ids=False) if path.suffix == ".npy" else contents
+            again = EmbeddingFile(values=_mapped(path)) if path.suffix == ".npy" else contents
             yield again.part(start, start + n_items)
 
-    return EmbeddingParts(n=len(contents), ids=contents.ids, first=contents.part(0, 1), read=read)
+    return EmbeddingParts(n=len(contents), ids=ids, first=contents.part(0, 1), read=read)
+
+
+_Read: TypeAlias = tuple[dict[str, NDArray[Any]], list[str] | None]
+"""The arrays of a file by name, and the ids if it has any."""
 
 
 @contextmanager
@@ -169,23 +171,25 @@ def _as_request_errors(path: Path) -> Iterator[None]:
         raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
 
 
-def _faults(path: Path, contents: EmbeddingFile) -> Iterator[str]:
-    if contents.values.ndim != 2 or contents.values.dtype.kind != "f":
-        yield (
-            f"{path}: expected floating point numbers of shape (rows, dim), got {contents.values.dtype} of shape "
-            f"{contents.values.shape}"
+def _refuse_faults(path: Path, contents: EmbeddingFile, ids: pa.Array | None = None) -> None:
+    values, offsets = contents.values, contents.offsets
+    if values.ndim != 2 or values.dtype.kind != "f":
+        raise RequestError(
+            f"{path}: expected floating point numbers of shape (rows, dim), got {values.dtype} of shape {values.shape}"
         )
-        return
-    offsets = contents.offsets
     if offsets is not None and (
-        len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(contents.values) or (np.diff(offsets) < 0).any()
+        len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any()
     ):
-        yield f"{path}: offsets must increase from 0 to {len(contents.values)}, the number of vectors"
-        return
-    for name in ("ids", "norm", "n_tokens", "truncated"):
-        column = getattr(contents, name)
-        if column is not None and len(column) != len(contents):
-            yield f"{path}: expected {len(contents)} {name}, one per item, got {len(column)}"
+        raise RequestError(f"{path}: offsets must increase from 0 to {len(values)}, the number of vectors")
+    lengths = {name: len(column) for name, column in contents.columns.items()}
+    lengths |= {} if ids is None else {"ids": len(ids)}
+    wrong = [
+        f"{path}: expected {len(contents)} {name}, one per item, got {n}"
+        for name, n in lengths.items()
+        if n != len(contents)
+    ]
+    if wrong:
+        raise RequestError(wrong)
 
 
 def ids_beside(path: Path) -> Path:
@@ -193,10 +197,8 @@ def ids_beside(path: Path) -> Path:
     return path.with_suffix(".ids.txt")
 
 
-def _from_named(columns: Mapping[str, NDArray[Any]], ids: pa.Array | None) -> EmbeddingFile:
-    names = [name for name in _VECTOR_COLUMNS if name in columns]
-    if not names and len(columns) == 1:
-        names = list(columns)
+def _of_named(columns: Mapping[str, NDArray[Any]]) -> EmbeddingFile:
+    names = [name for name in _VECTOR_COLUMNS if name in columns] or list(columns)
     if len(names) != 1:
         raise ValueError(f"expected an array named 'embeddings', got {', '.join(columns) or 'none'}")
     others: dict[str, Any] = {
@@ -204,24 +206,27 @@ def _from_named(columns: Mapping[str, NDArray[Any]], ids: pa.Array | None) -> Em
     }
     if flat := [name for name, column in others.items() if column.ndim != 1]:
         raise ValueError(f"expected one {flat[0]} per item, got shape {others[flat[0]].shape}")
-    return EmbeddingFile(values=columns[names[0]], ids=ids, **others)
+    return EmbeddingFile(values=columns[names[0]], offsets=others.pop("offsets", None), columns=others)
 
 
-def _read_npy(path: Path, *, with_ids: bool = True) -> EmbeddingFile:
+def _mapped(path: Path) -> NDArray[Any]:
+    values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return values
+
+
+def _read_npy(path: Path) -> _Read:
     beside = ids_beside(path)
-    ids = None
-    if with_ids and beside.is_file():
-        ids = pa.array(beside.read_text(encoding="utf-8").splitlines(), pa.string())
-    return EmbeddingFile(values=np.load(path, mmap_mode="r", allow_pickle=False), ids=ids)
+    ids = beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None
+    return {"embeddings": _mapped(path)}, ids
 
 
-def _read_npz(path: Path) -> EmbeddingFile:
+def _read_npz(path: Path) -> _Read:
     columns = read_npz(path)
-    ids = pa.array(columns.pop("ids").astype(str).tolist(), pa.string()) if "ids" in columns else None
-    return _from_named(columns, ids)
+    ids = columns.pop("ids").astype(str).tolist() if "ids" in columns else None
+    return columns, ids
 
 
-def _read_safetensors(path: Path) -> EmbeddingFile:
+def _read_safetensors(path: Path) -> _Read:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -233,7 +238,30 @@ def _read_safetensors(path: Path) -> EmbeddingFile:
     ids = json.loads(metadata["ids"]) if "ids" in metadata else None
     if ids is not None and not (isinstance(ids, list) and all(isinstance(one, str) for one in ids)):
         raise ValueError("expected ids to be a list of texts")
-    return _from_named(columns, None if ids is None else pa.array(ids, pa.string()))
+    return columns, ids
+
+
+def _read_csv(path: Path) -> _Read:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    if not rows:
+        raise ValueError("the file is empty")
+    has_header = not _is_number(rows[0][-1])
+    header = rows.pop(0) if has_header else []
+    at = next((header.index(name) for name in _ID_COLUMNS if name in header), None)
+    if at is None and rows and not has_header and not _is_number(rows[0][0]):
+        at = 0
+    ids = None if at is None else [text_of_csv(row[at]) for row in rows]
+    numbers = [[float(cell) for position, cell in enumerate(row) if position != at] for row in rows]
+    return {"embeddings": np.array(numbers, dtype=np.float32)}, ids
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _open_parquet(path: Path) -> EmbeddingParts:
@@ -244,21 +272,23 @@ def _open_parquet(path: Path) -> EmbeddingParts:
     names = [name for name in _VECTOR_COLUMNS if name in columns]
     if len(names) != 1:
         raise ValueError(f"expected a column named 'embedding', got {', '.join(columns)}")
-    id_column = next((name for name in _ID_COLUMNS if name in columns), None)
-    ids = None if id_column is None else _ids_of(pq.read_table(path, columns=[id_column]).column(0))
+    ids = None
+    if id_column := next((name for name in _ID_COLUMNS if name in columns), None):
+        texts_or_numbers = pq.read_table(path, columns=[id_column]).column(0)
+        # an id that is missing is empty, as no item's is
+        ids = texts_or_numbers.cast(pa.string()).fill_null(pa.scalar("")).combine_chunks()
     wanted = [names[0], *(name for name in COLUMN_TYPES if name in columns)]
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
-        width = None
+        widths = set[int]()
         with _as_request_errors(path), pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
             # pre-buffered, all that was read stays in memory until the end
             for batch in file.iter_batches(n_items, columns=wanted):
                 part = _of_batch(batch, names[0])
-                if faults := list(_faults(path, part)):
-                    raise RequestError(faults)
-                if width not in (None, part.values.shape[1]):
-                    raise ValueError(f"vectors have different lengths: {width}, {part.values.shape[1]}")
-                width = part.values.shape[1]
+                _refuse_faults(path, part)
+                widths.add(part.values.shape[1])
+                if len(widths) > 1:
+                    raise ValueError(f"vectors have different lengths: {', '.join(map(str, sorted(widths)))}")
                 yield part
 
     first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
@@ -277,39 +307,10 @@ def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
     others: dict[str, Any] = {
         column: batch.column(column).to_numpy(zero_copy_only=False).astype(kind)
         for column, kind in COLUMN_TYPES.items()
-        if column in batch.schema.names
+        if column in batch.schema.names and column != "offsets"
     }
     values = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
-    return EmbeddingFile(values=values, **others | {"offsets": offsets})
-
-
-def _ids_of(column: pa.ChunkedArray) -> pa.Array:
-    """The ids of a column of texts or numbers; an id that is missing is empty, as no item's is."""
-    return column.cast(pa.string()).fill_null(pa.scalar("")).combine_chunks()
-
-
-def _read_csv(path: Path) -> EmbeddingFile:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
-    if not rows:
-        raise ValueError("the file is empty")
-    has_header = not _is_number(rows[0][-1])
-    header = rows.pop(0) if has_header else []
-    at = next((header.index(name) for name in _ID_COLUMNS if name in header), None)
-    if at is None and rows and not has_header and not _is_number(rows[0][0]):
-        at = 0
-    ids = None if at is None else [text_of_csv(row[at]) for row in rows]
-    numbers = [[float(cell) for position, cell in enumerate(row) if position != at] for row in rows]
-    values = np.array(numbers, dtype=np.float32)
-    return EmbeddingFile(values=values, ids=None if ids is None else pa.array(ids, pa.string()))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return EmbeddingFile(values=values, offsets=offsets, columns=others)
 
 
 # --- Files of embeddings as blocks for the store: in the order of the file, with unit norm.
@@ -329,8 +330,6 @@ def positions_of(file: EmbeddingParts, items: pa.Array, corpus: str) -> NDArray[
         raise RequestError(f"expected the {n} items of {corpus}, got {file.n} without ids; give ids or all items")
     if file.ids is None or file.ids.equals(items):
         return np.arange(n, dtype=np.int32)
-    if len(file.ids) != file.n:
-        raise RequestError(f"expected {file.n} ids, one per item, got {len(file.ids)}")
     found = pc.index_in(file.ids, items).fill_null(-1).to_numpy()
     times = np.bincount(found[found >= 0], minlength=n)
     unknown, missing = np.flatnonzero(found < 0), np.flatnonzero(times == 0)
@@ -379,15 +378,15 @@ def _embeddings(part: EmbeddingFile) -> tuple[Embeddings, NDArray[np.floating]]:
     unit = values
     if not (scale == 1.0).all():
         unit = (values / scale[:, None]).astype(np.float64 if values.dtype == np.float64 else np.float32)
-    kept = part.norm
-    if kept is None:
+    norm = part.columns.get("norm")
+    if norm is None:
         owners = np.repeat(np.arange(n), counts)
-        kept = (np.bincount(owners, norms, n) / np.maximum(counts, 1)).astype(np.float32)
+        norm = (np.bincount(owners, norms, n) / np.maximum(counts, 1)).astype(np.float32)
     embeddings = Embeddings(
         values=np.asarray(unit, dtype=np.float32),
-        norms=kept,
-        n_tokens=np.zeros(n, np.int32) if part.n_tokens is None else part.n_tokens,
-        truncated=np.zeros(n, bool) if part.truncated is None else part.truncated,
+        norms=norm,
+        n_tokens=part.columns.get("n_tokens", np.zeros(n, np.int32)),
+        truncated=part.columns.get("truncated", np.zeros(n, bool)),
         offsets=part.offsets,
     )
     return embeddings, unit
@@ -424,15 +423,10 @@ def export_embeddings(
     if path.suffix == ".parquet":
         return _write_parquet(path, blocks, ids, multi)
     rows = joined(list(blocks))
-    contents = EmbeddingFile(
-        values=rows.vectors.values,
-        offsets=rows.vectors.offsets if multi else None,
-        norm=rows.norms,
-        n_tokens=rows.n_tokens,
-        truncated=rows.truncated,
-    )
-    _write_file(path, contents, texts(ids.take(rows.ords)))
-    return len(contents)
+    columns = {"norm": rows.norms, "n_tokens": rows.n_tokens, "truncated": rows.truncated}
+    columns |= {"offsets": rows.vectors.offsets} if multi else {}
+    _write_file(path, np.ascontiguousarray(rows.vectors.values), columns, texts(ids.take(rows.ords)))
+    return len(rows.ords)
 
 
 def _write_parquet(path: Path, blocks: Iterator[StoredRows], ids: pa.Array, multi: bool) -> int:
@@ -462,40 +456,31 @@ def _write_parquet(path: Path, blocks: Iterator[StoredRows], ids: pa.Array, mult
     return written
 
 
-def _write_file(path: Path, contents: EmbeddingFile, ids: list[str]) -> None:
+def _write_file(path: Path, values: NDArray[Any], columns: Mapping[str, NDArray[Any]], ids: list[str]) -> None:
     """Writes a file in the format of its suffix, complete or not at all; but for Parquet."""
     if path.suffix not in SUFFIXES:
         raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
-    if contents.offsets is not None and path.suffix in (".npy", ".csv"):
+    if "offsets" in columns and path.suffix in (".npy", ".csv"):
         raise RequestError(f"{path}: {path.suffix} holds one vector per item; use .npz, .safetensors or .parquet")
     with replacing(path) as temporary:
-        if path.suffix in (".npy", ".npz"):
-            with temporary.open("wb") as file:
-                if path.suffix == ".npy":
-                    np.save(file, contents.values)
-                else:
-                    arrays: dict[str, Any] = {**_named(contents), "ids": np.array(ids)}
-                    np.savez(file, **arrays)
-        elif path.suffix == ".safetensors":
+        if path.suffix == ".safetensors":
             from safetensors.numpy import save_file
 
-            save_file(_named(contents), temporary, metadata={"ids": json.dumps(ids)})
+            save_file({"embeddings": values, **columns}, temporary, metadata={"ids": json.dumps(ids)})
+        elif path.suffix == ".csv":
+            with temporary.open("w", newline="", encoding="utf-8") as lines:
+                writer = csv.writer(lines)
+                writer.writerow(["id", *(f"c{component}" for component in range(values.shape[1]))])
+                # The shortest decimal number that is read, as float32, as the same stored number.
+                for identifier, row in zip(ids, values.astype(np.float32), strict=True):
+                    writer.writerow([csv_text(identifier), *map(str, row)])
         else:
-            _write_csv(temporary, contents, ids)
+            with temporary.open("wb") as file:
+                if path.suffix == ".npy":
+                    np.save(file, values)
+                else:
+                    arrays: dict[str, Any] = {"embeddings": values, "ids": np.array(ids), **columns}
+                    np.savez(file, **arrays)
     if path.suffix == ".npy":
         with replacing(ids_beside(path)) as temporary:
             temporary.write_text("".join(f"{identifier}\n" for identifier in ids), encoding="utf-8")
-
-
-def _named(contents: EmbeddingFile) -> dict[str, NDArray[Any]]:
-    columns = {name: getattr(contents, name) for name in COLUMN_TYPES if getattr(contents, name) is not None}
-    return {"embeddings": np.ascontiguousarray(contents.values), **columns}
-
-
-def _write_csv(path: Path, contents: EmbeddingFile, ids: list[str]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", *(f"c{component}" for component in range(contents.values.shape[1]))])
-        # The shortest decimal number that is read, as float32, as the same stored number.
-        rows = contents.values.astype(np.float32)
-        writer.writerows([csv_text(identifier), *map(str, row)] for identifier, row in zip(ids, rows, strict=True))

@@ -82,7 +82,8 @@ def read_manifest(path: Path) -> list[ImportRow]:
         faults += [f"{label}: {name!r} is missing" for name in ("encoder", "corpus") if name not in row]
         if not row.keys() & set(FILES):
             faults.append(f"{label}: give 'images', 'captions' or both")
-        faults += [f"{label}: {name} must be text, got {text!r}" for name, text in row.items() if not _is_text(text)]
+        wrong = [(name, text) for name, text in row.items() if not (isinstance(text, str) and text)]
+        faults += [f"{label}: {name} must be text, got {text!r}" for name, text in wrong]
     if faults:
         raise RequestError(faults)
     return [ImportRow(**{name: _located(name, text, path.parent) for name, text in row.items()}) for row in listed]
@@ -98,26 +99,19 @@ def rows_of_folder(folder: Path) -> list[ImportRow]:
         raise RequestError(f"{folder} is not a folder; expected {folder}/ENCODER/CORPUS/images.npy and captions.npy")
     rows, faults = [], []
     for inner in sorted(path for path in folder.glob("*/*") if path.is_dir()):
-        found: dict[str, list[Path]] = {}
-        for path in sorted(inner.iterdir()):
-            if path.stem in FILES and path.suffix in SUFFIXES:
-                found.setdefault(path.stem, []).append(path)
-        faults += [f"{inner} has several files of {name}: {', '.join(p.name for p in twins)}; keep one"
-                   for name, twins in found.items() if len(twins) > 1]  # fmt: skip
-        if found:
-            files = {name: str(paths[0]) for name, paths in found.items()}
-            rows.append(ImportRow(encoder=inner.parent.name, corpus=inner.name, **files))
-        else:
+        paths = sorted(path for path in inner.iterdir() if path.stem in FILES and path.suffix in SUFFIXES)
+        files = {path.stem: str(path) for path in paths}
+        twins = {name: [path.name for path in paths if path.stem == name] for name in files}
+        faults += [f"{inner} has several files of {name}: {', '.join(names)}; keep one"
+                   for name, names in twins.items() if len(names) > 1]  # fmt: skip
+        if not files:
             faults.append(f"{inner} has no images or captions with a suffix among {', '.join(SUFFIXES)}")
-    if not rows and not faults:
+        rows.append(ImportRow(encoder=inner.parent.name, corpus=inner.name, **files))
+    if not rows:
         faults.append(f"{folder} has no folders ENCODER/CORPUS with images.npy and captions.npy")
     if faults:
         raise RequestError(faults)
     return rows
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
 
 
 def _located(name: str, text: str, folder: Path) -> str:
@@ -170,34 +164,29 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
         RequestError: The name belongs to an encoder that was not imported; or the files contradict each other, or the
             stored encoder, in dimension, kind of vectors, note or storage type.
     """
-    name, revision = files[0].encoder, files[0].revision
-    label = f"encoder {name!r} (revision {revision!r})"
-    known_specs = namesakes(store, name)
-    for spec in known_specs:
+    first, registered = files[0], namesakes(store, files[0].encoder)
+    for spec in registered:
         if spec.adapter != ADAPTER:
             raise RequestError(
-                f"encoder name {name!r} belongs to a model without imported embeddings (adapter {spec.adapter}, "
-                f"fingerprint {spec.fingerprint}); give the import another name with --encoder"
+                f"encoder name {first.encoder!r} belongs to a model without imported embeddings (adapter "
+                f"{spec.adapter}, fingerprint {spec.fingerprint}); give the import another name with --encoder"
             )
-    known = next((spec for spec in reversed(known_specs) if spec.revision == revision), None)
-    faults = _disagreements(label, files)
+    label = f"encoder {first.encoder!r} (revision {first.revision!r})"
+    faults, forms = [], {file.form: file for file in files}
+    if len(forms) > 1:
+        listed = "; ".join(f"{file.path} has {form}" for form, file in forms.items())
+        faults.append(f"{label} must have vectors of one form: {listed}")
     notes = list(dict.fromkeys(file.note for file in files if file.note))
     if len(notes) > 1:
         faults.append(f"{label} has several notes: {', '.join(map(repr, notes))}; give one, or another --revision")
-    finest: Storage = "float32" if any(file.storage == "float32" for file in files) else "float16"
+    known = next((spec for spec in reversed(registered) if spec.revision == first.revision), None)
     if known is not None and not faults:
-        faults = _contradictions(label, files, known, notes, finest, storage)
+        faults = _contradictions(label, files, known, notes, storage)
     if faults:
         raise RequestError(faults)
-    return known or declared_encoder(
-        name,
-        ADAPTER,
-        revision,
-        *notes,
-        dim=files[0].dim,
-        vectors=files[0].vectors,
-        storage=storage or finest,
-    )
+    finest: Storage = "float32" if any(file.storage == "float32" for file in files) else "float16"
+    form: dict[str, Any] = {"dim": first.dim, "vectors": first.vectors, "storage": storage or finest}
+    return known or declared_encoder(first.encoder, ADAPTER, first.revision, *notes, **form)
 
 
 def declared_encoder(name: str, adapter: str, revision: str, note: str | None = None, **form: Any) -> EncoderSpec:
@@ -238,37 +227,24 @@ def _form(dim: int, vectors: VectorKind) -> str:
     return f"{'one vector' if vectors == 'single' else 'several vectors'} of {dim} components per item"
 
 
-def _disagreements(label: str, files: Sequence[ImportFile]) -> list[str]:
-    forms = {file.form: file for file in files}
-    if len(forms) < 2:
-        return []
-    listed = "; ".join(f"{file.path} has {form}" for form, file in forms.items())
-    return [f"{label} must have vectors of one form: {listed}"]
-
-
 def _contradictions(
-    label: str,
-    files: Sequence[ImportFile],
-    known: EncoderSpec,
-    notes: Sequence[str],
-    finest: Storage,
-    storage: Storage | None,
+    label: str, files: Sequence[ImportFile], known: EncoderSpec, notes: Sequence[str], storage: Storage | None
 ) -> list[str]:
     """What the files or options say that is not true of the stored encoder."""
+    other, form = "give another --encoder or --revision", _form(known.dim, known.vectors)
     faults = []
-    other = "give another --encoder or --revision"
-    form = _form(known.dim, known.vectors)
     if files[0].form != form:
         faults.append(f"{label} is stored with {form}, {files[0].path} has {files[0].form}; {other}")
     faults += note_faults(known, *notes)
+    finer = [file.path for file in files if (known.storage, file.storage) == ("float16", "float32")]
     if storage not in (None, known.storage):
         faults.append(
             f"{label} is stored as {known.storage}, and has one storage type; leave out --storage {storage}, or {other}"
         )
-    elif storage is None and (known.storage, finest) == ("float16", "float32"):
-        path = next(file.path for file in files if file.storage == "float32")
+    elif storage is None and finer:
         faults.append(
-            f"{label} is stored as float16, {path} holds finer numbers; add --storage float16 to round them, or {other}"
+            f"{label} is stored as float16, {finer[0]} holds finer numbers; add --storage float16 to round them, or "
+            f"{other}"
         )
     return faults
 
@@ -384,7 +360,7 @@ def _files(
                     modality=modality,
                     path=path,
                     dim=contents.first.values.shape[1],
-                    vectors="single" if contents.first.offsets is None else "multi",
+                    vectors=contents.first.vectors,
                     storage="float16" if contents.first.values.dtype.itemsize <= 2 else "float32",
                 )
             )
@@ -405,8 +381,8 @@ def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read
             checksums[block.ords] = block_checksums(spec, block)
             n_vectors += len(unit)
     except RequestError as fault:
-        named = f"{file.path}"
-        raise RequestError([line if line.startswith(named) else f"{named}: {line}" for line in fault.faults]) from fault
+        unnamed = (line.removeprefix(f"{file.path}: ") for line in fault.faults)
+        raise RequestError([f"{file.path}: {line}" for line in unnamed]) from fault
     contents_digest = digest(checksums)
     stored = store.sealed(key)
     same = stored is not None and stored.digest == contents_digest

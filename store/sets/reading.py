@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,19 +13,9 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, row_bytes, storage_faults
 from capim.store.errors import RequestError, WorkError
-from capim.store.rows import quoted
+from capim.store.rows import having
 from capim.store.schema import texts
-from capim.store.sets.rows import (
-    ItemIndex,
-    StoredRows,
-    columns_of,
-    digest,
-    joined,
-    refuse_damage,
-    scan,
-    unpack,
-    vector_type,
-)
+from capim.store.sets.rows import ItemIndex, StoredRows, checked, columns_of, digest, joined, scan, vector_type
 from capim.store.sets.seal import SealedSet, missing_table
 from capim.store.types import Modality, SetKey
 from capim.store.vectors import unit_vectors
@@ -35,7 +26,7 @@ if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore
 
 
-_TAKE_BYTES = 4 << 20
+_TAKE_BYTES = 4 << 20  # of rows that are taken in one step: Lance needs several times their memory
 _VERIFY = "Run `capim store verify`"
 
 
@@ -71,16 +62,9 @@ class Vectors:
         ``.to_arrow().to_pandas()`` gives a frame, ``torch.from_numpy(vectors.matrix)`` a tensor on the same memory.
         """
         vector = pa.FixedSizeListArray.from_arrays(pa.array(self.matrix.reshape(-1)), self.matrix.shape[1])
-        return pa.table(
-            {
-                "id": self.ids,
-                "ord": pa.array(self.ords),
-                "vector": vector,
-                "norm": pa.array(self.norms),
-                "n_tokens": pa.array(self.n_tokens),
-                "truncated": pa.array(self.truncated),
-            }
-        )
+        arrays = {"ord": self.ords, "norm": self.norms, "n_tokens": self.n_tokens, "truncated": self.truncated}
+        columns = {name: pa.array(array) for name, array in arrays.items()}
+        return pa.table({"id": pa.array(self.ids, pa.string()), "ord": columns.pop("ord"), "vector": vector, **columns})
 
 
 def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> lance.LanceDataset:
@@ -121,128 +105,105 @@ def read_matrix(
     row_of = np.full(len(items), -1, dtype=np.int64)
     row_of[wanted] = np.arange(n)
     matrix = np.empty((n, vector_type(table.schema).list_size), dtype=np.float32)
-    norms = np.empty(n, dtype=np.float32)
-    n_tokens = np.empty(n, dtype=np.int32)
-    truncated = np.empty(n, dtype=bool)
-    crc = np.empty(n, dtype=np.uint32)
+    kinds = {"norms": np.float32, "n_tokens": np.int32, "truncated": np.bool_, "crc": np.uint32}
+    columns: dict[str, NDArray[Any]] = {column: np.empty(n, dtype=kind) for column, kind in kinds.items()}
     present = np.zeros(n, dtype=bool)
     with storage_faults(f"reading set {name!r}"):
-        for rows in scan(table, key, subset_condition(language, translator)):
-            refuse_damage(rows, name, items.ids)
-            into, take = _first_of_each(row_of[rows.ords], present)
+        for rows in scan(table, key, items, subset_condition(language, translator)):
+            targets = row_of[rows.ords]
+            fresh = np.flatnonzero((targets >= 0) & ~present[targets])
+            into, first = np.unique(targets[fresh], return_index=True)  # of a repeated item the first row
+            take = fresh[first]
             matrix[into] = unit_vectors(rows.vectors.values)[take]
-            norms[into], n_tokens[into], truncated[into] = rows.norms[take], rows.n_tokens[take], rows.truncated[take]
-            crc[into] = rows.crc[take]
+            for column, values in columns.items():
+                values[into] = getattr(rows, column)[take]
             present[into] = True
+    crc = columns.pop("crc")
     if sealed is not None:
-        _refuse_gaps(name, items, wanted, present)
-        if n == len(items) and digest(crc) != sealed.digest:
-            raise WorkError(f"set {name!r}: its digest differs from the one it was sealed with", remedy=_VERIFY)
+        _refuse_other(sealed, items, wanted, present, crc)
     kept = slice(None) if present.all() else np.flatnonzero(present)
     ords = wanted[kept]
     return Vectors(
         ids=texts(items.ids.take(ords)),
         ords=ords,
         matrix=matrix[kept],
-        norms=norms[kept],
-        n_tokens=n_tokens[kept],
-        truncated=truncated[kept],
         tag=sealed.tag if sealed else "",
+        **{column: values[kept] for column, values in columns.items()},
     )
 
 
-def read_blocks(
-    connection: Connection,
-    key: SetKey,
-    items: ItemIndex,
-    wanted: NDArray[np.int32],
-    *,
-    sealed: SealedSet | None,
-    window: int,
-) -> Iterator[StoredRows]:
-    """The wanted positions in the order given, in blocks of at most ``window`` rows.
+class SetReader:
+    """The rows of one version of a set by their positions in the corpus; holds eight bytes for every item.
 
-    Holds one block, and four bytes for every row of the set. Without a sealed version, positions that have no row are
-    left out.
+    Those of a sealed version are compared with its digest here, and the checksum of a row when it is read.
+
+    Attributes:
+        present: Which items have a row, shape ``(n_items,)``; of a sealed version all.
+        dim: Components of one vector.
+        n_at_once: Rows that are taken in one step.
     """
-    if window < 1:
-        raise RequestError(f"window must be at least 1 item, got {window}")
-    name = key.table
-    table = open_set(connection, key, sealed)
-    with storage_faults(f"reading set {name!r}"):
-        offsets, _ = row_offsets(table, len(items))
-    present = offsets[wanted] >= 0
-    if sealed is not None:
-        _refuse_gaps(name, items, wanted, present)
-    ords = wanted[present]
-    step = rows_at_once(table)
-    for start in range(0, len(ords), window):
-        block = ords[start : start + window]
-        rows = joined(list(taken(table, key, items, offsets[block], step)))
-        if not np.array_equal(rows.ords, block):
-            raise WorkError(f"set {name!r}: rows from {start} on have unexpected positions", remedy=_VERIFY)
-        yield rows
 
-
-def rows_at_once(table: lance.LanceDataset) -> int:
-    """The rows that are taken in one step: Lance needs several times their memory."""
-    return max(1, _TAKE_BYTES // row_bytes(table))
-
-
-def taken(
-    table: lance.LanceDataset, key: SetKey, items: ItemIndex, offsets: NDArray[np.int32], step: int
-) -> Iterator[StoredRows]:
-    """The rows at these offsets of a set, ``step`` at a time, their checksums compared."""
-    for start in range(0, len(offsets), step):
+    def __init__(self, connection: Connection, key: SetKey, items: ItemIndex, sealed: SealedSet | None) -> None:
+        self._table = open_set(connection, key, sealed)
+        self._key, self._items = key, items
         with storage_faults(f"reading set {key.table!r}"):
-            rows = unpack(table.take(offsets[start : start + step].tolist(), columns=columns_of(key)))
-        refuse_damage(rows, key.table, items.ids)
-        yield rows
+            rows = self._table.scanner(columns=["ord", "crc"], scan_in_order=True).to_table()
+            self.n_at_once = max(1, _TAKE_BYTES // row_bytes(self._table))
+        ords = rows.column("ord").to_numpy()
+        self._offsets, crc = np.full(len(items), -1, dtype=np.int32), np.zeros(len(items), dtype=np.uint32)
+        self._offsets[ords[::-1]] = np.arange(len(ords), dtype=np.int32)[::-1]  # of a repeated item the first row
+        crc[ords[::-1]] = rows.column("crc").to_numpy()[::-1]
+        self.present = self._offsets >= 0
+        self.dim = int(vector_type(self._table.schema).list_size)
+        if sealed is not None:
+            _refuse_other(sealed, items, np.arange(len(items), dtype=np.int32), self.present, crc)
+
+    def blocks(self, ords: NDArray[np.int32], window: int) -> Iterator[StoredRows]:
+        """The rows of these items in the order given, in blocks of at most ``window`` rows."""
+        for start in range(0, len(ords), window):
+            block = ords[start : start + window]
+            rows = joined([self._taken(block[at : at + self.n_at_once]) for at in range(0, len(block), self.n_at_once)])
+            if not np.array_equal(rows.ords, block):
+                raise WorkError(
+                    f"set {self._key.table!r}: rows from {start} on have unexpected positions", remedy=_VERIFY
+                )
+            yield rows
+
+    def _taken(self, ords: NDArray[np.int32]) -> StoredRows:
+        with storage_faults(f"reading set {self._key.table!r}"):
+            rows = self._table.take(self._offsets[ords].tolist(), columns=columns_of(self._key))
+        return checked(rows, self._key, self._items)
 
 
 def subset_condition(language: str | None, translator: str | None) -> str | None:
     """The SQL condition for the rows in one language and by one translator; None if neither is given."""
     chosen = {"language": language, "translator": translator}
-    return " AND ".join(f"{name} = {quoted(text)}" for name, text in chosen.items() if text is not None) or None
+    return having({name: text for name, text in chosen.items() if text is not None})
 
 
-def row_offsets(table: lance.LanceDataset, n_items: int) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
-    """For every position of the corpus the offset of its first row in the table, or -1; and the stored checksum."""
-    rows = table.scanner(columns=["ord", "crc"], scan_in_order=True).to_table()
-    ords = rows.column("ord").to_numpy()
-    offsets, crc = np.full(n_items, -1, dtype=np.int32), np.zeros(n_items, dtype=np.uint32)
-    offsets[ords[::-1]] = np.arange(len(ords), dtype=np.int32)[::-1]  # of repeated positions the first row stays
-    crc[ords[::-1]] = rows.column("crc").to_numpy()[::-1]
-    return offsets, crc
-
-
-def _first_of_each(
-    targets: NDArray[np.int64], present: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Target rows and the rows of the batch for them, without rows that are unwanted, present or repeated."""
-    take = np.flatnonzero((targets >= 0) & ~present[targets])
-    into, first = np.unique(targets[take], return_index=True)
-    return into, take[first]
-
-
-def _refuse_gaps(name: str, items: ItemIndex, wanted: NDArray[np.int32], present: NDArray[np.bool_]) -> None:
-    missing = wanted[~present]
+def _refuse_other(
+    sealed: SealedSet,
+    items: ItemIndex,
+    wanted: NDArray[np.int32],
+    present: NDArray[np.bool_],
+    crc: NDArray[np.uint32],
+) -> None:
+    """Raises :class:`WorkError` unless all wanted items have a row, and all items the digest of the seal."""
+    name, missing = sealed.key.table, wanted[~present]
     if len(missing):
         raise WorkError(
             f"sealed set {name!r}: {len(missing)} of {len(wanted)} items have no row, first "
             f"{items.ids[int(missing[0])].as_py()!r}",
             remedy=_VERIFY,
         )
-
-
-# --- Single-vector sets as rows that are read when they are indexed, so that a set need not fit into memory.
+    if len(wanted) == len(items) and digest(crc) != sealed.digest:
+        raise WorkError(f"set {name!r}: its digest differs from the one it was sealed with", remedy=_VERIFY)
 
 
 class VectorWindows:
     """The float32 unit vectors of a sealed set in corpus order; memory is that of the rows that are asked for.
 
-    Indexed like a matrix of shape ``(n, dim)``, by a slice or by an array of positions. The checksum of every row is
-    compared when it is read, and those of all rows with the digest of the set when it is opened.
+    Indexed like a matrix of shape ``(n, dim)``, by a slice or by an array of positions.
 
     Raises:
         RequestError: There is no such set, it is not sealed, or it has several vectors per item.
@@ -252,29 +213,23 @@ class VectorWindows:
     dtype = np.dtype(np.float32)
 
     def __init__(self, store: EmbeddingStore, *, encoder: str, corpus: str, modality: Modality) -> None:
-        self._store, self._subject = store, (encoder, corpus, modality)
-        self._key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-        self._items, sealed = store.item_index(self._key), store.sealed(self._key)
-        name = self._key.table
-        if sealed is None or self._key.vectors == "multi":
-            raise RequestError(f"set {name!r} is not a sealed set of one vector per item")
-        self._table = open_set(store.connection, self._key, sealed)
-        with storage_faults(f"reading set {name!r}"):
-            self._offsets, crc = row_offsets(self._table, len(self._items))
-        if (self._offsets < 0).any() or digest(crc) != sealed.digest:
-            raise WorkError(f"set {name!r}: its digest differs from its seal", remedy="Run `capim store verify`")
-        self.shape = (len(self._items), int(vector_type(self._table.schema).list_size))
+        key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+        items, sealed = store.item_index(key), store.sealed(key)
+        if sealed is None or key.vectors == "multi":
+            raise RequestError(f"set {key.table!r} is not a sealed set of one vector per item")
+        self._reader = SetReader(store.connection, key, items, sealed)
+        self._whole = partial(read_matrix, store.connection, key, items, sealed=sealed)
+        self.shape = (len(items), self._reader.dim)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: Any, /) -> NDArray[np.float32]:
-        wanted = np.arange(len(self))[rows]
+        wanted = np.arange(len(self), dtype=np.int32)[rows]
         if isinstance(rows, slice) and len(wanted) == len(self):
-            encoder, corpus, modality = self._subject  # one scan, which is faster
-            return self._store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
+            return self._whole().matrix  # one scan, which is faster
         ords, back = np.unique(wanted, return_inverse=True)
         found = np.empty((len(ords), self.shape[1]), np.float32)
-        for part in taken(self._table, self._key, self._items, self._offsets[ords], rows_at_once(self._table)):
+        for part in self._reader.blocks(ords, self._reader.n_at_once):
             found[np.searchsorted(ords, part.ords)] = unit_vectors(part.vectors.values)
         return found if isinstance(rows, slice) else found[back]

@@ -13,7 +13,6 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -58,19 +57,11 @@ class ItemIndex:
     @classmethod
     def of(cls, corpus: str, modality: Modality, rows: pa.Table) -> ItemIndex:
         """The items in rows of ``schema.IMAGES`` or ``schema.CAPTIONS``."""
-        columns = ["id"] if modality == "image" else ["id", "language", "translator"]
-        arrays = [rows.column(column).combine_chunks() for column in columns]
-        return cls(
-            corpus=corpus,
-            modality=modality,
-            ids=arrays[0],
-            **dict(zip(("languages", "translators"), arrays[1:], strict=False)),
+        columns = {"ids": "id"} | (
+            {} if modality == "image" else {"languages": "language", "translators": "translator"}
         )
-
-    @cached_property
-    def ord_of(self) -> dict[str, int]:
-        """Item id -> position."""
-        return {item: position for position, item in enumerate(texts(self.ids))}
+        arrays = {name: rows.column(column).combine_chunks() for name, column in columns.items()}
+        return cls(corpus=corpus, modality=modality, **arrays)
 
     def subset(self, language: str | None, translator: str | None) -> NDArray[np.int32]:
         """Positions of the captions in one language and by one translator, ascending; None means any.
@@ -116,8 +107,8 @@ def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
         *required(pa.string(), "item_id"),
         *required(pa.int32(), "ord"),  # position in the corpus; rows are stored in any order
         *required(pa.list_(vector) if multi else vector, vector_column(spec.vectors)),
-        *required(pa.int32(), *(["n_vectors"] if multi else [])),
-        *required(pa.string(), *(["layout"] if multi else [])),  # what each vector stands for: store.vectors
+        *(required(pa.int32(), "n_vectors") if multi else []),
+        *(required(pa.string(), "layout") if multi else []),  # what each vector stands for: store.vectors
         *required(pa.float32(), "norm"),  # before normalisation
         *required(pa.int32(), "n_tokens"),
         *required(pa.bool_(), "truncated"),
@@ -125,7 +116,7 @@ def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
         *required(pa.uint32(), "crc"),  # of the row: see row_checksums
         *required(pa.string(), "batch_id"),
         *required(pa.int64(), "write_number"),  # of rows with the same item, the one with the lowest number stays
-        *required(pa.string(), *(["language", "translator"] if key.modality == "caption" else [])),
+        *(required(pa.string(), "language", "translator") if key.modality == "caption" else []),
     ]
     metadata: dict[bytes | str, bytes | str] = {"capim.format": str(FORMAT), "capim.set": canonical_json(asdict(key))}
     metadata["capim.encoder"] = spec.to_json()
@@ -273,8 +264,10 @@ def joined(parts: Sequence[StoredRows]) -> StoredRows:
     )
 
 
-def scan(table: lance.LanceDataset, key: SetKey, condition: str | None = None) -> Iterator[StoredRows]:
-    """All rows, or those that meet an SQL condition, in the order of their commits and in bounded memory."""
+def scan(
+    table: lance.LanceDataset, key: SetKey, items: ItemIndex, condition: str | None = None
+) -> Iterator[StoredRows]:
+    """All rows, or those that meet an SQL condition, in the order of their commits, checked and in bounded memory."""
     scanner = table.scanner(
         columns=columns_of(key),
         filter=condition,
@@ -283,17 +276,20 @@ def scan(table: lance.LanceDataset, key: SetKey, condition: str | None = None) -
         io_buffer_size=_IO_BUFFER,
         scan_in_order=True,
     )
-    return (unpack(batch) for batch in scanner.to_batches() if batch.num_rows)
+    return (checked(batch, key, items) for batch in scanner.to_batches() if batch.num_rows)
 
 
-def refuse_damage(rows: StoredRows, name: str, ids: pa.Array) -> None:
-    """Raises :class:`WorkError` if a checksum is wrong, with the first items."""
+def checked(batch: pa.RecordBatch | pa.Table, key: SetKey, items: ItemIndex) -> StoredRows:
+    """The rows of :func:`unpack`; raises :class:`WorkError` if a checksum is wrong, with the first items."""
+    rows = unpack(batch)
     damaged = rows.ords[rows.damaged()]
     if len(damaged):
-        first = ", ".join(repr(ids[int(position)].as_py()) for position in damaged[:5])
+        # a position is part of the checksum: one outside the corpus is found here, too
+        first = [repr(items.ids[at].as_py()) if 0 <= at < len(items) else f"at {at}" for at in damaged[:5].tolist()]
         raise WorkError(
-            f"set {name!r}: checksum mismatch in {len(damaged)} rows (changed on disk), first items {first}; no row of "
-            "the set is used",
-            remedy=f"Run `capim store repair {name}`, then `capim embed`: only these rows are encoded again. Or "
+            f"set {key.table!r}: checksum mismatch in {len(damaged)} rows (changed on disk), first items "
+            f"{', '.join(first)}; no row of the set is used",
+            remedy=f"Run `capim store repair {key.table}`, then `capim embed`: only these rows are encoded again. Or "
             "restore the table from a backup",
         )
+    return rows

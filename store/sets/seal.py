@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, compact, data_bytes, drop_old_versions, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError
-from capim.store.files import sync
-from capim.store.rows import now, one_of, read, register
-from capim.store.sets.rows import ItemIndex, digest, refuse_damage, scan, vector_type
+from capim.store.rows import now, register
+from capim.store.sets.rows import ItemIndex, digest, scan, vector_type
 from capim.store.types import SetKey
 
 if TYPE_CHECKING:
@@ -58,74 +57,70 @@ class SealedSet:
     dim: int
     storage: str
 
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> SealedSet:
+        """The set in a row of table ``sets``."""
+        columns = {field.name: row[field.name] for field in fields(cls) if field.name != "key"}
+        return cls(key=SetKey.of_row(row), **columns)
+
+    def is_version_of(self, table: lance.LanceDataset) -> bool:
+        """Whether its tag still refers to the version of the table that was sealed; reads no row."""
+        entry = table.tags.list().get(self.tag)
+        return entry is not None and entry["version"] == self.version
+
 
 class Contents(NamedTuple):
-    """The contents of a set, from reading every row."""
+    """The contents of a set, from reading every row.
+
+    Attributes:
+        digest: SHA-256 of the checksums in corpus order.
+        n_vectors: Of all rows.
+        rows_of: How many rows each item has, shape ``(n_items,)``.
+    """
 
     digest: str
     n_vectors: int
+    rows_of: NDArray[np.int32]
 
 
-def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) -> SealedSet:
-    """Checks a set, fixes its contents and registers it; a sealed set is returned as it is.
-
-    A sealed set whose tag was lost is checked and tagged again.
-    """
+def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: SealedSet | None) -> SealedSet:
+    """Checks a set, fixes its contents and registers it; ``existing`` is returned as it is unless its tag was lost."""
     name = key.table
-    if n_items != len(items):
-        raise RequestError(f"set {name!r}: expected the {len(items)} {key.modality}s of {key.corpus!r}, got {n_items}")
-    existing = sealed(connection, key)
-    table = connection.find(name)
-    if table is None and existing is None:
+    if existing is None and connection.find(name) is None:
         raise RequestError(f"set {name!r} is not in the store {connection.uri}. Run `capim embed` first")
-    if existing is not None and _is_tagged(_latest(connection, key), existing):
+    if existing is not None and existing.is_version_of(_latest(connection, key)):
         return existing
     table, contents = _settle(connection, key, items)
     vector = vector_type(table.schema)
-    result = SealedSet(
-        key=key,
-        tag=tag_of(contents.digest),
-        version=table.version,
-        n_rows=len(items),
-        n_vectors=contents.n_vectors,
-        digest=contents.digest,
-        sealed_at=now(),
-        n_bytes=data_bytes(table),
-        dim=vector.list_size,
-        storage=storage_of(vector),
-    )
-    if existing is not None and existing.digest != result.digest:
+    columns: dict[str, Any] = {
+        "tag": _tag_of(contents),
+        "version": table.version,
+        "n_rows": len(items),
+        "n_vectors": contents.n_vectors,
+        "digest": contents.digest,
+        "sealed_at": now(),
+        "n_bytes": data_bytes(table),
+        "dim": vector.list_size,
+        "storage": storage_of(vector),
+    }
+    if existing is not None and existing.digest != contents.digest:
         log.warning(
             "set %r now holds other vectors than %s, whose tag was lost; results computed from %s cannot be reproduced",
             name,
             existing.tag,
             existing.tag,
         )
-    sync(connection.folder(name))
-    columns = {field.name: getattr(result, field.name) for field in fields(SealedSet) if field.name != "key"}
     connection.digests.record(name, table)  # with its tag
+    connection.digests.sync(name)
     register(connection, "sets", [key.columns | columns])
-    sync(connection.folder("sets"))
-    for each in (name, "sets"):
-        connection.digests.sync(each)
+    connection.digests.sync("sets")
     drop_old_versions(table, timedelta(0))
-    return result
+    return SealedSet(key=key, **columns)
 
 
 def storage_of(vector: pa.FixedSizeListType) -> str:
     """The name of the type of a stored component."""
     return "float16" if vector.value_type == pa.float16() else "float32"
-
-
-def is_intact(connection: Connection, key: SetKey) -> bool:
-    """Whether a set is sealed and its tag still refers to the version that was sealed; reads no row."""
-    state, table = sealed(connection, key), connection.find(key.table)
-    return state is not None and table is not None and _is_tagged(table, state)
-
-
-def tag_of(contents_digest: str) -> str:
-    """The tag of a set with this digest."""
-    return f"sealed-{contents_digest[:16]}"
 
 
 def missing_table(connection: Connection, key: SetKey) -> WorkError:
@@ -153,70 +148,57 @@ def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lanc
         table = _latest(connection, key)
         try:
             contents = examine(table, key, items)
+            _refuse_wrong_counts(name, items, contents)
             with storage_faults(f"tagging {name!r}"):
-                return _tagged(connection, table, key, tag_of(contents.digest)), contents
+                try:
+                    table.tags.create(_tag_of(contents), table.version)
+                except ValueError as fault:
+                    if "already exists" not in str(fault):
+                        raise
+                    table = _latest(connection, key, _tag_of(contents))  # by a process that sealed the same contents
+            return table, contents
         except WorkError:
             if _latest(connection, key).version == before:
                 raise
 
 
-def _tagged(connection: Connection, table: lance.LanceDataset, key: SetKey, tag: str) -> lance.LanceDataset:
-    """The version that has the tag: this one, or that of a process that sealed the same contents before."""
-    try:
-        table.tags.create(tag, table.version)
-    except ValueError as fault:
-        if "already exists" not in str(fault):
-            raise
-        return _latest(connection, key, tag)
-    return table
-
-
-def _is_tagged(table: lance.LanceDataset, state: SealedSet) -> bool:
-    entry = table.tags.list().get(state.tag)
-    return entry is not None and entry["version"] == state.version
-
-
-def sealed(connection: Connection, key: SetKey) -> SealedSet | None:
-    """The sealed state of a set, or None."""
-    rows = read(connection, "sets", one_of("set_name", [key.table])).to_pylist()
-    return _of_row(rows[0]) if rows else None
-
-
-def sealed_sets(connection: Connection) -> list[SealedSet]:
-    """Every sealed set, oldest first."""
-    return [_of_row(row) for row in read(connection, "sets").sort_by("sealed_at").to_pylist()]
-
-
-def _of_row(row: Mapping[str, Any]) -> SealedSet:
-    columns = {field.name: row[field.name] for field in fields(SealedSet) if field.name != "key"}
-    return SealedSet(key=SetKey.of_row(row), **columns)
+def _tag_of(contents: Contents) -> str:
+    return f"sealed-{contents.digest[:16]}"
 
 
 def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Contents:
-    """Reads every row; raises :class:`WorkError` unless each item of the corpus has one row, unchanged."""
-    name = key.table
-    rows_of = np.zeros(len(items), dtype=np.int32)
-    crc = np.zeros(len(items), dtype=np.uint32)
-    n_vectors = 0
-    remedy = f"Run `capim store repair {name}`, then `capim embed`, or restore the table from a backup"
+    """Reads every row; raises :class:`WorkError` if one was changed."""
+    name, n_vectors = key.table, 0
+    rows_of, crc = np.zeros(len(items), dtype=np.int32), np.zeros(len(items), dtype=np.uint32)
     with storage_faults(f"reading set {name!r}"):
-        for rows in scan(table, key):
-            outside = rows.ords[(rows.ords < 0) | (rows.ords >= len(items))]
-            if len(outside):
-                raise WorkError(
-                    f"set {name!r}: position {outside[0]} is outside the {len(items)} items of the corpus (changed on "
-                    "disk)",
-                    remedy=remedy,
-                )
-            refuse_damage(rows, name, items.ids)
+        for rows in scan(table, key, items):
             np.add.at(rows_of, rows.ords, 1)
             crc[rows.ords] = rows.crc
             n_vectors += len(rows.vectors.values)
-        _refuse_wrong_counts(name, items, rows_of)
         ids = table.to_table(columns=["ord", "item_id"])
         if pc.any(pc.not_equal(items.ids.take(ids.column("ord").combine_chunks()), ids.column("item_id"))).as_py():
-            raise WorkError(f"set {name!r}: item ids were changed on disk", remedy=remedy)
-    return Contents(digest(crc), n_vectors)
+            raise WorkError(
+                f"set {name!r}: item ids were changed on disk",
+                remedy=f"Run `capim store repair {name}`, then `capim embed`, or restore the table from a backup",
+            )
+    return Contents(digest(crc), n_vectors, rows_of)
+
+
+def _refuse_wrong_counts(name: str, items: ItemIndex, contents: Contents) -> None:
+    """Raises :class:`WorkError` unless each item of the corpus has one row; the first are named."""
+    missing, repeated = np.flatnonzero(contents.rows_of == 0), np.flatnonzero(contents.rows_of > 1)
+    if len(missing):
+        raise WorkError(
+            f"set {name!r} is incomplete: {len(missing)} of {len(items)} items have no row, first "
+            f"{items.ids[int(missing[0])].as_py()!r}",
+            remedy="Run the same `capim embed` again: only these items are encoded",
+        )
+    if len(repeated):
+        raise WorkError(
+            f"set {name!r}: {len(repeated)} items have more than one row, first "
+            f"{items.ids[int(repeated[0])].as_py()!r}: another process is writing to it",
+            remedy="Wait until that process has ended, then run `capim embed` again",
+        )
 
 
 def _latest(connection: Connection, key: SetKey, tag: str | None = None) -> lance.LanceDataset:
@@ -250,19 +232,3 @@ def _index_subsets(table: lance.LanceDataset, items: ItemIndex) -> None:
     for column, values in (("language", items.languages), ("translator", items.translators)):
         if values is not None and len(pc.unique(values)) > 1 and column not in indexed:
             table.create_scalar_index(column, "BITMAP")
-
-
-def _refuse_wrong_counts(name: str, items: ItemIndex, rows_of: NDArray[np.int32]) -> None:
-    missing, repeated = np.flatnonzero(rows_of == 0), np.flatnonzero(rows_of > 1)
-    if len(missing):
-        raise WorkError(
-            f"set {name!r} is incomplete: {len(missing)} of {len(items)} items have no row, first "
-            f"{items.ids[int(missing[0])].as_py()!r}",
-            remedy="Run the same `capim embed` again: only these items are encoded",
-        )
-    if len(repeated):
-        raise WorkError(
-            f"set {name!r}: {len(repeated)} items have more than one row, first "
-            f"{items.ids[int(repeated[0])].as_py()!r}: another process is writing to it",
-            remedy="Wait until that process has ended, then run `capim embed` again",
-        )

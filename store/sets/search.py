@@ -89,10 +89,10 @@ def search(
     per_query = list(Ragged.from_counts(queries.values, queries.counts))
     window = _WINDOW[key.vectors]
     if use_index:
-        condition = subset_condition(language, translator)
-        near = [_candidates(store, key, query, k * _CANDIDATES, condition) for query in per_query]
-        blocks = [store.stored_blocks(key, ords=ords, window=window) for ords in near]
-        hits = [_nearest(key, [query], k, of)[0] for query, of in zip(per_query, blocks, strict=True)]
+        condition, hits = subset_condition(language, translator), []
+        for query in per_query:
+            near = _candidates(store, key, query, k * _CANDIDATES, condition)
+            hits += _nearest(key, [query], k, store.stored_blocks(key, ords=near, window=window))
     else:
         every = store.stored_blocks(key, language=language, translator=translator, window=window)
         hits = _nearest(key, per_query, k, every)
@@ -142,18 +142,12 @@ def _scores(query: NDArray[np.float32], items: Ragged, key: SetKey) -> NDArray[n
     if key.vectors == "single":
         return products[:, 0]
     starts = items.offsets[:-1]
+    summed: NDArray[np.float32]
     if key.modality == "image":
-        best_patch: NDArray[np.float32] = np.maximum.reduceat(products, starts, axis=0)
-        summed: NDArray[np.float32] = best_patch.sum(axis=1)
-        return summed
-    over_tokens: NDArray[np.float32] = np.add.reduceat(products.max(axis=1), starts)
-    return over_tokens
-
-
-def _float32(items: Ragged, key: SetKey) -> Ragged:
-    """Stored vectors as they are scored: single vectors with unit norm, multi-vectors as stored."""
-    values = items.values
-    return items.with_values(unit_vectors(values) if key.vectors == "single" else values.astype(np.float32))
+        summed = np.maximum.reduceat(products, starts, axis=0).sum(axis=1)  # of the best patch of every token
+    else:
+        summed = np.add.reduceat(products.max(axis=1), starts)
+    return summed
 
 
 def _nearest(
@@ -162,7 +156,9 @@ def _nearest(
     """The ``k`` items of some blocks that are nearest to each query, equal scores by position."""
     best = [(np.empty(0, np.int32), np.empty(0, np.float32)) for _ in queries]
     for rows in blocks:
-        items = _float32(rows.vectors, key)
+        values = rows.vectors.values
+        as_scored = unit_vectors(values) if key.vectors == "single" else values.astype(np.float32)
+        items = rows.vectors.with_values(as_scored)
         for number, query in enumerate(queries):
             ords = np.concatenate([best[number][0], rows.ords])
             scores = np.concatenate([best[number][1], _scores(query, items, key)])
@@ -215,16 +211,16 @@ class Index(NamedTuple):
 
 
 @contextmanager
-def indexed(items: Ragged, kind: str, *, many: bool, nprobes: int = NPROBES, k: int = TOP) -> Iterator[Index]:
-    """An index of LanceDB with its default settings; it is removed when the block ends.
+def indexed(items: Ragged, kind: str, *, many: bool) -> Iterator[Index]:
+    """An index of LanceDB with its default settings, which reads ``NPROBES`` partitions and gives the ``TOP`` items.
+
+    It is removed when the block ends.
 
     Args:
         items: Unit vectors; indexed as float16, as in a store.
         kind: One of :data:`KINDS`, cosine.
         many: Whether items and queries have several vectors each. LanceDB then searches query by query, with the
             vectors of one query at a time, and its distances are estimates.
-        nprobes: Partitions that a search reads.
-        k: Items that a search returns.
 
     Raises:
         RequestError: The kind is unknown or there are too few vectors to train it.
@@ -246,7 +242,7 @@ def indexed(items: Ragged, kind: str, *, many: bool, nprobes: int = NPROBES, k: 
         table.create_index(metric="cosine", index_type=kind, vector_column_name="vector")
 
         def hits(query: Any) -> pa.Table:
-            found = table.search(query, vector_column_name="vector").metric("cosine").nprobes(nprobes).limit(k)
+            found = table.search(query, vector_column_name="vector").metric("cosine").nprobes(NPROBES).limit(TOP)
             answer: pa.Table = found.select(["ord", "_distance"]).to_arrow()
             return answer
 

@@ -14,15 +14,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.connection import Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError
-from capim.store.sets.rows import ItemIndex, row_checksums, row_seeds, set_schema, vector_type
+from capim.store.sets.rows import ItemIndex, StoredRows, row_checksums, row_seeds, set_schema, vector_type
 from capim.store.types import Embeddings, EncoderSpec, SetKey
 from capim.store.vectors import UNKNOWN, Ragged, layout_fault, offsets_of
 
@@ -62,16 +63,11 @@ class Block:
 
 def check_key(key: SetKey, spec: EncoderSpec) -> None:
     """Raises :class:`RequestError` if the spec is not the encoder of the set."""
-    faults = []
     if spec.fingerprint != key.encoder_fingerprint:
-        faults.append(
+        raise RequestError(
             f"encoder {spec.name!r} has fingerprint {spec.fingerprint}, the set belongs to {key.encoder_fingerprint}: "
             "a different revision, precision, prompt or option makes another set"
         )
-    if spec.vectors != key.vectors:
-        faults.append(f"encoder {spec.name!r} gives {spec.vectors} vectors, the set holds {key.vectors}")
-    if faults:
-        raise RequestError(faults)
 
 
 def check_block(key: SetKey, spec: EncoderSpec, block: Block, items: ItemIndex) -> None:
@@ -100,28 +96,22 @@ def _shape_faults(spec: EncoderSpec, block: Block) -> Iterator[str]:
 def _identity_faults(block: Block, items: ItemIndex) -> Iterator[str]:
     ords = block.ords.astype(np.int64)
     outside = (ords < 0) | (ords >= len(items))
-    yield from _rows(
-        outside,
-        block,
-        lambda row: f"position {ords[row]} is outside the corpus, which has {len(items)} {items.modality}s",
-    )
-    _, first = np.unique(ords, return_index=True)
+    n = f"{len(items)} {items.modality}s"
+    yield from _rows(outside, block, lambda row: f"position {ords[row]} is outside the corpus, which has {n}")
     repeated = np.ones(len(ords), dtype=bool)
-    repeated[first] = False
+    repeated[np.unique(ords, return_index=True)[1]] = False
     yield from _rows(repeated, block, lambda row: f"position {ords[row]} occurs twice in this block")
     if outside.any():
         return
-    expected = items.ids.take(ords).to_pylist()
-    wrong = np.fromiter((a != b for a, b in zip(block.ids, expected, strict=True)), dtype=bool, count=len(ords))
-    yield from _rows(
-        wrong, block, lambda row: f"unexpected id at position {ords[row]}, where the corpus has {expected[row]!r}"
-    )
+    expected = items.ids.take(ords)
+    wrong = pc.not_equal(pa.array(block.ids, pa.string()), expected).to_numpy(zero_copy_only=False)
+    unexpected = "unexpected id at position {}, where the corpus has {!r}"
+    yield from _rows(wrong, block, lambda row: unexpected.format(ords[row], expected[row].as_py()))
 
 
 def _value_faults(spec: EncoderSpec, block: Block) -> Iterator[str]:
     embeddings = block.embeddings
-    empty = embeddings.counts < 1
-    yield from _rows(empty, block, lambda _: "no vector")
+    yield from _rows(embeddings.counts < 1, block, lambda _: "no vector")
     squares = np.einsum("ij,ij->i", embeddings.values, embeddings.values, dtype=np.float32)
     finite = np.isfinite(squares)
     norms = np.sqrt(np.where(finite, squares, 0.0))
@@ -129,28 +119,24 @@ def _value_faults(spec: EncoderSpec, block: Block) -> Iterator[str]:
     if wrong.any():
         first_bad = np.full(len(block), -1, dtype=np.int64)  # of every item: its first wrong vector
         vectors = np.flatnonzero(wrong)[::-1]
-        offsets = embeddings.offsets
-        owners = vectors if offsets is None else np.searchsorted(offsets, vectors, side="right") - 1
+        owners = np.searchsorted(offsets_of(embeddings.counts), vectors, side="right") - 1
         first_bad[owners] = vectors
         yield from _rows(first_bad >= 0, block, lambda row: _vector_words(spec, embeddings, int(first_bad[row]), row))
     bad_norm = ~np.isfinite(embeddings.norms) | (embeddings.norms <= 0)
     yield from _rows(bad_norm, block, lambda row: f"norm before normalisation is {embeddings.norms[row]}, expected > 0")
     layouts = embeddings.layouts or ()
     faults = [layout_fault(*each) for each in zip(layouts, embeddings.counts.tolist(), strict=True)] if layouts else []
-    yield from _rows(
-        np.array([fault is not None for fault in faults], bool), block, lambda row: f"layout: {faults[row]}"
-    )
-    negative = embeddings.n_tokens < 0
-    yield from _rows(negative, block, lambda row: f"{embeddings.n_tokens[row]} tokens")
+    bad_layout = np.array([fault is not None for fault in faults], bool)
+    yield from _rows(bad_layout, block, lambda row: f"layout: {faults[row]}")
+    yield from _rows(embeddings.n_tokens < 0, block, lambda row: f"{embeddings.n_tokens[row]} tokens")
 
 
 def _vector_words(spec: EncoderSpec, embeddings: Embeddings, vector: int, row: int) -> str:
     values = embeddings.values[vector]
     which = "" if embeddings.offsets is None else f"vector {vector - int(embeddings.offsets[row])}: "
-    if np.isnan(values).any():
-        return f"{which}NaN at component {int(np.isnan(values).argmax())}"
-    if np.isinf(values).any():
-        return f"{which}infinity at component {int(np.isinf(values).argmax())}"
+    for words, wrong in (("NaN", np.isnan(values)), ("infinity", np.isinf(values))):
+        if wrong.any():
+            return f"{which}{words} at component {int(wrong.argmax())}"
     if not values.any():
         return f"{which}all components are zero"
     largest = float(np.abs(values).max())
@@ -284,55 +270,57 @@ def to_rows(
     schema: pa.Schema, block: Block, items: ItemIndex, chosen: NDArray[np.int64], number: int
 ) -> pa.RecordBatch:
     """Chosen rows (ascending) of a checked block as stored, with checksums; ``number`` is of :func:`write_number`."""
-    ords = np.ascontiguousarray(block.ords[chosen], dtype=np.int32)
-    embeddings = block.embeddings
     kind = vector_type(schema)
-    vectors = _chosen(embeddings.values, embeddings.counts, chosen)
-    values = _cast(vectors.values, kind.value_type.to_pandas_dtype())
-    norms = embeddings.norms[chosen].astype(np.float32)
-    n_tokens = embeddings.n_tokens[chosen].astype(np.int32)
-    truncated = embeddings.truncated[chosen].astype(bool)
-    n = len(ords)
-    flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), kind.list_size)
-    columns: dict[str, pa.Array] = {
-        "item_id": items.ids.take(ords),
-        "ord": pa.array(ords),
-        "norm": pa.array(norms),
-        "n_tokens": pa.array(n_tokens),
-        "truncated": pa.array(truncated),
+    rows = _stored(block, chosen, kind.value_type.to_pandas_dtype())
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(rows.vectors.values.reshape(-1)), kind.list_size)
+    columns: dict[str, Any] = {
+        "item_id": items.ids.take(rows.ords),
+        "ord": pa.array(rows.ords),
+        "vector": flat,
+        "vectors": None
+        if rows.layouts is None
+        else pa.ListArray.from_arrays(pa.array(rows.vectors.offsets, pa.int32()), flat),
+        "n_vectors": pa.array(rows.vectors.counts.astype(np.int32)),
+        "layout": rows.layouts,
+        "norm": pa.array(rows.norms),
+        "n_tokens": pa.array(rows.n_tokens),
+        "truncated": pa.array(rows.truncated),
         "input_sha": pa.array([block.input_shas[row] for row in chosen.tolist()], pa.string()),
-        "batch_id": pa.repeat(pa.scalar(block.batch_id, pa.string()), n),
-        "write_number": pa.repeat(pa.scalar(number, pa.int64()), n),
+        "crc": pa.array(rows.crc),
+        "batch_id": pa.repeat(pa.scalar(block.batch_id, pa.string()), len(chosen)),
+        "write_number": pa.repeat(pa.scalar(number, pa.int64()), len(chosen)),
+        "language": None if items.languages is None else items.languages.take(rows.ords),
+        "translator": None if items.translators is None else items.translators.take(rows.ords),
     }
+    return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def _stored(block: Block, chosen: NDArray[np.int64], dtype: type[np.floating]) -> StoredRows:
+    """Chosen rows (ascending) of a checked block as they are stored, their vectors rounded to this type."""
+    embeddings = block.embeddings
+    vectors = Ragged.from_counts(embeddings.values, embeddings.counts, block.ords)
+    first, stop = int(chosen[0]), int(chosen[-1]) + 1
+    vectors = vectors.slice(first, stop) if stop - first == len(chosen) else vectors.take(chosen)
     layouts = None
-    if "vectors" in schema.names:
-        layouts = columns["layout"] = layouts_of(block).take(chosen)
-        columns["vectors"] = pa.ListArray.from_arrays(pa.array(vectors.offsets, pa.int32()), flat)
-        columns["n_vectors"] = pa.array(vectors.counts.astype(np.int32))
-    else:
-        columns["vector"] = flat
-    columns["crc"] = pa.array(
-        row_checksums(values, vectors.offsets, row_seeds(ords, norms, n_tokens, truncated, layouts))
+    if embeddings.offsets is not None:
+        layouts = pa.array(embeddings.layouts or [UNKNOWN] * len(block), pa.string()).take(chosen)
+    norms, n_tokens = embeddings.norms[chosen].astype(np.float32), embeddings.n_tokens[chosen].astype(np.int32)
+    truncated = embeddings.truncated[chosen].astype(bool)
+    values = _cast(vectors.values, dtype)
+    seeds = row_seeds(vectors.ords, norms, n_tokens, truncated, layouts)
+    return StoredRows(
+        vectors=vectors.with_values(values),
+        norms=norms,
+        n_tokens=n_tokens,
+        truncated=truncated,
+        crc=row_checksums(values, vectors.offsets, seeds),
+        layouts=layouts,
     )
-    if items.languages is not None and items.translators is not None:
-        columns["language"] = items.languages.take(ords)
-        columns["translator"] = items.translators.take(ords)
-    arrays = [columns[field.name].cast(field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def block_checksums(spec: EncoderSpec, block: Block) -> NDArray[np.uint32]:
     """The checksums that the rows of a checked block get when they are stored, in the order of the block."""
-    embeddings = block.embeddings
-    values = _cast(embeddings.values, np.dtype(spec.storage).type)
-    layouts = layouts_of(block) if spec.vectors == "multi" else None
-    seeds = row_seeds(block.ords, embeddings.norms, embeddings.n_tokens, embeddings.truncated, layouts)
-    return row_checksums(values, offsets_of(embeddings.counts), seeds)
-
-
-def layouts_of(block: Block) -> pa.Array:
-    """The layouts of a block of multi-vectors as a column; empty texts where they are not known."""
-    return pa.array(block.embeddings.layouts or [UNKNOWN] * len(block), pa.string())
+    return _stored(block, np.arange(len(block)), np.dtype(spec.storage).type).crc
 
 
 def write_number() -> int:
@@ -342,13 +330,6 @@ def write_number() -> int:
     seals the set keeps the same row, in whatever order compaction has put them.
     """
     return (time.time_ns() & ~0xFFFFF) | secrets.randbits(20)
-
-
-def _chosen(values: NDArray[np.float32], counts: NDArray[np.int64], chosen: NDArray[np.int64]) -> Ragged:
-    """The vectors of the chosen items, which are ascending; a view if the items are consecutive."""
-    vectors = Ragged.from_counts(values, counts)
-    first, stop = int(chosen[0]), int(chosen[-1]) + 1
-    return vectors.slice(first, stop) if stop - first == len(chosen) else vectors.take(chosen)
 
 
 def _cast(values: NDArray[np.floating], dtype: type[np.floating]) -> NDArray[np.floating]:

@@ -25,7 +25,7 @@ from capim.store.errors import text_of_csv
 from capim.store.files import Judgement, add_judgement, read_judgements, read_row_file, write_row_file
 from capim.store.sets import embedding_files
 from capim.store.sets.embedding_files import read_npz
-from tests.store.conftest import _corpus
+from tests.store.toy import make_corpus
 
 VECTORS = np.ones((20, 4), np.float32)
 Write = Callable[[Path], object]
@@ -139,7 +139,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with a corpus of twenty images and an encoder, without embeddings."""
     path = tmp_path_factory.mktemp("malformed")
     store = EmbeddingStore.open(path / "store", create=True)
-    store.write_corpus(_corpus())
+    store.write_corpus(make_corpus())
     store.write_encoder(EncoderSpec(name="enc", adapter="none", checkpoint="none", revision="r1", dim=4))
     return path
 

@@ -14,12 +14,11 @@ from capim.store.sets import embedding_files
 from capim.store.sets.embedding_files import open_embedding_file
 from tests.benchmarks.store_blocks import dense_blocks, images, opened
 from tests.imported import import_embeddings
+from tests.store.toy import make_corpus
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_a_parquet_file_in_any_order_is_read_in_parts_and_is_the_same_set_as_an_npz(
-    store, make_corpus, tmp_path, monkeypatch, many
-):
+def test_a_parquet_file_in_any_order_is_read_in_parts_and_is_the_same_set_as_an_npz(store, tmp_path, monkeypatch, many):
     store.write_corpus(make_corpus(20))
     rng = np.random.default_rng(0)
     order, counts = rng.permutation(20), rng.integers(1, 4, 20) if many else np.ones(20, int)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capim.store import Block, Embeddings, RequestError
+from capim.store import Block, RequestError
 from capim.store.sets.rows import row_checksums, row_seeds
+from tests.store.toy import begin, make_block, make_corpus, make_key, make_spec
 
 
 def with_values(block: Block, change) -> Block:
@@ -37,13 +38,11 @@ BAD_VECTORS = [
 
 
 @pytest.fixture
-def writing(store, make_corpus, make_spec, make_key, make_block):
+def writing(store):
     """A call that tries to write eight rows after a change, and the store."""
 
     def attempt(change, **spec_changes):
-        corpus, spec = make_corpus(20), make_spec(**spec_changes)
-        store.write_corpus(corpus)
-        key = make_key(corpus, spec)
+        corpus, spec, key = begin(store, 20, **spec_changes)
         try:
             store.put(key, spec, change(make_block(corpus, spec, range(8))))
         finally:
@@ -125,10 +124,8 @@ def test_many_faults_of_one_kind_are_counted_not_listed(writing):
         writing(lambda block: with_values(block, setter(slice(None), 0.0)))
 
 
-def test_another_revision_precision_or_prompt_is_another_set(store, make_corpus, make_spec, make_key, make_block):
-    corpus, spec = make_corpus(20), make_spec()
-    store.write_corpus(corpus)
-    key = make_key(corpus, spec)
+def test_another_revision_precision_or_prompt_is_another_set(store):
+    corpus, spec, key = begin(store, 20)
     for change in ({"revision": "r2"}, {"precision": "bfloat16"}, {"options": {"prompt": "a photo of "}}):
         other = make_spec(**change)
         assert other.fingerprint != spec.fingerprint
@@ -137,7 +134,7 @@ def test_another_revision_precision_or_prompt_is_another_set(store, make_corpus,
     assert make_spec(name="other").fingerprint == spec.fingerprint, "a name is not identity"
 
 
-def test_a_corpus_must_be_stored_before_its_embeddings(store, make_corpus, make_spec, make_key, make_block):
+def test_a_corpus_must_be_stored_before_its_embeddings(store):
     corpus, spec = make_corpus(20), make_spec()
     with pytest.raises(RequestError, match=r"corpus 'toy' with fingerprint \w+ is not in the store"):
         store.put(make_key(corpus, spec), spec, make_block(corpus, spec, range(3)))
@@ -170,14 +167,6 @@ def test_any_single_flipped_bit_changes_the_checksum(bit, where):
     assert checksum() != before
 
 
-def test_empty_embeddings_are_no_block_of_rows(store, make_corpus, make_spec, make_key):
-    corpus, spec = make_corpus(20), make_spec()
-    store.write_corpus(corpus)
-    nothing = Embeddings(
-        values=np.empty((0, 16), np.float32),
-        norms=np.empty(0, np.float32),
-        n_tokens=np.empty(0, np.int32),
-        truncated=np.empty(0, bool),
-    )
-    block = Block(ords=np.empty(0, np.int32), ids=[], embeddings=nothing, input_shas=[], batch_id="b")
-    assert store.put(make_key(corpus, spec), spec, block) == 0
+def test_empty_embeddings_are_no_block_of_rows(store):
+    corpus, spec, key = begin(store, 20)
+    assert store.put(key, spec, make_block(corpus, spec, [])) == 0

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.integrity import verify
 from capim.store.removal import drop_set
+from tests.store.toy import fill, make_corpus, make_spec
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,43 +91,39 @@ class Killed(BaseException):
     """What ends a process; nobody catches it."""
 
 
-@pytest.mark.parametrize("moment", ["lance.write_dataset", "capim.store.digests.Digests.record"])
-def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(
-    store, make_corpus, make_spec, fill, monkeypatch, moment
-):
-    """Before its first commit, and between that and its record."""
-
-    def die(*_: object, **__: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as killing:
-        killing.setattr(moment, die)
-        with pytest.raises(Killed):
-            store.write_encoder(make_spec())
-    fresh = EmbeddingStore.open(store.uri)
-    assert {check.state for check in verify(fresh)} == {"sound"}
-    fill(fresh, make_corpus(20), make_spec())
-    assert {check.state for check in verify(EmbeddingStore.open(store.uri))} == {"sound"}
-    (record,) = (Path(store.uri) / "digests" / "encoders").iterdir()
-    assert not record.name.startswith("0-")
+def states(store: EmbeddingStore) -> set[str]:
+    return {check.state for check in verify(EmbeddingStore.open(store.uri))}
 
 
-@pytest.mark.parametrize("moment", ["capim.store.digests.TableFiles.remove", "lancedb.db.LanceDBConnection.drop_table"])
-def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(
-    store, make_corpus, make_spec, fill, monkeypatch, moment
-):
-    key = fill(store, make_corpus(20), make_spec())
+def dies(monkeypatch: pytest.MonkeyPatch, moment: str, work: Callable[[], object]) -> None:
+    """Work during which the process is killed when it calls a function."""
 
     def die(*_: object, **__: object) -> None:
         raise Killed
 
     with monkeypatch.context() as killing, pytest.raises(Killed):
-        assert store.connection.database  # imported
         killing.setattr(moment, die)
-        store.connection.drop(key.table)
+        work()
+
+
+@pytest.mark.parametrize("moment", ["lance.write_dataset", "capim.store.digests.Digests.record"])
+def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
+    """Before its first commit, and between that and its record."""
+    dies(monkeypatch, moment, lambda: store.write_encoder(make_spec()))
+    assert states(store) == {"sound"}
+    fill(EmbeddingStore.open(store.uri), make_corpus(20), make_spec())
+    assert states(store) == {"sound"}
+    (record,) = (Path(store.uri) / "digests" / "encoders").iterdir()
+    assert not record.name.startswith("0-")
+
+
+@pytest.mark.parametrize("moment", ["remove", "remove_all"])
+def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
+    key = fill(store, make_corpus(20), make_spec())
+    dies(monkeypatch, f"capim.store.digests.TableFiles.{moment}", lambda: store.connection.drop(key.table))
+    assert states(store) == {"sound"}
     fresh = EmbeddingStore.open(store.uri)
-    assert {check.state for check in verify(fresh)} == {"sound"}
     drop_set(fresh, key)
-    assert {check.state for check in verify(EmbeddingStore.open(store.uri))} == {"sound"}
+    assert states(store) == {"sound"}
     fill(fresh, make_corpus(20), make_spec())
-    assert {check.state for check in verify(EmbeddingStore.open(store.uri))} == {"sound"}
+    assert states(store) == {"sound"}

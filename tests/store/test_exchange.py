@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import save_file
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.files import write_row_file
 from capim.store.schema import OUTCOMES, RESULTS, texts
 from capim.store.sets.embedding_files import export_embeddings, open_embedding_file
 from tests.imported import import_embeddings
+from tests.store.toy import fill, make_corpus, make_spec
 
 
 @pytest.fixture
-def other(tmp_path, make_corpus):
+def other(tmp_path):
     """A second store with the same corpus and nothing else."""
     store = EmbeddingStore.open(tmp_path / "other", create=True)
     store.write_corpus(make_corpus(20))
@@ -29,7 +29,7 @@ def other(tmp_path, make_corpus):
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".parquet"])
 @pytest.mark.parametrize("vectors", ["single", "multi"])
-def test_a_set_goes_out_and_comes_in_bit_for_bit(store, other, tmp_path, make_corpus, make_spec, fill, suffix, vectors):
+def test_a_set_goes_out_and_comes_in_bit_for_bit(store, other, tmp_path, suffix, vectors):
     key = fill(store, make_corpus(20), make_spec(vectors=vectors))
     file = tmp_path / f"images{suffix}"
     assert export_embeddings(store, file, encoder="enc", corpus="toy", modality="image") == 20
@@ -38,9 +38,11 @@ def test_a_set_goes_out_and_comes_in_bit_for_bit(store, other, tmp_path, make_co
     assert other.encoder("enc-again").revision == "unversioned"
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".csv"])
-def test_plain_formats_keep_the_vectors_and_the_ids(store, other, tmp_path, make_corpus, make_spec, fill, suffix):
-    fill(store, make_corpus(20), make_spec())
+@pytest.mark.parametrize(
+    ("suffix", "storage"), [(".npy", "float32"), (".csv", "float32"), (".npy", "float16"), (".csv", "float16")]
+)
+def test_plain_formats_keep_the_vectors_and_the_ids(store, other, tmp_path, suffix, storage):
+    fill(store, make_corpus(20), make_spec(storage=storage))
     file = tmp_path / f"images{suffix}"
     export_embeddings(store, file, encoder="enc", corpus="toy", modality="image")
     import_embeddings(other, encoder="enc-again", corpus="toy", images=file)
@@ -51,37 +53,11 @@ def test_plain_formats_keep_the_vectors_and_the_ids(store, other, tmp_path, make
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_one_language_can_be_exported(store, tmp_path, make_corpus, make_spec, fill):
+def test_one_language_can_be_exported(store, tmp_path):
     fill(store, make_corpus(5, languages=("en", "de")), make_spec(), "caption")
     file = tmp_path / "german.parquet"
     assert export_embeddings(store, file, encoder="enc", corpus="toy", modality="caption", language="de") == 10
     assert all(identifier.startswith("de/") for identifier in texts(pq.read_table(file).column("id")))
-
-
-def test_with_ids_the_order_of_the_file_does_not_matter_and_norms_are_kept(other, tmp_path):
-    generator = np.random.default_rng(0)
-    values = generator.standard_normal((20, 8)).astype(np.float32) * 3
-    order = generator.permutation(20)
-    ids = np.array([f"i{position:05d}" for position in order])
-    np.savez(tmp_path / "shuffled.npz", embeddings=values[order], ids=ids)
-    import_embeddings(other, encoder="mine", corpus="toy", images=tmp_path / "shuffled.npz")
-    read = other.vectors(encoder="mine", corpus="toy", modality="image")
-    norms = np.linalg.norm(values, axis=1)
-    np.testing.assert_allclose(read.matrix, values / norms[:, None], atol=1e-3)
-    np.testing.assert_allclose(read.norms, norms, rtol=1e-6)
-
-
-def test_without_ids_rows_are_the_corpus_in_order_and_both_files_make_one_encoder(other, tmp_path):
-    values = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
-    np.save(tmp_path / "images.npy", values[:20])
-    save_file({"embeddings": values}, tmp_path / "captions.safetensors")
-    images, captions = import_embeddings(
-        other, encoder="mine", corpus="toy", images=tmp_path / "images.npy", captions=tmp_path / "captions.safetensors"
-    )
-    assert images.key.encoder_fingerprint == captions.key.encoder_fingerprint
-    assert (images.n_rows, captions.n_rows) == (20, 40)
-    first = other.vectors(encoder="mine", corpus="toy", modality="caption").matrix[0]
-    np.testing.assert_allclose(first, values[0] / np.linalg.norm(values[0]), atol=1e-3)
 
 
 def bad(values, **more):
@@ -136,7 +112,7 @@ def test_faults_of_both_files_come_together(other, tmp_path):
         open_embedding_file(tmp_path / "a.txt")
 
 
-def test_a_format_that_cannot_hold_many_vectors_says_which_can(store, tmp_path, make_corpus, make_spec, fill):
+def test_a_format_that_cannot_hold_many_vectors_says_which_can(store, tmp_path):
     fill(store, make_corpus(20), make_spec(vectors="multi"))
     with pytest.raises(RequestError, match=r"\.npy holds one vector per item; use \.npz"):
         export_embeddings(store, tmp_path / "a.npy", encoder="enc", corpus="toy", modality="image")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -13,23 +13,18 @@ from capim.store import EmbeddingStore
 from capim.store.connection import drop_old_versions
 from capim.store.inventory import disk_bytes
 from capim.store.removal import compact_store
-from capim.store.schema import ANALYSES, RESULTS, RUNS
-from tests.random_store import rows_of
-
-BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+from capim.store.schema import ANALYSES, RUNS
+from tests.random_store import BEGUN, rows_of
 
 
 def result(run: str, day: int = 0, **changes: Any) -> dict[str, Any]:
     """A row of ``results`` as a run writes it on a day."""
-    row: dict[str, Any] = {field.name: "" for field in RESULTS if field.type == pa.string()}
-    row |= {"result": "r0", "encoder": "a", "encoder_fingerprint": "a0", "corpus": "c", "corpus_fingerprint": "c0"}
-    row |= {"lower_is_better": False, "statistics_version": 1}
-    row |= {"metric": "R@1", "value": 0.5, "n_queries": 4, "n_clusters": 4, "level": 0.95, "replicates": 100, "seed": 0}
-    return {**row, "run": run, "created": BEGUN + timedelta(days=day), **changes}
+    row = {"result": "r0", "encoder": "a", "encoder_fingerprint": "a0", "corpus": "c", "corpus_fingerprint": "c0"}
+    return {**row, "value": 0.5, "run": run, "created": BEGUN + timedelta(days=day), **changes}
 
 
-def write(store: EmbeddingStore, *rows: dict[str, Any]) -> None:
-    assert store.write_rows("results", pa.Table.from_pylist(list(rows), schema=RESULTS), replace="result") == len(rows)
+def write(store: EmbeddingStore, row: dict[str, Any]) -> None:
+    assert store.write_rows("results", rows_of("results", row), replace="result") == 1
 
 
 def run_of(store: EmbeddingStore, result: str = "r0") -> str:
@@ -120,12 +115,11 @@ def test_a_clock_that_is_ahead_of_the_storage_removes_nothing(
 
 
 def test_twenty_records_of_runs_take_less_than_a_megabyte(store: EmbeddingStore) -> None:
-    row: dict[str, Any] = {field.name: "x" * 300 for field in RUNS if field.type == pa.string()}
-    row |= {"started": BEGUN, "pid": 1}
+    row = {field.name: "x" * 300 for field in RUNS if field.type == pa.string()}
     before = disk_bytes(store.connection.folder("runs").parent)  # type: ignore[union-attr]
     for number in range(20):
         for state in ("running", "completed"):
-            rows = pa.Table.from_pylist([{**row, "run": f"run{number}", "state": state}], schema=RUNS)
+            rows = rows_of("runs", {**row, "run": f"run{number}", "state": state})
             store.write_rows("runs", rows, replace="run")
     assert store.rows("runs").num_rows == 20
     assert disk_bytes(store.connection.folder("runs").parent) - before < 400_000  # type: ignore[union-attr]

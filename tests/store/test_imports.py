@@ -8,14 +8,14 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.schema import RESULTS
-from capim.store.sets.embedding_files import export_embeddings
 from capim.store.sets.importing import import_sets
 from tests.imported import import_embeddings, import_of, imported
 from tests.random_store import rows_of
+from tests.store.toy import make_block, make_corpus, make_spec
 
 
 @pytest.fixture
-def toy(store, make_corpus):
+def toy(store):
     """A store with a corpus of 20 images and 40 captions."""
     store.write_corpus(make_corpus(20))
     return store
@@ -43,7 +43,7 @@ def stored_values(store, key):
 
 
 # --- stored as given ----------------------------------------------------------------------------------------------
-def test_float32_vectors_come_back_to_the_last_bit(store, make_corpus, save):
+def test_float32_vectors_come_back_to_the_last_bit(store, save):
     store.write_corpus(make_corpus(800))
     file = save("images.npy", 800, dim=512)
     (done,) = imported(store, encoder="theirs", corpus="toy", images=file)
@@ -63,7 +63,7 @@ def test_float16_vectors_stay_float16_and_are_read_with_unit_norm(toy, save):
     np.testing.assert_allclose(norms, 1, rtol=0, atol=3e-7)
 
 
-def test_copies_of_a_float16_row_stay_copies_wherever_they_stand(store, make_corpus, tmp_path):
+def test_copies_of_a_float16_row_stay_copies_wherever_they_stand(store, tmp_path):
     store.write_corpus(make_corpus(5000))
     one = np.random.default_rng(0).standard_normal(67)
     np.save(tmp_path / "same.npy", np.tile(one / np.linalg.norm(one), (5000, 1)).astype(np.float16))
@@ -114,15 +114,8 @@ def test_a_coarser_file_is_widened_without_a_change(toy, save):
     np.testing.assert_array_equal(images_of(toy).matrix, images_of(toy, "alone").matrix)
 
 
-def test_a_float16_set_goes_through_csv_without_a_change(toy, save, tmp_path):
-    import_embeddings(toy, encoder="half", corpus="toy", images=save("i.npy", 20, dtype=np.float16))
-    export_embeddings(toy, tmp_path / "i.csv", encoder="half", corpus="toy", modality="image")
-    import_embeddings(toy, encoder="theirs", corpus="toy", images=tmp_path / "i.csv")
-    np.testing.assert_array_equal(images_of(toy).matrix, images_of(toy, "half").matrix)
-
-
 # --- identity -----------------------------------------------------------------------------------------------------
-def test_images_and_captions_of_two_corpora_by_four_imports_are_one_encoder(toy, make_corpus, save):
+def test_images_and_captions_of_two_corpora_by_four_imports_are_one_encoder(toy, save):
     toy.write_corpus(make_corpus(10, name="second"))
     sets = []
     for number, (corpus, n) in enumerate([("toy", 20), ("second", 10)]):
@@ -140,12 +133,8 @@ def test_a_revision_and_a_note_are_part_of_the_encoder_and_are_those_of_the_stor
         toy, encoder="theirs", corpus="toy", images=save("i.npy", 20), revision="v2", note="512 px"
     )
     spec = toy.encoder("theirs")
-    assert (spec.adapter, spec.checkpoint, spec.revision, spec.options) == (
-        "imported",
-        "theirs",
-        "v2",
-        {"note": "512 px"},
-    )
+    found = (spec.adapter, spec.checkpoint, spec.revision, spec.options)
+    assert found == ("imported", "theirs", "v2", {"note": "512 px"})
     (captions,) = import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("c.npy", 40))
     assert captions.key.encoder_fingerprint == first.key.encoder_fingerprint
     with pytest.raises(RequestError, match=r"is stored with the note '512 px', got '224 px'; leave out --note"):
@@ -166,13 +155,15 @@ def test_the_same_file_again_writes_nothing(toy, save):
     assert {name: toy.connection.find(name).version for name in toy.connection.names()} == versions
 
 
+KEYS = {"results": "result", "outcomes": "query_id", "slices": "slice", "comparisons": "comparison"}
+
+
 def analysed(store, sealed, spec, *, other="x"):
     """Rows that were computed from a set, and rows of another encoder."""
     mine = {"encoder": spec.name, "encoder_fingerprint": spec.fingerprint, "image_tag": sealed.tag, "caption_tag": ""}
     mine |= {"corpus": sealed.key.corpus, "corpus_fingerprint": sealed.key.corpus_fingerprint, "evaluation": "e1"}
     pair = {"encoder_a": other, "fingerprint_a": other, "encoder_b": spec.name, "fingerprint_b": spec.fingerprint}
-    keys = {"results": "result", "outcomes": "query_id", "slices": "slice", "comparisons": "comparison"}
-    for name, key in keys.items():
+    for name, key in KEYS.items():
         untagged = {"image_tag": "", "caption_tag": ""}
         store.write_rows(name, rows_of(name, {**mine, **pair, key: "gone"}, {**untagged, key: "kept"}))
 
@@ -189,16 +180,11 @@ def test_other_contents_are_refused_with_both_digests_and_replaced_on_demand(toy
     assert second.key == first.key
     np.testing.assert_array_equal(images_of(toy).matrix, np.load(changed))
     assert toy.sealed_sets() == [second]
-    for name, key in (
-        ("results", "result"),
-        ("outcomes", "query_id"),
-        ("slices", "slice"),
-        ("comparisons", "comparison"),
-    ):
+    for name, key in KEYS.items():
         assert toy.rows(name)[key].to_pylist() == ["kept"], name
 
 
-def test_what_was_combined_from_a_replaced_set_goes_too(toy, save, make_spec):
+def test_what_was_combined_from_a_replaced_set_goes_too(toy, save):
     (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
     analysed(toy, first, toy.encoder("theirs"))
     fused = make_spec(name="both", adapter="fusion", checkpoint="theirs+other", dim=1)
@@ -210,7 +196,7 @@ def test_what_was_combined_from_a_replaced_set_goes_too(toy, save, make_spec):
     assert toy.rows("results")["result"].to_pylist() == ["kept"]
 
 
-def test_what_an_interrupted_import_left_is_not_mixed_with_other_contents(toy, save, make_block):
+def test_what_an_interrupted_import_left_is_not_mixed_with_other_contents(toy, save):
     (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
     spec = toy.encoder("theirs")
     toy.connection.drop(first.key.table)
@@ -222,7 +208,7 @@ def test_what_an_interrupted_import_left_is_not_mixed_with_other_contents(toy, s
     np.testing.assert_array_equal(images_of(toy).matrix, np.load(changed))
 
 
-def test_a_name_or_form_that_belongs_to_another_encoder_is_refused(toy, save, make_spec):
+def test_a_name_or_form_that_belongs_to_another_encoder_is_refused(toy, save):
     import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
     forms = r"\(revision 'unversioned'\) is stored with one vector of 8 components .*wide\.npy has one vector of 16"
     with pytest.raises(RequestError, match=forms):
@@ -233,7 +219,7 @@ def test_a_name_or_form_that_belongs_to_another_encoder_is_refused(toy, save, ma
 
 
 # --- many at once -------------------------------------------------------------------------------------------------
-def test_faults_of_all_imports_come_together_and_not_even_a_corpus_is_stored(store, make_corpus, save):
+def test_faults_of_all_imports_come_together_and_not_even_a_corpus_is_stored(store, save):
     corpora = [make_corpus(20), make_corpus(10, name="second")]
     imports = [
         import_of(corpora[0], "a", images=save("good.npy", 20), captions=save("few.npy", 3)),
@@ -244,14 +230,12 @@ def test_faults_of_all_imports_come_together_and_not_even_a_corpus_is_stored(sto
     with pytest.raises(RequestError) as caught:
         import_sets(store, imports)
     assert len(caught.value.faults) == 4
-    assert {file for file in ("few.npy", "many.npy", "w.npy", "'c'") if file in str(caught.value)} == {
-        "few.npy", "many.npy", "w.npy", "'c'"
-    }  # fmt: skip
+    assert all(file in str(caught.value) for file in ("few.npy", "many.npy", "w.npy", "'c'"))
     assert store.corpora().num_rows == store.encoders().num_rows == 0
     assert store.sealed_sets() == []
 
 
-def test_two_files_of_one_set_are_refused(store, make_corpus, save):
+def test_two_files_of_one_set_are_refused(store, save):
     one, other = (
         import_of(make_corpus(20), "a", images=save(name, 20), revision=revision)
         for name, revision in (("i.npy", None), ("j.npy", "unversioned"))

@@ -16,6 +16,7 @@ from capim.store.digests import TableFiles
 from capim.store.integrity import verify
 from capim.store.inventory import info
 from capim.store.removal import compact_store, drop
+from tests.store.toy import fill, make_corpus, make_embeddings, make_spec
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +49,7 @@ def bucket(endpoint, monkeypatch):
 
 
 @pytest.mark.slow
-def test_everything_works_in_a_bucket(bucket, tmp_path, make_corpus, make_spec, make_embeddings, fill):
+def test_everything_works_in_a_bucket(bucket, tmp_path):
     with pytest.raises(RequestError, match=r"there is no store at s3://capim/none"):
         EmbeddingStore.open(f"{bucket}/none")
     store = EmbeddingStore.open(f"{bucket}/workspace/store", create=True)

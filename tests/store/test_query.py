@@ -9,16 +9,17 @@ import duckdb
 import numpy as np
 import pytest
 
-from capim.store import RequestError
-from capim.store.inventory import SETS_INFO, TABLES_INFO
+from capim.store import EmbeddingStore, RequestError
+from capim.store.inventory import SETS_INFO
 from capim.store.sets.search import HITS
 from capim.store.sql import known_tables
 from tests.random_store import rows_of
+from tests.store.toy import fill, make_corpus, make_spec
 
 
-@pytest.fixture
-def filled(store, make_corpus, make_spec, fill):
-    corpus = make_corpus(5)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    store, corpus = EmbeddingStore.open(tmp_path_factory.mktemp("filled") / "store", create=True), make_corpus(5)
     fill(store, corpus, make_spec(name="dense", storage="float16"))
     fill(store, corpus, make_spec(name="dense", storage="float16"), "caption")
     fill(store, corpus, make_spec(name="late", vectors="multi"))
@@ -107,5 +108,5 @@ def test_no_column_needs_quotes_in_a_statement(filled):
         assert not refused & set(columns), name
         assert filled.sql(f"SELECT {', '.join(columns)} FROM {name} LIMIT 0").column_names == columns
     sets = [filled.connection.find(sealed.key.table).schema for sealed in filled.sealed_sets()]
-    for schema in (*sets, SETS_INFO, TABLES_INFO, HITS):
+    for schema in (*sets, SETS_INFO, HITS):
         assert not refused & set(schema.names)

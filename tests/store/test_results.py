@@ -11,21 +11,12 @@ import pytest
 from capim.store import RequestError
 from capim.store.schema import OUTCOMES, RESULTS
 from tests.random_store import rows_of
-
-
-def outcome(evaluation: str, query: int, rank: int = 1) -> dict[str, object]:
-    return {
-        "evaluation": evaluation,
-        "query_id": f"q{query}",
-        "query_ord": query,
-        "rank_best": rank,
-        "rank_worst": rank,
-        "top_ords": [1, 2],
-    }
+from tests.store.toy import make_block, make_corpus, make_key, make_spec
 
 
 def outcomes(evaluation: str, n: int, rank: int = 1) -> pa.Table:
-    return rows_of("outcomes", *(outcome(evaluation, query, rank) for query in range(n)))
+    shared = {"evaluation": evaluation, "rank_best": rank, "rank_worst": rank, "top_ords": [1, 2]}
+    return rows_of("outcomes", *({**shared, "query_id": f"q{query}", "query_ord": query} for query in range(n)))
 
 
 def run(name: str, state: str) -> pa.Table:
@@ -56,18 +47,13 @@ def test_outcomes_are_read_in_query_order_whatever_their_number_and_the_order_of
         "outcomes", whole.take(order).set_column(0, "evaluation", pa.array(["b"] * n)), replace="evaluation"
     )
     assert len(store.connection.find("outcomes").get_fragments()) > 3
-    for rows in (
-        store.rows("outcomes", evaluation="a"),
-        store.rows("outcomes", evaluation="b"),
-        store.rows("outcomes"),
-    ):
+    for wanted in ({"evaluation": "a"}, {"evaluation": "b"}, {}):
+        rows = store.rows("outcomes", **wanted)
         np.testing.assert_array_equal(rows["query_ord"].to_numpy(), np.tile(np.arange(n), len(rows) // n))
     assert store.rows("outcomes")["evaluation"].to_pylist() == ["a"] * n + ["b"] * n
 
 
-def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_number(
-    store, make_corpus, make_spec, make_key, make_block
-):
+def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_number(store):
     n, corpus = 20_000, make_corpus(20_000)
     store.write_corpus(corpus)
     assert store.items("toy", "image")["id"].to_pylist() == corpus.images["id"].to_pylist()
@@ -149,11 +135,8 @@ def test_sql_sees_the_tables(store):
 
 def test_threads_that_replace_the_same_rows_at_once_leave_them_once(store):
     with ThreadPoolExecutor(4) as pool:
-        list(
-            pool.map(
-                lambda rank: store.write_rows("outcomes", outcomes("a", 30, rank), replace="evaluation"), range(1, 9)
-            )
-        )
+        ranked = (outcomes("a", 30, rank) for rank in range(1, 9))
+        list(pool.map(lambda rows: store.write_rows("outcomes", rows, replace="evaluation"), ranked))
     rows = store.rows("outcomes")
     assert sorted(rows.column("query_id").to_pylist()) == sorted(f"q{number}" for number in range(30))
     assert len(set(rows.column("rank_best").to_pylist())) == 1, "one writer's rows, not a mixture"

@@ -11,9 +11,10 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.removal import Pruning, plan_pruning, prune
 from capim.store.rows import register
-from capim.store.schema import REGISTERS, texts
+from capim.store.schema import ANALYSES, REGISTERS, texts
 from capim.store.types import IndexedImage
 from tests.random_store import BEGUN, rows_of
+from tests.store.toy import fill, make_corpus, make_spec
 
 
 def write(store: EmbeddingStore, table: str, day: int, **columns: Any) -> None:
@@ -22,13 +23,20 @@ def write(store: EmbeddingStore, table: str, day: int, **columns: Any) -> None:
     store.write_rows(table, rows_of(table, row | columns))
 
 
+def evaluated(store: EmbeddingStore, day: int, *tables: str, **changes: Any) -> None:
+    """Outcomes of the revision of a day, its result, or both."""
+    row = {"encoder": "enc", "encoder_fingerprint": f"e{day}", "corpus": "toy", "corpus_fingerprint": "c0"}
+    row |= {"protocol": "t2i/all", "evaluation": f"v{day}", "result": f"r{day}", "metric": "R@1", "query_id": "q"}
+    for table in tables:
+        columns = ANALYSES[table].columns.names
+        write(store, table, day, **{name: value for name, value in (row | changes).items() if name in columns})
+
+
 def nights(store: EmbeddingStore, n: int) -> None:
     """Nights of which each evaluates another revision of the encoder."""
     for day in range(n):
         write(store, "runs", day)
-        subject = {"encoder": "enc", "encoder_fingerprint": f"e{day}", "corpus": "toy", "corpus_fingerprint": "c0"}
-        names = {"protocol": "t2i/all", "metric": "R@1", "evaluation": f"v{day}", "result": f"r{day}"}
-        write(store, "results", day, **subject, **names)
+        evaluated(store, day, "results")
 
 
 def pruned(store: EmbeddingStore, keep: int) -> Pruning:
@@ -67,16 +75,13 @@ def test_the_baseline_of_a_watch_stays(store: EmbeddingStore) -> None:
     assert store.rows("watched").num_rows == 1
 
 
-def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(
-    store: EmbeddingStore, make_corpus: Any, make_spec: Any, fill: Any
-) -> None:
+def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(store: EmbeddingStore) -> None:
     corpus, specs = make_corpus(4), [make_spec(revision=f"r{number}") for number in range(3)]
     keys = [fill(store, corpus, spec) for spec in specs]
     for day, spec in enumerate(specs[:2]):
-        subject = {"encoder": spec.name, "encoder_fingerprint": spec.fingerprint, "protocol": "t2i/all"}
-        place = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
         write(store, "runs", day)
-        write(store, "results", day, **subject, **place, metric="R@1", evaluation=f"v{day}", result=f"r{day}")
+        state = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
+        evaluated(store, day, "results", **state)
     plan = pruned(store, 1)
     assert plan.tables == (keys[0].table,)
     assert [sealed.key for sealed in store.sealed_sets()] == keys[1:]
@@ -84,7 +89,7 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(
     assert store.corpus("toy", corpus.fingerprint).images.num_rows == 4
 
 
-def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingStore, make_corpus: Any) -> None:
+def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingStore) -> None:
     corpus = make_corpus(4)
     shas = [*texts(corpus.images["sha"]), "vanished"]
     store.write_corpus(corpus)
@@ -94,15 +99,6 @@ def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingSto
     assert pruned(store, 1).rows == {"image_index": ("sha", ("vanished",), 1)}
     assert sorted(store.thumbnails(shas)) == sorted(shas[:-1])
     assert store.indexed_images([*shas, "undecodable"]).keys() == {*shas[:-1], "undecodable"}
-
-
-def evaluated(store: EmbeddingStore, day: int, *, finished: bool = True, **changes: Any) -> None:
-    """Outcomes of the revision of a day, and where the evaluation has ended its result."""
-    subject = {"encoder": "enc", "encoder_fingerprint": f"e{day}", "corpus": "toy", "corpus_fingerprint": "c0"}
-    subject |= {"protocol": "t2i/all", "evaluation": f"v{day}", **changes}
-    write(store, "outcomes", day, **subject, query_id="q", best_score=0.5)
-    if finished:
-        write(store, "results", day, **subject, metric="R@1", result=f"r{day}")
 
 
 def registered(store: EmbeddingStore, *days: int) -> None:
@@ -130,9 +126,9 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_outcomes_that_have_no_results_yet_stay_for_the_newest_revision(store: EmbeddingStore) -> None:
     """A run that began and is not over, or a step without a run, has written them; the next run goes on from them."""
     registered(store, 0, 1, 2)
-    evaluated(store, 0, finished=False)
-    evaluated(store, 1)
-    evaluated(store, 2, finished=False)
+    evaluated(store, 0, "outcomes")
+    evaluated(store, 1, "outcomes", "results")
+    evaluated(store, 2, "outcomes")
     write(store, "runs", 9)
     assert pruned(store, 1).rows["outcomes"] == ("evaluation", ("v0",), 1)
     assert outcomes(store) == ["v1", "v2"]
@@ -145,7 +141,7 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
     """Its revision was superseded by another run meanwhile; what was superseded before goes."""
     registered(store, 0, 1, 2)
     for day in range(3):
-        evaluated(store, day)
+        evaluated(store, day, "outcomes", "results")
     begun = BEGUN + timedelta(days=1, hours=1)
     write(store, "runs", 1, state="running", started=begun)
     write(store, "runs", 9)
@@ -165,17 +161,15 @@ def test_what_a_run_wrote_after_the_plan_stays(store: EmbeddingStore) -> None:
     """It evaluates a revision again that the plan names, and something that the plan does not know."""
     registered(store, 0, 1)
     for day in range(2):
-        evaluated(store, day)
+        evaluated(store, day, "outcomes", "results")
     write(store, "runs", 1)
     plan = plan_pruning(store, keep=1)
     assert plan.rows["outcomes"] == ("evaluation", ("v0",), 1)
     row = {"name": "enc", "fingerprint": "e0", "spec": "{}", "written": BEGUN + timedelta(days=2)}
     register(store.connection, "encoders", [row])
-    subject = {"encoder": "enc", "encoder_fingerprint": "e0", "corpus": "toy", "corpus_fingerprint": "c0"}
-    again = {"protocol": "t2i/all", "evaluation": "v0", "metric": "R@1", "result": "r0-again"}
     write(store, "runs", 2, state="running", started=datetime.now(UTC))
-    write(store, "results", 2, **subject, **again)
-    evaluated(store, 3, finished=False, encoder_fingerprint="e0")
+    evaluated(store, 2, "results", encoder_fingerprint="e0", evaluation="v0", result="r0-again")
+    evaluated(store, 3, "outcomes", encoder_fingerprint="e0")
     prune(store, plan)
     assert outcomes(store) == ["v0", "v1", "v3"]
     assert sorted(texts(store.rows("results")["result"])) == ["r0", "r0-again", "r1"]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capim.store import Embeddings, RequestError
+from capim.store import RequestError
 from capim.store.integrity import verify
 from capim.store.schema import texts
 from capim.store.sets.search import build_index, search
+from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_spec
 
 
 def maxsim(tokens, patches):
@@ -24,7 +25,7 @@ def items_of(embeddings, stored=np.float16):
     return [values[start:stop] for start, stop in pairwise(offsets)]
 
 
-def test_dense_hits_equal_a_full_sort(store, make_corpus, make_spec, make_embeddings, fill):
+def test_dense_hits_equal_a_full_sort(store):
     spec = make_spec()
     fill(store, make_corpus(50), spec)
     queries = make_embeddings([1000, 1001, 1002], spec)
@@ -41,9 +42,7 @@ def test_dense_hits_equal_a_full_sort(store, make_corpus, make_spec, make_embedd
 
 
 @pytest.mark.parametrize("modality", ["image", "caption"])
-def test_late_interaction_sums_over_the_captions_tokens_in_both_directions(
-    store, make_corpus, make_spec, make_embeddings, fill, modality
-):
+def test_late_interaction_sums_over_the_captions_tokens_in_both_directions(store, modality):
     spec = make_spec(vectors="multi")
     fill(store, make_corpus(30), spec, modality)
     n = 30 if modality == "image" else 60
@@ -56,28 +55,20 @@ def test_late_interaction_sums_over_the_captions_tokens_in_both_directions(
         assert [row["ord"] for row in hits if row["query"] == number] == expected.tolist()
 
 
-def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(
-    store, make_corpus, make_spec, make_key, make_block
-):
-    corpus, spec = make_corpus(5), make_spec()
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
+def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(store):
+    corpus, spec, key = begin(store, 5)
     block = make_block(corpus, spec, range(5))
     block.embeddings.values[:] = np.eye(16, dtype=np.float32)[0]
-    store.put(make_key(corpus, spec), spec, block)
-    store.seal(make_key(corpus, spec), n_items=5)
-    query = Embeddings(
-        values=np.eye(16, dtype=np.float32)[:1],
-        norms=np.ones(1, np.float32),
-        n_tokens=np.ones(1, np.int32),
-        truncated=np.zeros(1, bool),
-    )
+    store.put(key, spec, block)
+    store.seal(key, n_items=5)
+    query = make_embeddings([0], spec)
+    query.values[:] = np.eye(16, dtype=np.float32)[0]
     hits = search(store, query, encoder="enc", corpus="toy", modality="image", k=9)
     assert hits.column("ord").to_pylist() == [0, 1, 2, 3, 4]
     assert hits.column("score").to_pylist() == [1.0] * 5
 
 
-def test_captions_can_be_searched_in_one_language(store, make_corpus, make_spec, make_embeddings, fill):
+def test_captions_can_be_searched_in_one_language(store):
     spec = make_spec()
     fill(store, make_corpus(10, languages=("en", "de")), spec, "caption")
     hits = search(store, make_embeddings([1], spec), encoder="enc", corpus="toy", modality="caption", language="de")
@@ -86,9 +77,7 @@ def test_captions_can_be_searched_in_one_language(store, make_corpus, make_spec,
 
 
 @pytest.mark.parametrize("vectors", ["single", "multi"])
-def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(
-    store, make_corpus, make_spec, make_embeddings, fill, vectors
-):
+def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(store, vectors):
     spec = make_spec(vectors=vectors, dim=32)
     fill(store, make_corpus(400), spec, step=200)
     images: dict[str, Any] = {"encoder": "enc", "corpus": "toy", "modality": "image"}
@@ -111,18 +100,12 @@ def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(
     assert {finding.state for finding in verify(store)} == {"sound"}, "an index changes nothing that is sealed"
 
 
-def test_what_does_not_fit_is_refused(store, make_corpus, make_spec, make_embeddings, fill):
+def test_what_does_not_fit_is_refused(store):
     spec = make_spec()
     fill(store, make_corpus(10), spec)
     with pytest.raises(RequestError) as caught:
-        search(
-            store,
-            make_embeddings([1], make_spec(dim=8, vectors="multi")),
-            encoder="enc",
-            corpus="toy",
-            modality="image",
-            k=0,
-        )
+        queries = make_embeddings([1], make_spec(dim=8, vectors="multi"))
+        search(store, queries, encoder="enc", corpus="toy", modality="image", k=0)
     assert len(caught.value.faults) == 3
     with pytest.raises(RequestError, match="has 10 rows; below 256"):
         build_index(store, encoder="enc", corpus="toy", modality="image")

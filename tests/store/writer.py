@@ -12,73 +12,31 @@ import sys
 import time
 
 import numpy as np
-import pyarrow as pa
 
-from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
-from capim.store.schema import CAPTIONS, IMAGES
+from capim.store import EmbeddingStore
+from tests.store.toy import make_block, make_corpus, make_key, make_spec
 
-SPECS = (
-    EncoderSpec(name="dense", adapter="none", checkpoint="none", revision="r1", dim=64),
-    EncoderSpec(name="late", adapter="none", checkpoint="none", revision="r1", dim=32, vectors="multi"),
-)
+SPECS = (make_spec(name="dense", dim=64), make_spec(name="late", dim=32, vectors="multi"))
 BLOCK = 16
-_POOL = np.random.default_rng(7).standard_normal((997, 64)).astype(np.float32)
-
-
-def corpus(n_items: int) -> Corpus:
-    rows = [
-        {"id": f"i{i}", "key": "", "sha": None, "width": None, "height": None, "objects": None} for i in range(n_items)
-    ]
-    return Corpus(name="crash", images=pa.Table.from_pylist(rows, schema=IMAGES), captions=CAPTIONS.empty_table())
-
-
-def key_of(spec: EncoderSpec, of: Corpus) -> SetKey:
-    return SetKey(
-        corpus=of.name,
-        corpus_fingerprint=of.fingerprint,
-        modality="image",
-        encoder=spec.name,
-        encoder_fingerprint=spec.fingerprint,
-        vectors=spec.vectors,
-    )
-
-
-def block(ords: np.ndarray, spec: EncoderSpec, batch_id: str) -> Block:
-    counts = 1 + ords % 5 if spec.vectors == "multi" else np.ones(len(ords), int)
-    rows = np.concatenate(
-        [(position * 31 + np.arange(count)) % len(_POOL) for position, count in zip(ords, counts, strict=True)]
-    )
-    values = _POOL[rows, : spec.dim]
-    values = values / np.linalg.norm(values, axis=1, keepdims=True)
-    embeddings = Embeddings(
-        values=values,
-        norms=np.ones(len(ords), np.float32),
-        n_tokens=ords.astype(np.int32),
-        truncated=np.zeros(len(ords), bool),
-        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) if spec.vectors == "multi" else None,
-    )
-    ids = [f"i{position}" for position in ords]
-    return Block(ords=ords, ids=ids, embeddings=embeddings, input_shas=[""] * len(ords), batch_id=batch_id)
 
 
 def fill(uri: str, n_items: int, seed: int, pause: float = 0.0) -> None:
     store = EmbeddingStore.open(uri, create=True)
-    images = corpus(n_items)
-    store.write_corpus(images)
+    corpus = make_corpus(n_items, name="crash")
+    store.write_corpus(corpus)
     generator = np.random.default_rng(seed)
     orders = []
     for spec in SPECS:
         store.write_encoder(spec)
-        orders.append(generator.permutation(store.missing(key_of(spec, images), n_items)))
+        orders.append(generator.permutation(store.missing(make_key(corpus, spec), n_items)))
     print("writing", flush=True)
     for start in range(0, max(map(len, orders)), BLOCK):
         for spec, order in zip(SPECS, orders, strict=True):
-            chosen = order[start : start + BLOCK]
-            if len(chosen):
-                store.put(key_of(spec, images), spec, block(chosen, spec, f"{seed}-{start}"))
+            if len(chosen := order[start : start + BLOCK]):
+                store.put(make_key(corpus, spec), spec, make_block(corpus, spec, chosen, batch_id=f"{seed}-{start}"))
         time.sleep(pause)
     for spec in SPECS:
-        store.seal(key_of(spec, images), n_items=n_items)
+        store.seal(make_key(corpus, spec), n_items=n_items)
 
 
 if __name__ == "__main__":
