@@ -10,15 +10,9 @@ from typing import TypeAlias
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
+from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
-from capim.reports.elements.tables import (
-    difference_text,
-    estimate,
-    numbers,
-    pivot,
-    texts,
-    value,
-)
+from capim.reports.elements.tables import estimate, numbers, pivot, texts, value
 from capim.reports.render import render_html, render_markdown
 from capim.reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
 from capim.store.types import MetricFacts, digest16
@@ -82,7 +76,7 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
         first = sorted(worse, key=lambda c: (not is_main(c.key[1]), c.p_adjusted, c.key))[:NAMED]
         items = [
             f"{encoder} on {corpus}, {protocol} {metrics[metric].label}: "
-            f"{difference_text(metrics[metric], c.difference, 2)}"
+            f"{words.difference(metrics[metric], c.difference, 2)}"
             for c in first
             for corpus, protocol, metric, encoder in [c.key]
         ]
@@ -107,7 +101,7 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
 def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange], *, folded: bool = False) -> Table:
     def difference(c: FigureChange) -> Cell:
         mark: Mark = "" if not c.significant else "bad" if c.worse else "good"
-        return value(c.difference, difference_text(metrics[c.key[2]], c.difference, 2), mark=mark)
+        return value(c.difference, words.difference(metrics[c.key[2]], c.difference, 2), mark=mark)
 
     def p_cell(p: float | None, c: FigureChange, bound: str = "") -> Cell:
         return value(p, f"{bound}{show.p_value(p)}", mark="" if c.significant else "muted")

@@ -15,18 +15,11 @@ import pyarrow.parquet
 
 from capim.reports import format as show
 from capim.reports.elements.page import Cell, Table
+from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.speed import qps_v28
-from capim.reports.rows.standing import (
-    MEASURES,
-    NDCG,
-    RBO,
-    languages,
-    noise,
-    over_languages,
-    translators,
-)
-from capim.reports.sections import leaderboard
+from capim.reports.rows.standing import MEASURES, NDCG, RBO
+from capim.reports.sections import languages, leaderboard
 from capim.store.files import json_value, write_csv
 from capim.store.schema import RESULTS
 from capim.tasks.protocols import Protocol
@@ -227,14 +220,13 @@ def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
     files = {}
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         for encoder in data.encoder_names(corpus):
-            parts = [(code, way) for code in languages(data, corpus) for way in translators(data, corpus, code)]
             lines: list[Line] = [
                 {
                     "language": code,
                     **{name: data.value(corpus, f"{d}/{code}/{way}", metric, encoder) for name, d, metric in COLUMNS},
                     "meta": way,
                 }
-                for code, way in in_seed_order(parts)
+                for code, way in in_seed_order(languages.language_parts(data, corpus))
             ]
             full = [{key: v if isinstance(v, str) else _fraction(v) for key, v in line.items()} for line in lines]
             files[f"{corpus}/{encoder}.csv"] = csv_bytes(full)
@@ -264,7 +256,7 @@ def in_seed_order(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
-    """COCO-SM's reduced table: means over translators, then over languages for all and for each translator.
+    """COCO-SM's reduced table: means over standing.translators, then over languages for all and for each translator.
 
     Args:
         lines: One per language and translator, in the seed's order.
@@ -301,14 +293,14 @@ def _summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]
         row = data.row(corpus, protocol, metric, encoder)
         if row is None or row["value"] is None:
             return ""
-        by_noise = noise(row)
+        by_noise = standing.noise(row)
         interval = show.span(row["ci_low"], row["ci_high"], 3)
         note = interval if by_noise is None else f"noise {_fraction(by_noise)}"
         return f"{_fraction(row['value'])} ({note})" if note else _fraction(row["value"])
 
     rows = [
         {"over": label, **{c: cell(f"{d}/{suffix}", f"{m}{metric_suffix}") for c, d, m in SUMMARY_COLUMNS}}
-        for label, suffix, metric_suffix in over_languages(data, corpus)
+        for label, suffix, metric_suffix in standing.over_languages(data, corpus)
     ]
     return [row for row in rows if any(text for column, text in row.items() if column != "over")]
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from capim.reports import format as show
+from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cases, Chart, Evidence, Gallery, Notice, Section, Table, Text
-from capim.reports.elements.tables import margin_words
 from capim.reports.rows.report_data import R1, ReportData
 
 TERMS = (  # as displayed, the pattern of its occurrences, its explanation
@@ -64,7 +64,7 @@ def explained(
     interval = next((r for r in data.results if r["ci_low"] is not None), {"level": 0.95})
     tested = [r for r in data.comparisons if r["p_equivalent"] is not None]
     own = next((r for r in tested if r["metric"] == R1), next(iter(tested), None))
-    margin = margin_words(data.metric(own["metric"]), own["margin"]) if own is not None else "the margin"
+    margin = words.margin(data.metric(own["metric"]), own["margin"]) if own is not None else "the margin"
     known = set[str]()
 
     def new_in(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from capim.reports import format as show
+from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Section, Table
 from capim.reports.elements.tables import (
     ColumnOf,
     absent,
     anchor,
-    described,
     measures,
     numbers,
     pivot,
     result_column,
-    row_words,
     texts,
-    tie_range,
     value,
 )
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
@@ -163,7 +161,7 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
         row = data.row(corpus, protocol, metric, name)
         if row is None or row["value"] is None:
             return absent()
-        note = tie_range(data.metric(metric), row)
+        note = words.ties(data.metric(metric), row)
         return value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted")
 
     explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
@@ -174,7 +172,7 @@ def _states(data: ReportData, corpus: str, protocol: str, metric: str) -> dict[s
     """Encoder to what the tests say of it against the best."""
     best, *others = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["value"] is not None] or [""]
     rows = {name: data.comparison(corpus, protocol, metric, name, best) for name in others}
-    return {name: row_words(data.metric(metric), row) for name, row in rows.items() if row is not None}
+    return {name: words.verdict(data.metric(metric), row) for name, row in rows.items() if row is not None}
 
 
 def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
@@ -204,7 +202,7 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     tested = not facts.aggregate and data.ranks(corpus, protocols[0], metric)
     return pivot(
         anchor("own", corpus, metric),
-        f"{corpus} · {described(facts)}",
+        f"{corpus} · {words.described(facts)}",
         dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric)),
         texts("Encoder", str),
         *(

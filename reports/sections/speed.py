@@ -171,7 +171,7 @@ def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: st
 
 
 def _picture(points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str]) -> alt.LayerChart:
-    names = [p["encoder"] for p in points]
+    colour, shape = charts.by_name([p["encoder"] for p in points], everyone, legend=False)
     base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X(
             "rate:Q",
@@ -183,9 +183,7 @@ def _picture(points: list[dict[str, Any]], y_title: str, metric: str, everyone: 
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
     return alt.layer(
         frontier_line(base, "frontier", "step-before").encode(y="value:Q"),
-        *charts.intervals(
-            base.encode(color=charts.colour(names, everyone)), y, size=110, shape=charts.shape(names, everyone)
-        ),
+        *charts.intervals(base.encode(color=colour), y, size=110, shape=shape),
         *(
             base.transform_filter(f"datum.label == '{side} {level}'")
             .mark_text(align=align, dx=9 if align == "left" else -9, dy=-9 if level == "above" else 12)
