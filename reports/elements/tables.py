@@ -5,7 +5,7 @@ Below that, stored rows as cells: a value with its interval and ties, and a diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
@@ -137,11 +137,12 @@ def result_column(
     group: str = "",
     explain: str = "",
     plain: bool = False,
-    states: Mapping[str, str] | None = None,
+    tested: bool = False,
 ) -> ColumnOf[str]:
     """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given.
 
-    ``plain`` leaves out the interval bar and the mark of the best value; ``states`` are what the tests say of encoders.
+    ``plain`` leaves out the interval bar and the mark of the best value; ``tested`` adds what the tests of an encoder
+    against the best say.
     The bars of a metric share an axis over all protocols of a corpus.
     """
     ranked = data.ranked(corpus, protocol, metric)
@@ -151,7 +152,9 @@ def result_column(
     def cell(encoder: str) -> Cell:
         mark: Mark = "best" if encoder in best else ""
         row = data.row(corpus, protocol, metric, encoder)
-        return result_cell(data, row, mark=mark, axis=axis, state=(states or {}).get(encoder, ""))
+        pair = data.comparison(corpus, protocol, metric, encoder, ranked[0]["encoder"]) if tested and row else None
+        state = words.verdict(data.metric(metric), pair) if pair is not None else ""
+        return result_cell(data, row, mark=mark, axis=axis, state=state)
 
     return numbers(heading or data.metric(metric).label, cell, group=group, explain=explain)
 

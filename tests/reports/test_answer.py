@@ -174,7 +174,7 @@ def test_each_term_is_explained_once_in_the_section_in_which_it_first_stands() -
     explained = [dict(made.strip), *(dict(section.terms) for section in made.sections)]
     terms = [term for of in explained for term in of]
     assert len(terms) == len(set(terms)) > 10
-    patterns = {term: pattern for term, pattern, _ in TERMS}
+    patterns = {term: pattern for term, (pattern, _) in TERMS.items()}
     assert set(explained[0]) == {term for term, p in patterns.items() if re.search(p, made.answer, re.IGNORECASE)}
     assert {"R@1", "Interval"} <= {*explained[0], *explained[1]}, "below the grid"
     place = {term: section.id for section in made.sections for term, _ in section.terms}

@@ -11,7 +11,8 @@ import pytest
 
 from capim.reports.exports import export_results
 from capim.reports.exports.other_tools import their_task, their_tasks
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.report_data import Row
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
@@ -30,7 +31,7 @@ def by_figure(store: StandIn) -> dict[tuple[str, ...], Row]:
 @pytest.mark.slow
 def test_mteb_reads_its_results_with_its_own_loader(large_store: StandIn, tmp_path: Path) -> None:
     mteb = pytest.importorskip("mteb", reason="the peers extra is not installed")
-    written = export_results(large_store, tmp_path / "mteb", kind="mteb")
+    written = export_results(read_report_data(large_store), tmp_path / "mteb", kind="mteb")
     files = [p for p in written if p.name != "model_meta.json"]
     results = {p.stem: mteb.TaskResult.from_disk(p) for p in files if "siglip2" in str(p)}
     headline = by_figure(large_store)["siglip2-so400m", "coco-karpathy", "t2i/all", "R@1"]
@@ -91,11 +92,9 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
         for direction in ("t2i", "i2t"):
             result(store, encoder, "crossmodal3600", f"{direction}/en/human", "R@1", 0.25)
 
-    def ndcg(data: ReportData) -> list[Row]:
-        rows = [row for row in data.results if row["metric"] == "R@1"]
-        return [{**row, "metric": "nDCG@10", "value": 0.375} for row in rows]
-
-    export_results(store, tmp_path, kind="mteb", more=ndcg)
+    data = read_report_data(store)
+    ndcg = [{**row, "metric": "nDCG@10", "value": 0.375} for row in data.results if row["metric"] == "R@1"]
+    export_results(replace(data, results=(*data.results, *ndcg)), tmp_path, kind="mteb")
     loaded = mteb.ResultCache(cache_path=tmp_path).load_results(include_remote=False)
     found = {
         (model.model_name, task.task_name): task.get_score()
@@ -123,8 +122,8 @@ def test_a_model_card_has_the_headlines_of_one_encoder_and_huggingface_hub_reads
     large_store: StandIn, tmp_path: Path
 ) -> None:
     with pytest.raises(RequestError, match=r"name it with --encoder: one of .*siglip2-so400m"):
-        export_results(large_store, tmp_path / "card.yaml")
-    [path] = export_results(large_store, tmp_path / "card.yaml", encoders=["siglip2-so400m"])
+        export_results(read_report_data(large_store), tmp_path / "card.yaml")
+    [path] = export_results(read_report_data(large_store, encoders=["siglip2-so400m"]), tmp_path / "card.yaml")
     card = huggingface_hub.ModelCard(f"---\n{path.read_text('utf-8')}---\n# A model\n")
     assert card.data.model_name == "siglip2-so400m"
     found = {(r.dataset_name, r.metric_config, r.metric_type): r for r in card.data.eval_results}

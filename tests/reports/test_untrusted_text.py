@@ -14,6 +14,7 @@ import pytest
 
 from capim.reports.exports import export_results
 from capim.reports.render import escape_markdown
+from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
 from tests.reports.conftest import HOSTILE, ODD_ID
 from tests.reports.stand_in import StandIn
@@ -95,7 +96,7 @@ def test_results_json_is_json_where_a_figure_is_no_number(demo_store: StandIn, t
     folder = Path(write_report(demo_store, tmp_path)).parent
     document = json.loads((folder / "results.json").read_text(), parse_constant=pytest.fail)
     assert {row["chance"] for row in document["results"]} >= {None}
-    [path, _] = export_results(demo_store, tmp_path / "r.json")
+    [path, _] = export_results(read_report_data(demo_store), tmp_path / "r.json")
     json.loads(path.read_text(), parse_constant=pytest.fail)
 
 
