@@ -27,20 +27,6 @@ def by_figure(store: StandIn) -> dict[tuple[str, ...], Row]:
     return {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in store.tables["results"]}
 
 
-@pytest.mark.peers
-@pytest.mark.slow
-def test_mteb_reads_its_results_with_its_own_loader(large_store: StandIn, tmp_path: Path) -> None:
-    mteb = pytest.importorskip("mteb", reason="the peers extra is not installed")
-    written = export_results(read_report_data(large_store), tmp_path / "mteb", kind="mteb")
-    files = [p for p in written if p.name != "model_meta.json"]
-    results = {p.stem: mteb.TaskResult.from_disk(p) for p in files if "siglip2" in str(p)}
-    headline = by_figure(large_store)["siglip2-so400m", "coco-karpathy", "t2i/all", "R@1"]
-    assert results["capim-coco-karpathy-t2i-all"].get_score() == headline["value"]
-    languages = results["capim-coco-sm-t2i"]
-    assert len(languages.scores["test"]) == 18 * 3
-    assert {"eng", "deu"} <= set(languages.languages)
-
-
 def _their_numbers(task: Any) -> dict[str, list[int]]:
     """Subset of a task of MTEB -> its texts and their characters, as MTEB publishes them."""
     of_split = task.metadata.descriptive_stats["test"]
@@ -81,6 +67,7 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
         "sugarcrepe": table_reader("sugarcrepe")(shared_data / "sugar_crepe"),
         "winoground": corpus("winoground", n_images=800, per_image=1),  # other texts than Winoground's
         "crossmodal3600": other,
+        "tongues": corpus("tongues", n_images=4),
     }
     numbers = [len(other.captions), sum(map(len, texts(other.captions["text"])))]
     patched = {**their_tasks(), "crossmodal3600": {**their_tasks()["crossmodal3600"], "captions": {"en": numbers}}}
@@ -91,17 +78,18 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
         result(store, encoder, "winoground", "winoground", "winoground_group", 0.125)
         for direction in ("t2i", "i2t"):
             result(store, encoder, "crossmodal3600", f"{direction}/en/human", "R@1", 0.25)
+            for code in ("en", "de"):
+                result(store, encoder, "tongues", f"{direction}/{code}/google", "R@1", 0.625)
 
     data = read_report_data(store)
-    ndcg = [{**row, "metric": "nDCG@10", "value": 0.375} for row in data.results if row["metric"] == "R@1"]
+    ndcg = [{**row, "metric": "nDCG@10", "value": 0.375} for row in data.results if row["corpus"] == "crossmodal3600"]
     export_results(replace(data, results=(*data.results, *ndcg)), tmp_path, kind="mteb")
     loaded = mteb.ResultCache(cache_path=tmp_path).load_results(include_remote=False)
-    found = {
-        (model.model_name, task.task_name): task.get_score()
-        for model in loaded.model_results
-        for task in model.task_results
-    }
-    assert found == {
+    tasks = {(model.model_name, task.task_name): task for model in loaded.model_results for task in model.task_results}
+    languages = tasks["example/ours", "capim-tongues-t2i"]
+    assert (len(languages.scores["test"]), set(languages.languages)) == (2, {"eng", "deu"})
+    assert {key: task.get_score() for key, task in tasks.items()} == {
+        **{(f"example/{encoder}", f"capim-tongues-{d}"): 0.625 for encoder in store.specs for d in ("t2i", "i2t")},
         ("example/ours", "SugarCrepe"): 0.75,
         ("example/ours", "XM3600T2IRetrieval"): 0.375,
         ("example/ours", "XM3600I2TRetrieval"): 0.375,
