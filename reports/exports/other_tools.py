@@ -70,7 +70,7 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
                     task, entry = _entry(data, corpus, protocol, rows, spec)
                     tasks.setdefault(task, []).append(entry)
         for (label, revision, split), entries in tasks.items():
-            document = {"dataset_revision": revision, "task_name": label, "mteb_version": FORMAT}
+            document: dict[str, object] = {"dataset_revision": revision, "task_name": label, "mteb_version": FORMAT}
             document |= {"scores": {split: entries}, "evaluation_time": None, "kg_co2_emissions": None}
             files[f"{folder}/{label}.json"] = json_bytes(document)
         if tasks:
