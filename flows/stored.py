@@ -14,7 +14,7 @@ import tempfile
 import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -450,17 +450,16 @@ def _exported(
         raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by names; give the name")
     plurals = {"encoders": "encoder", "corpora": "corpus", "protocols": "protocol"}
     names: dict[str, Any] = {several: wanted.get(one, []) for several, one in plurals.items()}
+    from capim.reports.rows.reading import read_report_data
+
+    data = read_report_data(store, **names)
     if what == "results":
         from capim.reports.exports import export_results
         from capim.tasks.runtime.exports import ndcg_rows
 
-        more = partial(ndcg_rows, store) if kind == "mteb" else None
-        return export_results(store, Path(to), kind=kind, more=more, **names)
+        more = ndcg_rows(store, data) if kind == "mteb" else ()
+        return export_results(replace(data, results=(*data.results, *more)), to, kind=kind)
     from capim.reports.exports.tracking import TRACKERS
-    from capim.reports.rows.reading import read_report_data
 
     pages = sorted(Path(store.uri).parent.glob("reports/*/report.html"))
-    return [
-        plain(line)
-        for line in TRACKERS[what](read_report_data(store, **names), to, pages[-1].parent if pages else None)
-    ]
+    return [plain(line) for line in TRACKERS[what](data, to, pages[-1].parent if pages else None)]

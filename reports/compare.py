@@ -10,16 +10,11 @@ from typing import TypeAlias
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
+from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
-from capim.reports.elements.tables import (
-    difference_text,
-    estimate,
-    numbers,
-    pivot,
-    texts,
-    value,
-)
+from capim.reports.elements.tables import estimate, numbers, pivot, texts, value
 from capim.reports.render import render_html, render_markdown
+from capim.reports.rows.report_data import grouped
 from capim.reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
 from capim.store.types import MetricFacts, digest16
 from capim.tasks.protocols import Protocol
@@ -60,12 +55,12 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     worse = [c for c in real if c.worse]
     counted = {"Figures in both": shared, "Changed": moved, "Significant": real, "Worse": worse}
     metrics = {**old.metrics, **new.metrics}
-    sections = [_figures(metrics, moved, shared), _causes(old, new, moved), _coverage(metrics, old, new)]
+    sections = (_figures(metrics, moved, shared), *_causes(old, new, moved), *_coverage(metrics, old, new))
     return Report(
         title="What changed",
         subtitle=f"from {old.name} to {new.name}",
         facts=tuple((name, show.number(len(changes), 0)) for name, changes in counted.items()),
-        sections=tuple(section for section in sections if section is not None),
+        sections=sections,
         thumbnails={},
         colophon="Made by capim from the results.json of the two reports.",
         sources=digest16([old.name, new.name, [[*c.key, c.difference, c.p, c.basis] for c in shared]]),
@@ -73,23 +68,22 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
 
 
 def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureChange]) -> Section:
-    def is_main(protocol: str) -> bool:
-        return Protocol.of(protocol).is_main or Protocol.of(protocol).is_all_quadruples
+    def place(c: FigureChange) -> tuple[object, ...]:
+        of = Protocol.of(c.key[1])
+        return not (of.is_main or of.is_all_quadruples), c.p_adjusted, c.key
 
     blocks: list[Block] = []
     significant = [c for c in moved if c.significant]
     if worse := [c for c in significant if c.worse]:
-        first = sorted(worse, key=lambda c: (not is_main(c.key[1]), c.p_adjusted, c.key))[:NAMED]
-        items = [
-            f"{encoder} on {corpus}, {protocol} {metrics[metric].label}: "
-            f"{difference_text(metrics[metric], c.difference, 2)}"
-            for c in first
-            for corpus, protocol, metric, encoder in [c.key]
-        ]
+        items = []
+        for c in sorted(worse, key=place)[:NAMED]:
+            corpus, protocol, metric, encoder = c.key
+            difference = words.difference(metrics[metric], c.difference, 2)
+            items.append(f"{encoder} on {corpus}, {protocol} {metrics[metric].label}: {difference}")
         if len(worse) > NAMED:
             items.append(f"and {show.count(len(worse) - NAMED, 'figure')} more, in the table")
         blocks.append(Notice(title="Significantly worse", items=tuple(items), mark="bad"))
-    if moved and len(moved) > LONG and significant:
+    if len(moved) > LONG and significant:
         blocks.append(_table(metrics, "changes-sure", "Significant changes", significant))
         blocks.append(_table(metrics, "changes", "All changed figures", moved, folded=True))
     elif moved:
@@ -107,7 +101,7 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
 def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange], *, folded: bool = False) -> Table:
     def difference(c: FigureChange) -> Cell:
         mark: Mark = "" if not c.significant else "bad" if c.worse else "good"
-        return value(c.difference, difference_text(metrics[c.key[2]], c.difference, 2), mark=mark)
+        return value(c.difference, words.difference(metrics[c.key[2]], c.difference, 2), mark=mark)
 
     def p_cell(p: float | None, c: FigureChange, bound: str = "") -> Cell:
         return value(p, f"{bound}{show.p_value(p)}", mark="" if c.significant else "muted")
@@ -135,7 +129,7 @@ def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange],
     )
 
 
-def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section | None:
+def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> list[Section]:
     def setting(value: object) -> str:
         return show.ABSENT if value is None else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
@@ -153,21 +147,16 @@ def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section 
             texts("old", lambda c: setting(c.old)),
             texts("new", lambda c: setting(c.new)),
         )
-    elif not moved:
-        return None
-    return Section(id="causes", title="Possible causes", lead=lead, blocks=(block,))
+    made = Section(id="causes", title="Possible causes", lead=lead, blocks=(block,))
+    return [made] if changes or moved else []
 
 
-def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> Section | None:
+def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> list[Section]:
     """Figures that only one of the two has, by encoder, corpus and protocol."""
     rows = []
     for label, one, other in (("only old", old, new), ("only new", new, old)):
-        groups: dict[tuple[str, str, str], list[str]] = {}
-        for corpus, protocol, metric, encoder in sorted(one.results.keys() - other.results.keys()):
-            groups.setdefault((encoder, corpus, protocol), []).append(metrics[metric].label)
-        rows += [(*key, ", ".join(labels), label) for key, labels in groups.items()]
-    if not rows:
-        return None
+        groups = grouped(sorted(one.results.keys() - other.results.keys()), itemgetter(3, 0, 1))
+        rows += [(*key, ", ".join(metrics[of[2]].label for of in same), label) for key, same in groups.items()]
     table = pivot(
         "only-one",
         "Figures without a counterpart",
@@ -175,4 +164,5 @@ def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> Section | None:
         *(texts(name, itemgetter(i)) for i, name in enumerate(("Encoder", "corpus", "protocol", "metrics", "where"))),
         sortable=True,
     )
-    return Section(id="coverage", title="Figures of only one report", lead="", blocks=(table,))
+    made = Section(id="coverage", title="Figures of only one report", lead="", blocks=(table,))
+    return [made] if rows else []

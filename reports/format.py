@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
+from typing import TypeGuard
 
 ABSENT = "–"
 PERCENT = "\N{NO-BREAK SPACE}%"  # never at the beginning of a line
 _MINUS = "−"
 
 
-def _known(value: float | None) -> bool:
+def _known(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
 
 
@@ -32,7 +33,7 @@ def number(value: float | None, decimals: int = 1) -> str:
         >>> number(25010, 0), number(-0.04), number(None)
         ('25,010', '0.0', '–')
     """
-    return _signs(f"{value:,.{decimals}f}") if value is not None and _known(value) else ABSENT
+    return _signs(f"{value:,.{decimals}f}") if _known(value) else ABSENT
 
 
 def percent(value: float | None, decimals: int = 1) -> str:
@@ -42,7 +43,7 @@ def percent(value: float | None, decimals: int = 1) -> str:
         >>> percent(0.46349), percent(1.0), percent(0.0), percent(None), percent(float("nan"))
         ('46.3', '100.0', '0.0', '–', '–')
     """
-    return number(100.0 * value, decimals) if value is not None and _known(value) else ABSENT
+    return number(100.0 * value, decimals) if _known(value) else ABSENT
 
 
 def percent_range(low: float | None, high: float | None, decimals: int = 1) -> str:
@@ -62,7 +63,7 @@ def span(low: float | None, high: float | None, decimals: int = 1) -> str:
         >>> span(0.8, 1.25, 2), span(-1, 1, 0), span(None, 2)
         ('0.80–1.25', '−1 to 1', '')
     """
-    if low is None or high is None or not (_known(low) and _known(high)):
+    if not (_known(low) and _known(high)):
         return ""
     between = " to " if low < 0 or high < 0 else "–"
     return f"{number(low, decimals)}{between}{number(high, decimals)}"
@@ -86,7 +87,7 @@ def p_value(p: float | None) -> str:
         >>> p_value(0.0341), p_value(0.00004), p_value(1.0), p_value(None)
         ('0.034', '<0.001', '1.000', '–')
     """
-    if p is None or not _known(p):
+    if not _known(p):
         return ABSENT
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
@@ -98,7 +99,7 @@ def significant(value: float | None, digits: int = 3) -> str:
         >>> significant(83.816), significant(11933.2), significant(0.01234), significant(0.0), significant(None)
         ('83.8', '11,933', '0.0123', '0', '–')
     """
-    if value is None or not _known(value):
+    if not _known(value):
         return ABSENT
     if value == 0:
         return "0"
@@ -113,7 +114,7 @@ def size(n_bytes: float | None) -> str:
         >>> size(512), size(2048), size(5_000_000), size(None)
         ('512 B', '2.0 KiB', '4.8 MiB', '–')
     """
-    if n_bytes is None or not _known(n_bytes):
+    if not _known(n_bytes):
         return ABSENT
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(n_bytes) < 1024:
@@ -129,7 +130,7 @@ def duration(seconds: float | None) -> str:
         >>> duration(0.0123), duration(3.21), duration(75), duration(11_940), duration(None)
         ('12.3 ms', '3.2 s', '1 min 15 s', '3 h 19 min', '–')
     """
-    if seconds is None or not _known(seconds):
+    if not _known(seconds):
         return ABSENT
     if seconds < 1:
         return f"{1000 * seconds:.1f} ms"
@@ -160,7 +161,17 @@ def exact(value: float | None) -> str:
         >>> exact(0.1 + 0.2), exact(None), exact(float("nan"))
         ('0.30000000000000004', '', '')
     """
-    return repr(float(value)) if value is not None and _known(value) else ""
+    return repr(float(value)) if _known(value) else ""
+
+
+def bracketed(text: str, note: str) -> str:
+    """A text with a note in brackets behind it, if there is one.
+
+    Examples:
+        >>> bracketed("46.3", "45.5–47.1"), bracketed("46.3", "")
+        ('46.3 (45.5–47.1)', '46.3')
+    """
+    return f"{text} ({note})" if note else text
 
 
 def count(n: int, one: str, many: str = "") -> str:

@@ -15,11 +15,11 @@ from capim.reports import format as show
 from capim.reports.destination import write_files
 from capim.reports.elements.page import Report, Section
 from capim.reports.elements.pictures import data_uris
-from capim.reports.exports.tabular import csv_bytes, row_schema
+from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import figure_files, render_html, render_markdown
 from capim.reports.rows.gallery import Explain
 from capim.reports.rows.reading import Describe, read_report_data
-from capim.reports.rows.report_data import OF_THE_MACHINE, ReportData, redact
+from capim.reports.rows.report_data import ReportData, redact
 from capim.reports.rows.snapshot import SCHEMA
 from capim.reports.sections import (
     ablations,
@@ -33,7 +33,7 @@ from capim.reports.sections import (
     slices,
     speed,
 )
-from capim.store import EmbeddingStore, schema
+from capim.store import EmbeddingStore
 from capim.store.files import json_value
 from capim.store.plugins import Plugin, PluginTable
 from capim.store.types import digest16
@@ -118,13 +118,7 @@ def _named(names: list[str], one: str, many: str = "") -> str:
     return show.listing(names) if len(names) <= 4 else show.count(len(names), one, many)
 
 
-STORED = {  # table to the schema of its rows
-    "results": schema.RESULTS,
-    "comparisons": schema.COMPARISONS,
-    "rankings": schema.RANKINGS,
-    "slices": schema.SLICES,
-    "runs": schema.RUNS,
-}
+STORED = ("results", "comparisons", "rankings", "slices", "runs")  # tables of ``ReportData`` in ``results.json``
 _INTERVAL = ("ci_low", "ci_high", "interval_method", "level", "n_queries", "n_clusters")
 LONG = {  # table to the columns of its CSV: a row per figure, with the names of encoders and the interval
     "results": ("encoder", "corpus", "protocol", "metric", "lower_is_better", "value", *_INTERVAL, "chance"),
@@ -197,12 +191,8 @@ def results_json(data: ReportData) -> dict[str, object]:
             name: {"fingerprint": spec.fingerprint, **redact(spec.identity())} for name, spec in data.specs.items()
         },
         "corpora": {
-            name: {
-                "fingerprint": corpus.fingerprint,
-                "images": corpus.images.num_rows,
-                "captions": corpus.captions.num_rows,
-            }
-            for name, corpus in data.corpora.items()
+            name: {"fingerprint": c.fingerprint, "images": c.images.num_rows, "captions": c.captions.num_rows}
+            for name, c in data.corpora.items()
         },
         "devices": sorted({row["device"] for row in data.batches}),
         "metrics": {name: data.metric(name).columns() for name in sorted({row["metric"] for row in data.results})},
@@ -212,31 +202,3 @@ def results_json(data: ReportData) -> dict[str, object]:
 def _field(value: object) -> str:
     """A stored value as CSV: every digit, empty for none."""
     return show.exact(value) if isinstance(value, float) else "" if value is None else str(value)
-
-
-def results_schema() -> dict[str, object]:
-    """The JSON Schema of ``results.json``, as ``docs/results.schema.json`` has it."""
-    texts = {"type": "array", "items": {"type": "string"}}
-    tables = {name: row_schema(stored, without=OF_THE_MACHINE) for name, stored in STORED.items()}
-    properties: dict[str, object] = {
-        "schema": {"const": SCHEMA},
-        "digest": {"type": "string"},
-        "store": {"type": "string"},
-        "answer": {**texts, "description": "The answer in one sentence, then the tests behind it"},
-        **{name: {"type": "array", "items": row} for name, row in tables.items()},
-        "encoders": {"type": "object", "additionalProperties": {"type": "object"}},
-        "corpora": {"type": "object", "additionalProperties": {"type": "object"}},
-        "devices": texts,
-        "metrics": {
-            "type": "object",
-            "additionalProperties": row_schema(schema.METRICS, without=("metric", "run", "created")),
-        },
-    }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": SCHEMA,
-        "type": "object",
-        "properties": properties,
-        "required": sorted(properties),
-        "additionalProperties": False,
-    }

@@ -28,20 +28,19 @@ from capim.reports.app.state import (
     respond,
     state_of,
 )
-from capim.reports.elements.page import Cell, Mark, Table
+from capim.reports.elements.page import Cell, Table
 from capim.reports.elements.tables import (
     axis_of,
     difference_cell,
     numbers,
     pivot,
     result_cell,
-    row_words,
     texts,
-    value,
+    verdict_cell,
 )
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.snapshot import end_of, state_after
-from capim.reports.rows.standing import Task, decision, in_order
+from capim.reports.rows.standing import Task, in_order
 from capim.reports.sections.answer import task_cell
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
@@ -254,10 +253,7 @@ def _tests(data: ReportData, evaluated: EvaluatedTask, a: str, b: str) -> Table 
         return difference_cell(data.metric(metric), rows[metric])
 
     def verdict(metric: str) -> Cell:
-        found = decision(data, *where, metric, a, b)
-        marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
-        words = row_words(data.metric(metric), rows[metric])
-        return value(None, words, mark=marks.get(found.state, "") if found else "muted")
+        return verdict_cell(data.metric(metric), rows[metric])
 
     return pivot(
         "tests",

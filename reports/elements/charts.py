@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -26,33 +27,27 @@ from capim.store.files import json_value
 # and with four more hues that stay apart from it under deuteranopia and protanopia.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7A5FD0", "#B8860B", "#3FA7D6", "#A0522D", "#808890")
 STAR = "M0,-1L.25,-.35L1,-.3L.4,.15L.6,.9L0,.5L-.6,.9L-.4,.15L-1,-.3L-.25,-.35Z"
-SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
-    STAR,
-)
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+TRIANGLES = ("triangle-down", "triangle-right", "triangle-left")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", *TRIANGLES, STAR)
+STYLE = Path(__file__).parents[1] / "templates" / "charts.json"
 WIDTH = 640
 
 
-def colour(names: Sequence[str], everyone: Sequence[str], field: str = "encoder", **options: Any) -> alt.Color:
-    """The colour of every encoder of a chart; the same in all charts that are given the same ``everyone``."""
-    return alt.Color(f"{field}:N", scale=_scale(names, everyone, PALETTE), **{"legend": None, **options})
+def by_name(
+    names: Sequence[str], everyone: Sequence[str], field: str = "encoder", *, legend: bool = True, **options: Any
+) -> tuple[alt.Color, alt.Shape]:
+    """Colour and shape of every encoder of a chart; the same in all charts that are given the same ``everyone``.
 
+    The legend stands above the picture, to fit narrow screens.
+    """
+    above = alt.Legend(title=None, orient="top", direction="horizontal", columns=4, symbolOpacity=1)
+    options["legend"] = above if legend else None
 
-def shape(names: Sequence[str], everyone: Sequence[str], field: str = "encoder", **options: Any) -> alt.Shape:
-    """The shape of every encoder, in the same way."""
-    return alt.Shape(f"{field}:N", scale=_scale(names, everyone, SHAPES), **{"legend": None, **options})
+    def scale(kinds: Sequence[str]) -> alt.Scale:
+        return alt.Scale(domain=list(names), range=[kinds[everyone.index(name) % len(kinds)] for name in names])
 
-
-def _scale(names: Sequence[str], everyone: Sequence[str], kinds: Sequence[str]) -> alt.Scale:
-    return alt.Scale(domain=list(names), range=[kinds[everyone.index(name) % len(kinds)] for name in names])
+    colour = alt.Color(f"{field}:N", scale=scale(PALETTE), **options)
+    return colour, alt.Shape(f"{field}:N", scale=scale(SHAPES), **options)
 
 
 def tooltips(*fields: str) -> list[alt.Tooltip]:
@@ -109,7 +104,7 @@ def finish(
     # the tests check charts: for each of every report, it would take a sixth of the time
     spec = {key: value for key, value in chart.to_dict(validate=False).items() if key != "$schema"}
     _clickable(spec)
-    spec["config"] = _CONFIG
+    spec["config"] = _style()
     spec["background"] = None
     spec["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 5 + right_margin}
     return Chart(
@@ -159,46 +154,16 @@ def _draw(spec: Mapping[str, Any], *, prefix: str) -> str:
 
 
 @cache
+def _style() -> dict[str, Any]:
+    """What all charts share: fonts, sizes and colours, as Vega-Lite's ``config``."""
+    return {**json.loads(STYLE.read_text("utf-8")), "range": {"category": list(PALETTE)}}
+
+
+@cache
 def script() -> str:
     """Vega, Vega-Lite and vega-embed as one script that asks the network for nothing."""
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle
-
-
-_LABELS = {
-    "labelColor": "currentColor",
-    "titleColor": "currentColor",
-    "labelFontSize": 12,
-    "titleFontSize": 12,
-    "titleFontWeight": 500,
-}
-_CONFIG: dict[str, Any] = {
-    "font": FONT,
-    "view": {"stroke": None},
-    "axis": {
-        **_LABELS,
-        "domainColor": "currentColor",
-        "domainOpacity": 0.4,
-        "tickColor": "currentColor",
-        "tickOpacity": 0.4,
-        "gridColor": "currentColor",
-        "gridOpacity": 0.1,
-        "titlePadding": 10,
-        "labelLimit": 240,
-    },
-    "axisQuantitative": {"labelOverlap": "greedy", "labelSeparation": 8},
-    "legend": {**_LABELS, "labelLimit": 260, "symbolSize": 90},
-    "header": _LABELS,
-    "title": {"color": "currentColor", "fontSize": 13, "fontWeight": 500, "anchor": "start"},
-    "text": {"color": "currentColor", "fontSize": 12},
-    "rule": {"color": "currentColor"},
-    "range": {"category": list(PALETTE)},
-}
-
-
-def legend() -> alt.Legend:
-    """The legend of encoders, above the picture to fit narrow screens."""
-    return alt.Legend(title=None, orient="top", direction="horizontal", columns=4, symbolOpacity=1)
 
 
 _NAMES = ("encoder", "encoder_a", "encoder_b", "corpus", "protocol", "metric")

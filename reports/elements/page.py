@@ -11,7 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
+
+
+class Printed:
+    """A block of a section."""
+
+    @property
+    def kind(self) -> str:
+        """The macro of the templates that prints it."""
+        return type(self).__name__.lower()
+
 
 # --- Blocks with pictures: single queries and result lists (see ``reports.elements.page``).
 
@@ -88,13 +98,12 @@ class Filter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gallery:
+class Gallery(Printed):
     """Queries with pictures, filtered by their tags.
 
     ``totals`` are numbers of queries that the script shows beside those of the filtered cases; see ``page.js``.
     """
 
-    kind: ClassVar[str] = "gallery"
     id: str
     caption: str
     filters: tuple[Filter, ...]
@@ -104,10 +113,9 @@ class Gallery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cases:
+class Cases(Printed):
     """A few cases of the gallery beside each other, with what each encoder puts first."""
 
-    kind: ClassVar[str] = "cases"
     id: str
     caption: str
     cases: tuple[Case, ...]
@@ -115,7 +123,7 @@ class Cases:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class Grid(Printed):
     """One result list, large.
 
     Attributes:
@@ -126,7 +134,6 @@ class Grid:
         note: Encoder, corpus and search method.
     """
 
-    kind: ClassVar[str] = "grid"
     id: str
     caption: str
     hits: tuple[Hit, ...]
@@ -188,7 +195,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(Printed):
     """Rows and columns; the first cell of a row names the row.
 
     Attributes:
@@ -202,7 +209,6 @@ class Table:
         folded: Label of the line behind which the table is folded; empty for an open one.
     """
 
-    kind: ClassVar[str] = "table"
     id: str
     caption: str
     columns: tuple[Column, ...]
@@ -227,7 +233,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chart:
+class Chart(Printed):
     """A chart, interactive and static.
 
     Attributes:
@@ -241,7 +247,6 @@ class Chart:
         note: Explanation below the chart.
     """
 
-    kind: ClassVar[str] = "chart"
     id: str
     title: str
     alt: str
@@ -253,28 +258,25 @@ class Chart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class Text(Printed):
     """A paragraph."""
 
-    kind: ClassVar[str] = "text"
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Notice:
+class Notice(Printed):
     """A highlighted list."""
 
-    kind: ClassVar[str] = "notice"
     title: str
     items: tuple[str, ...]
     mark: Mark
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Evidence(Printed):
     """A list of sentences."""
 
-    kind: ClassVar[str] = "evidence"
     lines: tuple[str, ...]
 
 

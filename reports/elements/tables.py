@@ -1,16 +1,16 @@
 """Tables: row keys and columns, a column being its heading and a function from a row key to a cell.
 
-Below that, stored rows as cells and words: a value with its interval and ties, a difference, what a test says of it.
-Units, decimals and names are those of the metric (``store.types.MetricFacts``, of a row ``ReportData.metric``).
+Below that, stored rows as cells: a value with its interval and ties, and a difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from capim.reports import format as show
+from capim.reports.elements import words
 from capim.reports.elements.page import Bar, Cell, Column, Mark, Table
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import decision_of
@@ -108,39 +108,23 @@ def absent(title: str = "") -> Cell:
     return Cell(text=show.ABSENT, title=title, mark="muted")
 
 
-def value_text(metric: MetricFacts, number: float | None) -> str:
-    """A value as displayed: percent, a rank, points, or a number in its own unit."""
-    return show.percent(number) if metric.unit == "percent" else show.number(number, metric.decimals)
-
-
-def range_text(metric: MetricFacts, low: float | None, high: float | None) -> str:
-    """An interval in the unit of its metric; empty without one."""
-    return show.percent_range(low, high) if metric.unit == "percent" else show.span(low, high, metric.decimals)
-
-
-def difference_text(metric: MetricFacts, difference: float | None, decimals: int = 1) -> str:
-    """A difference of two values: percentage points with so many decimals, else a number in the metric's unit."""
-    if metric.unit == "percent":
-        return show.points(difference, decimals)
-    text = show.number(difference, metric.decimals)
-    return f"+{text}" if metric.unit == "own" and difference is not None and difference > 0 else text
-
-
-def described(metric: MetricFacts) -> str:
-    """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
-    return f"{metric.title.rstrip('.')} ({metric.name})" if metric.is_own else metric.label
-
-
 def estimate(metric: MetricFacts, row: Row, *, title: str = "", mark: Mark = "", state: str = "") -> Cell:
     """A value with its interval, of any row with ``value``, ``ci_low`` and ``ci_high``."""
-    note = range_text(metric, row["ci_low"], row["ci_high"])
-    return value(row["value"], value_text(metric, row["value"]), note=note, title=title, mark=mark, state=state)
+    text, note = words.value(metric, row["value"]), words.interval(metric, row)
+    return value(row["value"], text, note=note, title=title, mark=mark, state=state)
 
 
 def difference_cell(metric: MetricFacts, row: Row) -> Cell:
     """The difference of a comparison with its interval."""
-    note = range_text(metric, row["ci_low"], row["ci_high"])
-    return value(row["difference"], difference_text(metric, row["difference"]), note=note)
+    text = words.difference(metric, row["difference"])
+    return value(row["difference"], text, note=words.interval(metric, row))
+
+
+def verdict_cell(metric: MetricFacts, row: Row) -> Cell:
+    """What the tests of a comparison say of its first encoder, in words."""
+    found = decision_of(row)
+    marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
+    return Cell(text=words.verdict(metric, row), mark=marks.get(found.state, "") if found else "muted")
 
 
 def result_column(
@@ -153,11 +137,12 @@ def result_column(
     group: str = "",
     explain: str = "",
     plain: bool = False,
-    states: Mapping[str, str] | None = None,
+    tested: bool = False,
 ) -> ColumnOf[str]:
     """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given.
 
-    ``plain`` leaves out the interval bar and the mark of the best value; ``states`` are what the tests say of encoders.
+    ``plain`` leaves out the interval bar and the mark of the best value; ``tested`` adds what the tests of an encoder
+    against the best say.
     The bars of a metric share an axis over all protocols of a corpus.
     """
     ranked = data.ranked(corpus, protocol, metric)
@@ -167,7 +152,9 @@ def result_column(
     def cell(encoder: str) -> Cell:
         mark: Mark = "best" if encoder in best else ""
         row = data.row(corpus, protocol, metric, encoder)
-        return result_cell(data, row, mark=mark, axis=axis, state=(states or {}).get(encoder, ""))
+        pair = data.comparison(corpus, protocol, metric, encoder, ranked[0]["encoder"]) if tested and row else None
+        state = words.verdict(data.metric(metric), pair) if pair is not None else ""
+        return result_cell(data, row, mark=mark, axis=axis, state=state)
 
     return numbers(heading or data.metric(metric).label, cell, group=group, explain=explain)
 
@@ -181,7 +168,7 @@ def result_cell(
     if row["value"] is None:
         return absent(row["reason"] or "no value")
     metric = data.metric(row["metric"])
-    interval, ties = range_text(metric, row["ci_low"], row["ci_high"]), tie_range(metric, row)
+    interval, ties = words.interval(metric, row), words.ties(metric, row)
     about = [f"{metric.name} = {show.exact(row['value'])}"]
     if interval:
         about.append(f"{show.percent(row['level'], 0)} % interval {interval} ({row['interval_method']})")
@@ -190,22 +177,6 @@ def result_cell(
         about.append(f"{ties} if ties are all lost or all won; {show.percent(row['tie_share'])} % of queries tie")
     made = estimate(metric, row, title=", ".join(about), mark=mark, state=state)
     return replace(made, bar=interval_bar(row, axis)) if axis else made
-
-
-def figure_text(data: ReportData, row: Row | None) -> str:
-    """A value with its interval in one line."""
-    if row is None or row["value"] is None:
-        return show.ABSENT
-    metric = data.metric(row["metric"])
-    interval = range_text(metric, row["ci_low"], row["ci_high"])
-    sign = show.PERCENT if metric.unit == "percent" else ""
-    return f"{value_text(metric, row['value'])}{sign}" + (f" ({interval})" if interval else "")
-
-
-def tie_range(metric: MetricFacts, row: Row) -> str:
-    """The value with ties all lost and all won; empty where ties change nothing."""
-    low, high = row["value_ties_lost"], row["value_ties_won"]
-    return "" if low is None or high is None or low == high else range_text(metric, min(low, high), max(low, high))
 
 
 def interval_bar(row: Row, axis: tuple[float, float]) -> Bar | None:
@@ -231,49 +202,3 @@ def axis_of(rows: Sequence[Row]) -> tuple[float, float]:
     ends = [x for r in rows for x in (r["ci_low"], r["ci_high"], r["value"]) if x is not None]
     margin = 0.04 * (max(ends) - min(ends)) if ends else 0.0
     return (min(ends) - margin, max(ends) + margin) if ends else (0.0, 1.0)
-
-
-def row_words(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool = True) -> str:
-    """What the tests of one comparison say of its first encoder, in words, with the size that matters.
-
-    For a sentence, ``rival`` is the second encoder; without one the words are short, for a cell of a table. Without
-    ``unit``, the place says that sizes are in percentage points.
-    """
-    found = decision_of(row)
-    if row is None or found is None:
-        return f"not tested against {rival}" if rival else "not tested"
-    if found.state == "equivalent":
-        within = margin_words(metric, row["margin"])
-        return f"equivalent within {within}" if within and rival else "equivalent"
-    if found.state == "undecided":
-        size = "" if found.worse_by is None else amount(metric, found.worse_by, unit=unit)
-        if not size.partition(" ")[0].strip("0."):  # an interval that ends at 0 bounds nothing: few images differ
-            return "undecided"
-        return f"undecided (could be up to {size} worse)" if rival else f"undecided: up to {size} worse"
-    return f"{amount(metric, abs(row['difference']), unit=unit)} {found.state}"
-
-
-def amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:
-    """A size of a difference with its unit.
-
-    Examples:
-        >>> percent, rank = MetricFacts(name="R@1", title=""), MetricFacts(name="mean_rank", title="", unit="rank")
-        >>> amount(percent, 0.01), amount(percent, 0.043), amount(rank, 2.0)
-        ('1.0 point', '4.3 points', '2.0')
-    """
-    text = difference_text(metric, size).removeprefix("+")
-    return text + (" point" if text == "1.0" else " points") * (unit and metric.unit == "percent")
-
-
-def margin_words(metric: MetricFacts, margin: float | None) -> str:
-    """A margin with its unit, without needless decimals; empty without a margin.
-
-    Examples:
-        >>> percent, points = MetricFacts(name="R@1", title=""), MetricFacts(name="RSUM", title="", unit="points")
-        >>> [margin_words(percent, margin) for margin in (0.01, 0.005, None)], margin_words(points, 6.0)
-        (['1 point', '0.5 points', ''], '6 points')
-    """
-    if margin is None:
-        return ""
-    size = f"{round(100 * margin if metric.unit == 'percent' else margin, 2):g}"
-    return f"{size} {'point' if size == '1' else 'points'}" if metric.unit in ("percent", "points") else size

@@ -36,14 +36,10 @@ from capim.tasks.protocols import EVERY, MACRO, Protocol
 
 FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
 NAMES: dict[str, str] = {
-    "R@1": "hit_rate_at_1",
-    "R@5": "hit_rate_at_5",
-    "R@10": "hit_rate_at_10",
     "MRR": "mrr",
-    "nDCG@10": "ndcg_at_10",
-    "nDCG@5": "ndcg_at_5",
+    **{f"nDCG@{k}": f"ndcg_at_{k}" for k in (5, 10)},
     **{f"recall@{k}": f"recall_at_{k}" for k in (1, 5, 10)},
-    **{f"success@{k}": f"hit_rate_at_{k}" for k in (1, 5, 10)},
+    **{f"{name}@{k}": f"hit_rate_at_{k}" for name in ("R", "success") for k in (1, 5, 10)},
 }
 """Our metrics as MTEB calls them."""
 MAIN = ("R@1", "winoground_group", "pair_accuracy", "nDCG@10")
@@ -68,23 +64,14 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
         tasks: dict[tuple[str, str, str], list[dict[str, object]]] = {}
         for corpus in data.corpus_names():
             for protocol in map(Protocol.of, data.protocols(corpus)):
-                rows = {
-                    r["metric"]: r
-                    for r in data.of(corpus, protocol.id)
-                    if r["encoder"] == encoder and r["value"] is not None and not r["lower_is_better"]
-                }
+                known = (r for r in data.of(corpus, protocol.id) if r["encoder"] == encoder and r["value"] is not None)
+                rows = {r["metric"]: r for r in known if not r["lower_is_better"]}
                 if rows and protocol.kind != "mean":  # MTEB itself averages over languages
                     task, entry = _entry(data, corpus, protocol, rows, spec)
                     tasks.setdefault(task, []).append(entry)
         for (label, revision, split), entries in tasks.items():
-            document = {
-                "dataset_revision": revision,
-                "task_name": label,
-                "mteb_version": FORMAT,
-                "scores": {split: entries},
-                "evaluation_time": None,
-                "kg_co2_emissions": None,
-            }
+            document: dict[str, object] = {"dataset_revision": revision, "task_name": label, "mteb_version": FORMAT}
+            document |= {"scores": {split: entries}, "evaluation_time": None, "kg_co2_emissions": None}
             files[f"{folder}/{label}.json"] = json_bytes(document)
         if tasks:
             meta = {"name": spec.checkpoint, "revision": spec.revision, "embed_dim": spec.dim, "capim_name": encoder}

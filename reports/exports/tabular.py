@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from statistics import fmean, stdev
 from typing import TypeAlias
 
@@ -15,18 +16,11 @@ import pyarrow.parquet
 
 from capim.reports import format as show
 from capim.reports.elements.page import Cell, Table
-from capim.reports.rows.report_data import ReportData
+from capim.reports.rows import standing
+from capim.reports.rows.report_data import ReportData, grouped
 from capim.reports.rows.speed import qps_v28
-from capim.reports.rows.standing import (
-    MEASURES,
-    NDCG,
-    RBO,
-    languages,
-    noise,
-    over_languages,
-    translators,
-)
-from capim.reports.sections import leaderboard
+from capim.reports.rows.standing import MEASURES, NDCG, RBO
+from capim.reports.sections import languages, leaderboard
 from capim.store.files import json_value, write_csv
 from capim.store.schema import RESULTS
 from capim.tasks.protocols import Protocol
@@ -227,14 +221,13 @@ def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
     files = {}
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         for encoder in data.encoder_names(corpus):
-            parts = [(code, way) for code in languages(data, corpus) for way in translators(data, corpus, code)]
             lines: list[Line] = [
                 {
                     "language": code,
                     **{name: data.value(corpus, f"{d}/{code}/{way}", metric, encoder) for name, d, metric in COLUMNS},
                     "meta": way,
                 }
-                for code, way in in_seed_order(parts)
+                for code, way in in_seed_order(languages.language_parts(data, corpus))
             ]
             full = [{key: v if isinstance(v, str) else _fraction(v) for key, v in line.items()} for line in lines]
             files[f"{corpus}/{encoder}.csv"] = csv_bytes(full)
@@ -279,19 +272,28 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
         ['0.200', '0.400', '0.300 ± 0.141', '0.300 ± 0.141']
     """
     columns = [key for key in lines[0] if key not in ("language", "meta")]
-    codes = sorted({str(line["language"]) for line in lines})
-    ways = {str(line["meta"]) for line in lines}
 
-    def numbers(column: str, key: str, value: str) -> list[float | None]:
-        cells = (line[column] for line in lines if line[key] == value)
-        return [x if isinstance(x, float) else None for x in cells]
+    def known(group: Iterable[Mapping[str, object]], column: str) -> list[float]:
+        return [value for line in group if isinstance(value := line[column], float)]
 
-    per_language = {c: {column: _mean(numbers(column, "language", c)) for column in columns} for c in codes}
-    rows = [{"language": c, **{column: _fraction(v) for column, v in per_language[c].items()}} for c in codes]
-    groups = {"all": {column: [per_language[c][column] for c in codes] for column in columns}}
-    for way in [*(w for w in TRANSLATORS if w in ways), *sorted(ways - set(TRANSLATORS))]:
-        groups[way] = {column: numbers(column, "meta", way) for column in columns}
-    return rows + [{"language": label, **{c: _mean_text(of[c]) for c in columns}} for label, of in groups.items()]
+    def mean_of(group: Iterable[Line]) -> dict[str, float | None]:
+        return {column: fmean(found) if (found := known(group, column)) else None for column in columns}
+
+    def mean_text(found: list[float]) -> str:
+        """The mean ± standard deviation with n - 1, as COCO-SM prints them."""
+        text = f"{fmean(found):.3f}" if found else ""
+        return f"{text} ± {stdev(found):.3f}" if len(found) > 1 else text
+
+    means = {code: mean_of(group) for code, group in sorted(grouped(lines, itemgetter("language")).items())}
+    by_way = grouped(lines, itemgetter("meta"))
+    groups: dict[str, Sequence[Mapping[str, object]]] = {
+        "all": [*means.values()],
+        **{way: by_way[way] for way in (*TRANSLATORS, *sorted(by_way)) if way in by_way},
+    }
+    return [
+        *({"language": code, **{c: _fraction(v) for c, v in of.items()}} for code, of in means.items()),
+        *({"language": label, **{c: mean_text(known(of, c)) for c in columns}} for label, of in groups.items()),
+    ]
 
 
 def _summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]:
@@ -301,29 +303,15 @@ def _summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]
         row = data.row(corpus, protocol, metric, encoder)
         if row is None or row["value"] is None:
             return ""
-        by_noise = noise(row)
+        by_noise = standing.noise(row)
         interval = show.span(row["ci_low"], row["ci_high"], 3)
-        note = interval if by_noise is None else f"noise {_fraction(by_noise)}"
-        return f"{_fraction(row['value'])} ({note})" if note else _fraction(row["value"])
+        return show.bracketed(_fraction(row["value"]), interval if by_noise is None else f"noise {_fraction(by_noise)}")
 
     rows = [
         {"over": label, **{c: cell(f"{d}/{suffix}", f"{m}{metric_suffix}") for c, d, m in SUMMARY_COLUMNS}}
-        for label, suffix, metric_suffix in over_languages(data, corpus)
+        for label, suffix, metric_suffix in standing.over_languages(data, corpus)
     ]
     return [row for row in rows if any(text for column, text in row.items() if column != "over")]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean of the values that are not None; None if all are."""
-    present = [v for v in values if v is not None]
-    return fmean(present) if present else None
-
-
-def _mean_text(values: Sequence[float | None]) -> str:
-    """The mean ± standard deviation with n - 1 of the values that are not None, as COCO-SM prints them."""
-    present = [v for v in values if v is not None]
-    text = f"{fmean(present):.3f}" if present else ""
-    return f"{text} ± {stdev(present):.3f}" if len(present) > 1 else text
 
 
 def _fraction(value: float | None) -> str:

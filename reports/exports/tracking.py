@@ -31,6 +31,7 @@ class TrackedRun(NamedTuple):
 
 def tracked_runs(data: ReportData) -> Iterator[TrackedRun]:
     """One run for each encoder, in the order of their names."""
+    corpora = {f"corpus.{name}": corpus.fingerprint for name, corpus in sorted(data.corpora.items())}
     for encoder, spec in sorted(data.specs.items()):
         identity: dict[str, Any] = {**spec.identity(), "fingerprint": spec.fingerprint}
         identity |= {f"options.{name}": value for name, value in identity.pop("options").items()}
@@ -44,10 +45,7 @@ def tracked_runs(data: ReportData) -> Iterator[TrackedRun]:
             name=encoder,
             params={name: without_paths(str(value)) for name, value in identity.items()},
             metrics=metrics,
-            tags={
-                "capim_digest": data.digest,
-                **{f"corpus.{n}": c.fingerprint for n, c in sorted(data.corpora.items())},
-            },
+            tags={"capim_digest": data.digest, **corpora},
         )
 
 
@@ -100,16 +98,8 @@ def log_to_wandb(data: ReportData, target: str, report: Path | None) -> list[str
         RequestError: wandb is not installed.
     """
     wandb = _installed("wandb", "wandb")
-    settings = wandb.Settings(
-        console="off",
-        disable_code=True,
-        disable_git=True,
-        save_code=False,
-        silent=True,
-        x_disable_machine_info=True,
-        x_disable_meta=True,
-        x_disable_stats=True,
-    )
+    unrecorded = ("disable_code", "disable_git", "x_disable_machine_info", "x_disable_meta", "x_disable_stats")
+    settings = wandb.Settings(console="off", silent=True, save_code=False, **dict.fromkeys(unrecorded, True))
     lines = []
     for run in tracked_runs(data):
         with wandb.init(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -74,9 +75,10 @@ def section(data: ReportData) -> Section:
 
 
 def _of_corpus(data: ReportData, corpus: str) -> list[Row]:
-    """The slices of a corpus under its first headline."""
+    """The slices of a corpus under its first headline, with their details in ``own``."""
     first = headlines(data, corpus)[:1]
-    return [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in first]
+    rows = (r for r in data.slices if r["corpus"] == corpus and r["protocol"] in first)
+    return [{**r, "own": detail_of(r)} for r in rows]
 
 
 def rounding_cost(data: ReportData, encoder: str) -> str:
@@ -87,10 +89,8 @@ def rounding_cost(data: ReportData, encoder: str) -> str:
     for corpus in retrieval_corpora(data):
         for r in _of_corpus(data, corpus):
             if r["encoder"] == encoder and (r["analysis"], r["feature"], r["level_name"]) in kinds:
-                own, where = detail_of(r), f"{corpus}, {Protocol.of(r['protocol']).titled}"
-                span = show.percent_range(own.get("change_low"), own.get("change_high"), 2)
-                change = f"{show.points(own.get('change'), 2)} points" + (f" ({span})" if span else "")
-                return f"float16 would change {data.metric(r['metric']).label} by {change} on {where}"
+                metric, where = data.metric(r["metric"]).label, f"{corpus}, {Protocol.of(r['protocol']).titled}"
+                return f"float16 would change {metric} by {_change(r, 2)} on {where}"
     return ""
 
 
@@ -98,29 +98,40 @@ def _label(row: Row) -> str:
     return part_label(row["feature"], row["level_name"])
 
 
+def _change(row: Row, decimals: int = 1) -> str:
+    own = row["own"]
+    span = show.percent_range(own.get("change_low"), own.get("change_high"), decimals)
+    return show.bracketed(f"{show.points(own.get('change'), decimals)} points", span)
+
+
 def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
     """The rows of one analysis, protocol and metric."""
     analysis, protocol, metric = itemgetter("analysis", "protocol", "metric")(rows[0])
     names, label = encoder_order(data, corpus, protocol, metric, rows), data.metric(metric).label
-    details = {id(r): detail_of(r) for r in rows}
 
     def change(r: Row) -> Cell:
-        own = details[id(r)]
+        own = r["own"]
         note = show.percent_range(own.get("change_low"), own.get("change_high"))
         return value(own.get("change"), show.points(own.get("change")), note=note)
 
     def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Row]:
-        return measures(heading, lambda r: details[id(r)].get(key), text, explain=explain)
+        return measures(heading, lambda r: r["own"].get(key), text, explain=explain)
 
     def queries(r: Row) -> Cell:
-        every = details[id(r)].get("n_all_queries", r["n_queries"])
+        every = r["own"].get("n_all_queries", r["n_queries"])
         sampled = f" of {show.number(every, 0)}" if every > r["n_queries"] else ""
         return Cell(text=show.number(r["n_queries"], 0) + sampled, sort=str(r["n_queries"]))
 
-    def whole(number: float | None) -> str:
-        return show.number(number, 0)
-
-    fitted = {_label(r): on for r in rows if (on := details[id(r)].get("fitted_on"))}
+    columns = [numbers("change", change)] if any(r["own"].get("change") is not None for r in rows) else []
+    for key, heading in SHARES.items():
+        if any(r["own"].get(key) for r in rows):
+            columns.append(detail(key, heading, show.percent, "Percent"))
+    for key, heading in COSTS.items():
+        if key != "x" and any(key in r["own"] for r in rows):
+            columns.append(
+                detail(key, heading, partial(show.number, decimals=0) if key == "depth" else show.significant)
+            )
+    fitted = {_label(r): on for r in rows if (on := r["own"].get("fitted_on"))}
     notes = [f"A sample of the queries: {text}." for text in {queries(r).text: None for r in rows} if " of " in text]
     notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
     title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize())
@@ -132,17 +143,7 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
         texts("setting", _label),
         numbers("queries", queries),
         numbers(label, lambda r: slice_cell(data, r)),
-        *([numbers("change", change)] if any(d.get("change") is not None for d in details.values()) else []),
-        *(
-            detail(key, heading, show.percent, "Percent")
-            for key, heading in SHARES.items()
-            if any(d.get(key) for d in details.values())
-        ),
-        *(
-            detail(key, heading, whole if key == "depth" else show.significant)
-            for key, heading in COSTS.items()
-            if key != "x" and any(key in d for d in details.values())
-        ),
+        *columns,
         note=" ".join(notes),
         sortable=True,
         dense=True,
@@ -152,36 +153,35 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
 def _curve(data: ReportData, table: Table, rows: Sequence[Row]) -> Chart | None:
     """The value over the first cost that an encoder has at two settings or more."""
     metric = data.metric(rows[0]["metric"])
-    cost = ""
     for key, cost in COSTS.items():  # noqa: B007 - the one at which the loop ends
-        points = [
-            charts.interval_point(
-                r,
-                fraction=metric.unit == "percent",
-                text=f"{slice_cell(data, r).text} ({slice_cell(data, r).note})",
-                setting=_label(r),
-                cost=float(detail_of(r)[key]),
-            )
-            for r in rows
-            if r["value"] is not None and isinstance(detail_of(r).get(key), int | float)
-        ]
-        if len({(p["encoder"], p["cost"]) for p in points}) > len({p["encoder"] for p in points}):
+        costly = [r for r in rows if r["value"] is not None and isinstance(r["own"].get(key), int | float)]
+        if len({(r["encoder"], r["own"][key]) for r in costly}) > len({r["encoder"] for r in costly}):
             break
     else:
         return None
+    points = [
+        charts.interval_point(
+            r,
+            fraction=metric.unit == "percent",
+            text=f"{cell.text} ({cell.note})",
+            setting=_label(r),
+            cost=float(r["own"][key]),
+        )
+        for r in costly
+        for cell in [slice_cell(data, r)]
+    ]
     names, costs = sorted({p["encoder"] for p in points}), [p["cost"] for p in points]
     logarithmic = min(costs) > 0 and max(costs) / min(costs) > LOGARITHMIC
-    fit: dict[str, Any] = {"nice": False, "padding": 20}
-    scale = alt.Scale(type="log", **fit) if logarithmic else alt.Scale(zero=False, **fit)
+    kind: dict[str, Any] = {"type": "log"} if logarithmic else {"zero": False}
+    x_title = f"{cost} (logarithmic)" if logarithmic else cost
+    y_title = f"{metric.label}{', percent' * (metric.unit == 'percent')}, {Protocol.of(rows[0]['protocol']).titled}"
+    colour, shape = charts.by_name(names, data.encoder_names())
     base = alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X("cost:Q", title=f"{cost} (logarithmic)" if logarithmic else cost, scale=scale),
-        color=charts.colour(names, data.encoder_names(), legend=charts.legend()),
+        x=alt.X("cost:Q", title=x_title, scale=alt.Scale(nice=False, padding=20, **kind)),
+        color=colour,
         tooltip=charts.tooltips("encoder", "setting", "text"),
     )
-    y_title = metric.label + ", percent" * (metric.unit == "percent")
-    y_title += f", {Protocol.of(rows[0]['protocol']).titled}"
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
-    shape = charts.shape(names, data.encoder_names(), legend=charts.legend())
     picture = alt.layer(
         base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q"),
         *charts.intervals(base, y, size=60, opacity=0.6, shape=shape),
@@ -200,9 +200,9 @@ def _curve(data: ReportData, table: Table, rows: Sequence[Row]) -> Chart | None:
 def _compression(data: ReportData, corpus: str, rows: Sequence[Row]) -> Chart | Table:
     """The methods of one encoder: a chart with its table, or a table alone where fewer than two were measured."""
     # the exact search first, then from many bytes to few
-    rows = sorted(rows, key=lambda r: (r["feature"] != "exact", -detail_of(r).get("bytes_per_item", 0.0)))
+    rows = sorted(rows, key=lambda r: (r["feature"] != "exact", -r["own"].get("bytes_per_item", 0.0)))
     table, encoder, metric = _table(data, corpus, rows), rows[0]["encoder"], data.metric(rows[0]["metric"]).label
-    threads = {int(detail_of(r).get("threads") or 1) for r in rows}
+    threads = {int(r["own"].get("threads") or 1) for r in rows}
     missing = [f"{_label(r)}: {r['reason']}" for r in rows if r["value"] is None]
     table = replace(
         table,
@@ -213,16 +213,19 @@ def _compression(data: ReportData, corpus: str, rows: Sequence[Row]) -> Chart | 
         "vectors one by one. Bytes do not count the vectors that re-ranking reads. "
         f"{'. '.join(missing)}".strip(),
     )
-    points = []
-    for r in rows:
-        own = detail_of(r)
-        if own.get("change") is not None:
-            change = {"value": own["change"], "ci_low": own["change_low"], "ci_high": own["change_high"]}
-            span = show.percent_range(change["ci_low"], change["ci_high"])
-            text = f"{show.points(change['value'])} points" + (f" ({span})" if span else "")
-            costs = {"bytes": own["bytes_per_item"], "seconds": own["seconds_per_query"]}
-            about = {"name": f"{r['feature']} {r['level_name']}".strip(), **costs, "method": r["feature"]}
-            points.append(charts.interval_point({**r, **change}, unit="points", text=text, **about))
+    points = [
+        charts.interval_point(
+            {"encoder": encoder, "value": own["change"], "ci_low": own["change_low"], "ci_high": own["change_high"]},
+            unit="points",
+            text=_change(r),
+            name=f"{r['feature']} {r['level_name']}".strip(),
+            bytes=own["bytes_per_item"],
+            seconds=own["seconds_per_query"],
+            method=r["feature"],
+        )
+        for r in rows
+        if (own := r["own"]).get("change") is not None
+    ]
     if len(points) < 2:
         return table
     for cost in ("bytes", "seconds"):
@@ -249,12 +252,12 @@ def _compression(data: ReportData, corpus: str, rows: Sequence[Row]) -> Chart | 
 
 
 def _over_cost(methods: list[str], cost: str, x_title: str, y_title: str) -> alt.LayerChart:
+    colour, shape = charts.by_name(methods, methods, "method")
     base = alt.Chart().encode(
         x=alt.X(f"{cost}:Q", title=f"{x_title} (logarithmic)", scale=alt.Scale(type="log", nice=False, padding=15)),
-        color=charts.colour(methods, methods, "method", legend=charts.legend()),
+        color=colour,
         tooltip=charts.tooltips("name", "text"),
     )
-    shape = charts.shape(methods, methods, "method", legend=charts.legend())
     frontier = frontier_line(alt.Chart(), f"frontier_{cost}", "step-after")
     return alt.layer(
         frontier.encode(x=f"{cost}:Q", y="value:Q"),

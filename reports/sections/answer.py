@@ -8,41 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 
 from capim.reports import format as show
-from capim.reports.elements.page import Cases, Cell, Evidence, Mark, Notice, Section, Table
-from capim.reports.elements.tables import (
-    ColumnOf,
-    absent,
-    axis_of,
-    difference_text,
-    figure_text,
-    margin_words,
-    numbers,
-    pivot,
-    range_text,
-    result_cell,
-    row_words,
-    texts,
-)
+from capim.reports.elements import words
+from capim.reports.elements.page import Block, Cases, Cell, Evidence, Mark, Notice, Section, Table
+from capim.reports.elements.tables import ColumnOf, absent, axis_of, numbers, pivot, result_cell, texts
+from capim.reports.rows import standing
 from capim.reports.rows.gallery import SelectedQuery
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData, Row, grouped
 from capim.reports.rows.speed import image_rate
-from capim.reports.rows.standing import (
-    Conclusion,
-    Task,
-    chance_of,
-    claimed,
-    conclusions,
-    decision,
-    headline_tasks,
-    in_order,
-    language_cells,
-    languages,
-    recommending,
-    unread,
-    values,
-)
+from capim.reports.rows.standing import Conclusion, Task
 from capim.reports.sections.failures import case_of
 from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
@@ -60,14 +36,12 @@ CHECKED = {SHOWN["retrieval"][0], *SHOWN["judged"][:2], *SHOWN["pairs"], *SHOWN[
 
 def answer(data: ReportData) -> tuple[str, ...]:
     """The sentence, then the evidence: one line for every corpus."""
-    found = conclusions(data)
-    if not found:
-        return (NO_RESULT,)
-    return (_sentence(data, found), *(_evidence(data, conclusion) for conclusion in found))
+    found = standing.conclusions(data)
+    return (_sentence(data, found), *(_evidence(data, each) for each in found)) if found else (NO_RESULT,)
 
 
 def _sentence(data: ReportData, found: list[Conclusion]) -> str:
-    main, undecided = recommending(found), ""
+    main, undecided = standing.recommending(found), ""
     chosen = {c.names[0] for c in main} if all(c.outcome == "one" for c in main) else set[str]()
     if len(main) == 1:
         text, undecided = _of_one(data, main[0])
@@ -83,7 +57,7 @@ def _sentence(data: ReportData, found: list[Conclusion]) -> str:
         text = f"No encoder is best on every corpus: {'; '.join(parts)}"
     if len(chosen) == 1:
         text += _elsewhere_worse(data, found[len(main) :], *chosen)
-    if not_read := [language_name(code) for code in unread(data)]:
+    if not_read := [language_name(code) for code in standing.unread(data)]:
         nobody = "no encoder reads" if len(data.encoder_names()) > 1 else "it does not read"
         undecided += f"; {nobody} {show.some(not_read, 'or', most=6)} better than chance"
     return f"{text}{undecided}."
@@ -113,17 +87,16 @@ def _of_one(data: ReportData, conclusion: Conclusion) -> tuple[str, str]:
     if conclusion.outcome == "untested":
         best: dict[str, list[str]] = {}
         for task in tasks:
-            best.setdefault(next(iter(values(data, task))), []).append(task.title)
+            best.setdefault(next(iter(standing.values(data, task))), []).append(task.title)
         highest = [f"{name} has the highest figure on {show.listing(on)}" for name, on in best.items()]
         return f"Not tested, so no choice: {show.listing(highest)} (run `capim compare`)", ""
     if conclusion.outcome == "equivalent":
         row = data.comparison(*tasks[0][:3], names[0], names[1]) or {}
-        margin = margin_words(metric, row.get("margin"))
+        margin = words.margin(metric, row.get("margin"))
         text = f"Choose by cost: {show.some(names)} are {'both' if len(names) == 2 else 'all'} equivalent"
         text += f" within {margin} on {titles}" if margin else f" on {titles}"
-        return "; ".join(
-            [text, *(f"{names[0]} is {s}" for s in _speed(data, conclusion.corpus, names[0], names[1]))]
-        ), ""
+        faster = [f"{names[0]} is {speed}" for speed in _speed(data, conclusion.corpus, *names[:2])]
+        return "; ".join([text, *faster]), ""
     first, second, *more = names if len(names) > 1 else [*names, conclusion.rival]
     decided, undecided = _compared(data, conclusion, first, second)
     if conclusion.outcome == "one":
@@ -141,11 +114,11 @@ def _compared(data: ReportData, conclusion: Conclusion, name: str, rival: str) -
     decided, undecided = [], ""
     for task in conclusion.tasks:
         row = data.comparison(*task[:3], name, rival)
-        words, _, more = row_words(data.metric(task.metric), row, rival=rival).partition(" (")
-        if words == "undecided":
+        verdict, _, more = words.verdict(data.metric(task.metric), row, rival=rival).partition(" (")
+        if verdict == "undecided":
             undecided += f"; {task.title} is undecided" + (f" ({name} {more}" if more else "")
         else:
-            decided.append(f"{words} on {task.title}")
+            decided.append(f"{verdict} on {task.title}")
     return show.listing([*decided, *_speed(data, conclusion.corpus, name, rival)]), undecided
 
 
@@ -161,12 +134,13 @@ def _speed(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
 
 
 def _figures(data: ReportData, tasks: Sequence[Task], name: str) -> str:
-    return show.listing([f"{figure_text(data, data.row(*task[:3], name))} on {task.title}" for task in tasks])
+    rows = ((task, data.row(*task[:3], name) or {}) for task in tasks)
+    return show.listing([f"{words.figure(data.metric(task.metric), row)} on {task.title}" for task, row in rows])
 
 
 def _weak(data: ReportData, tasks: Sequence[Task], name: str) -> str:
     """The tasks in which an encoder is not better than chance."""
-    weak = [f"{state} on {task.title}" for task in tasks if (state := chance_of(data.row(*task[:3], name)))]
+    weak = [f"{state} on {task.title}" for task in tasks if (state := standing.chance_of(data.row(*task[:3], name)))]
     return f", but {show.listing(weak)}" if weak else ""
 
 
@@ -174,12 +148,12 @@ def _elsewhere_worse(data: ReportData, others: list[Conclusion], name: str) -> s
     """The tasks of further corpora in which the choice is worse than another encoder, or at chance."""
     parts = []
     for task in [task for conclusion in others for task in conclusion.tasks]:
-        best = next(iter(values(data, task)), name)
-        found = decision(data, *task[:3], name, best) if best != name else None
+        best = next(iter(standing.values(data, task)), name)
+        found = standing.decision(data, *task[:3], name, best) if best != name else None
         if found is not None and found.state == "worse":
-            words = row_words(data.metric(task.metric), data.comparison(*task[:3], name, best))
-            parts.append(f"{words} than {best} on {task.title}")
-        elif state := chance_of(data.row(*task[:3], name)):
+            verdict = words.verdict(data.metric(task.metric), data.comparison(*task[:3], name, best))
+            parts.append(f"{verdict} than {best} on {task.title}")
+        elif state := standing.chance_of(data.row(*task[:3], name)):
             parts.append(f"{state} on {task.title}")
     return f", but {show.some(parts)}" if parts else ""
 
@@ -195,37 +169,31 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
         if row is None or row["difference"] is None:
             parts.append(f"{task.title}: not compared")
             continue
-        together = claimed(row)
-        interval = range_text(metric, together["ci_low"], together["ci_high"])
-        inner = [interval, f"adjusted p {show.p_value(row['p_adjusted'])}", row_words(metric, row)]
-        parts.append(f"{task.title} {difference_text(metric, row['difference'])} ({', '.join(filter(None, inner))})")
+        interval = words.interval(metric, standing.claimed(row))
+        inner = [interval, f"adjusted p {show.p_value(row['p_adjusted'])}", words.verdict(metric, row)]
+        parts.append(f"{task.title} {words.difference(metric, row['difference'])} ({', '.join(filter(None, inner))})")
     return f"{conclusion.corpus}, {first} minus {rival}: {'; '.join(parts)}."
 
 
 def section(data: ReportData) -> Section:
     """The grid of encoders and tasks, and the tests behind the answer."""
-    found = conclusions(data)
-    blocks = (_grid(data, found, in_order(data, found)), Evidence(lines=answer(data)[1:])) if found else ()
+    found = standing.conclusions(data)
+    blocks = (_grid(data, found, standing.in_order(data, found)), Evidence(lines=answer(data)[1:])) if found else ()
     return Section(id="answer", title="Every encoder on every task", lead="", blocks=blocks)
 
 
 def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
     """Every encoder on every headline task, with what the tests say of it against the highest."""
     tasks = [task for conclusion in found for task in conclusion.tasks]
-    rows: dict[str, list[Row]] = {}
-    for task in tasks:
-        rows.setdefault(task.metric, []).extend(data.ranked(*task[:3]))
+    rows = grouped((row for task in tasks for row in data.ranked(*task[:3])), itemgetter("metric"))
     axes = {metric: axis_of(of) for metric, of in rows.items()}
-    columns: list[ColumnOf[str]] = [
-        numbers(
-            direction,
-            partial(task_cell, data=data, task=task, axis=axes[task.metric]),
-            group=f"{task.corpus}{mean}",
-            explain=f"{data.metric(task.metric).label}, percent: {Protocol.of(task.protocol).titled}",
-        )
-        for task in tasks
-        for direction, mean, _ in [task.title.partition(MEAN)]
-    ]
+
+    def column(task: Task) -> ColumnOf[str]:
+        direction, mean, _ = task.title.partition(MEAN)
+        explain = f"{data.metric(task.metric).label}, percent: {Protocol.of(task.protocol).titled}"
+        cell = partial(task_cell, data=data, task=task, axis=axes[task.metric])
+        return numbers(direction, cell, group=f"{task.corpus}{mean}", explain=explain)
+
     titles = {t.protocol: t.title for t in tasks}
     ids = "; ".join(f"{title} ({id_})" for id_, title in titles.items() if id_ not in title)
     return pivot(
@@ -233,7 +201,7 @@ def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
         "Encoders and tasks",
         order,
         texts("Encoder", str),
-        *columns,
+        *map(column, tasks),
         *cost_columns(data, found[0].corpus),
         sortable=True,
         note=f"Percent with interval: {show.listing([data.metric(metric).label for metric in axes])}. Below: how it "
@@ -247,35 +215,34 @@ def task_cell(name: str, *, data: ReportData, task: Task, axis: tuple[float, flo
     row = data.row(*task[:3], name)
     if row is None or row["value"] is None:
         return result_cell(data, row)
-    best, chance, protocol = next(iter(values(data, task))), chance_of(row), Protocol.of(task.protocol)
-    words = "highest"
+    best, chance = next(iter(standing.values(data, task))), standing.chance_of(row)
+    verdict, hidden, protocol = "highest", "", Protocol.of(task.protocol)
     if name != best:
-        words = row_words(data.metric(task.metric), data.comparison(*task[:3], name, best), unit=False)
-    hidden = ""
+        verdict = words.verdict(data.metric(task.metric), data.comparison(*task[:3], name, best), unit=False)
     if protocol.kind == "mean":  # it hides results that are not better than chance
-        codes, direction = languages(data, task.corpus), protocol.direction
-        weak = [c for c in codes if any(map(chance_of, language_cells(data, task.corpus, name, c, direction)))]
-        hidden = f"{len(weak)} of {show.count(len(codes), 'language')} at chance" if weak else ""
-    found = decision(data, *task[:3], name, best)
+        codes = standing.languages(data, task.corpus)
+        cells = [standing.language_cells(data, task.corpus, name, code, protocol.direction) for code in codes]
+        weak = sum(any(map(standing.chance_of, of)) for of in cells)
+        hidden = f"{weak} of {show.count(len(codes), 'language')} at chance" if weak else ""
+    found = standing.decision(data, *task[:3], name, best)
     worse = found is not None and found.state == "worse"
     mark: Mark = "bad" if chance or worse else "best" if name == best else ""
-    return result_cell(data, row, mark=mark, axis=axis, state="; ".join(filter(None, (chance, words, hidden))))
+    return result_cell(data, row, mark=mark, axis=axis, state="; ".join(filter(None, (chance, verdict, hidden))))
 
 
 def weaknesses_section(data: ReportData) -> Section:
     """What is not better than chance, the worst slices, and three failures: of the recommended encoder first."""
-    found = conclusions(data)
-    order = in_order(data, found)
-    made = [_at_chance(data, order), _worst_slices(data, order), _failures(data, order)] if found else []
-    blocks = tuple(block for block in made if block is not None)
-    return Section(id="breaks", title="Where it breaks", lead="", blocks=blocks)
+    found = standing.conclusions(data)
+    order = standing.in_order(data, found)
+    blocks: list[Block] = [*_at_chance(data, order), *_worst_slices(data, order), *_failures(data, order)]
+    return Section(id="breaks", title="Where it breaks", lead="", blocks=tuple(blocks) if found else ())
 
 
-def _at_chance(data: ReportData, order: list[str]) -> Notice | None:
+def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
     """A line for all results on a corpus with the same encoders at or below chance; languages are joined."""
     found: dict[tuple[str, str, str], dict[str, set[str]]] = {}  # corpus, part, state: kind of result to its encoders
     for row in data.results:
-        weak, of = chance_of(row), Protocol.of(row["protocol"])
+        weak, of = standing.chance_of(row), Protocol.of(row["protocol"])
         if weak and row["metric"] in CHECKED and not of.is_combined and not of.orientation:
             what = language_name(of.language) if of.is_of_language else of.title
             kind = DIRECTION_TITLES[of.direction] if of.is_of_language else data.metric(row["metric"]).label
@@ -285,15 +252,13 @@ def _at_chance(data: ReportData, order: list[str]) -> Notice | None:
         for names in dict.fromkeys(tuple(n for n in order if n in of) for of in kinds.values()):
             same = sorted((kind for kind, of in kinds.items() if of == set(names)), reverse=True)
             joined.setdefault((corpus, state, names, show.listing(same)), []).append(what)
-    if not joined:
-        return None
     items = []
     for (corpus, state, names, same_kinds), whats in sorted(joined.items(), key=lambda i: (-len(i[0][2]), i[0])):
         of_whom = "every encoder" if len(names) == len(order) > 1 else show.some(list(names))
         items.append(f"{show.some(_shortened(whats))}, {same_kinds} ({corpus}): {state} for {of_whom}")
     if len(items) > NAMED:
         items = [*items[:NAMED], f"and {show.count(len(items) - NAMED, 'more line')}, in the tables below"]
-    return Notice(title="Not better than chance", items=tuple(items), mark="bad")
+    return [Notice(title="Not better than chance", items=tuple(items), mark="bad")] if items else []
 
 
 def _shortened(whats: list[str]) -> list[str]:
@@ -307,9 +272,10 @@ def _shortened(whats: list[str]) -> list[str]:
     return [next((what.removeprefix(whole) for whole in wholes if what.startswith(whole)), what) for what in whats]
 
 
-def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
+def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
     """The lowest slices of the first encoder that has any, with the same of every other encoder."""
-    tasks: dict[tuple[str, ...], Task] = {t[:3]: t for name in data.corpus_names() for t in headline_tasks(data, name)}
+    of_corpora = (standing.headline_tasks(data, corpus) for corpus in data.corpus_names())
+    tasks: dict[tuple[str, ...], Task] = {task[:3]: task for tasks in of_corpora for task in tasks}
     parts: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in data.slices:
         key, level = (row["corpus"], row["protocol"], row["metric"]), row["level_name"]
@@ -321,7 +287,7 @@ def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
             parts.setdefault((*key, row["analysis"], name), {})[row["encoder"]] = row
     encoders = [name for name in order if any(name in of for of in parts.values())]
     if not encoders:
-        return None
+        return []
     first = encoders[0]
 
     def goodness(row: Row) -> float:
@@ -339,7 +305,7 @@ def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
         where = f"{headings('slices')[key[3]]}: {tasks[key[:3]].title}, {key[0]}"
         return Cell(text=key[4], note=f"{where}; {show.count(parts[key][first]['n_queries'], 'query', 'queries')}")
 
-    return pivot(
+    table = pivot(
         "answer-slices",
         f"The worst {show.count(min(WORST, len(worst)), 'slice')} of {first}",
         worst[:WORST],
@@ -349,9 +315,10 @@ def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
         note="Percent with interval; slices with too few images for an interval are left out.",
         dense=True,
     )
+    return [table]
 
 
-def _failures(data: ReportData, order: list[str]) -> Cases | None:
+def _failures(data: ReportData, order: list[str]) -> list[Cases]:
     """Three captions whose image the first encoder misses by most places: translations last, no ambiguous miss."""
 
     def rank(query: SelectedQuery) -> int:
@@ -367,11 +334,6 @@ def _failures(data: ReportData, order: list[str]) -> Cases | None:
         case = case_of(data, query, number)
         answers = tuple(answer for answer in case.answers if answer.encoder in order[:WORST])
         cases.append(replace(case, answers=answers, about=f"{Protocol.of(query.protocol).title} · {query.corpus}"))
-    if not cases:
-        return None
-    return Cases(
-        id="answer-failures",
-        caption=f"{show.count(len(cases), 'failure')} of {order[0]}",
-        cases=tuple(cases),
-        note="The picture that belongs to the text, then what each encoder puts first. More under failures.",
-    )
+    caption = f"{show.count(len(cases), 'failure')} of {order[0]}"
+    note = "The picture that belongs to the text, then what each encoder puts first. More under failures."
+    return [Cases(id="answer-failures", caption=caption, cases=tuple(cases), note=note)] if cases else []

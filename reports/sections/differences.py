@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import altair as alt
 
 from capim.reports import format as show
-from capim.reports.elements import charts
-from capim.reports.elements.page import Block, Cell, Chart, Mark, Section, Table
-from capim.reports.elements.tables import (
-    ColumnOf,
-    anchor,
-    described,
-    difference_cell,
-    difference_text,
-    margin_words,
-    numbers,
-    pivot,
-    range_text,
-    row_words,
-    texts,
-    value,
-    value_text,
-)
+from capim.reports.elements import charts, words
+from capim.reports.elements.page import Block, Cell, Chart, Section, Table
+from capim.reports.elements.tables import ColumnOf, anchor, difference_cell, numbers, pivot, texts, value, verdict_cell
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import claimed, decision_of, headline_tasks
+from capim.store.types import MetricFacts
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol
 
-COLOURS = {
-    "better": "#009E73",
-    "worse": "#D55E00",
-    "equivalent": "#0072B2",
-    "undecided": "#808890",
-    "not tested": "#808890",
+_BLUE, _VERMILION, _GREEN, *_, _GREY = charts.PALETTE
+COLOURS = {"better": _GREEN, "worse": _VERMILION, "equivalent": _BLUE, "undecided": _GREY, "not tested": _GREY}
+STATISTICS = {  # column of a comparison to its heading, its decimals (None: a p-value), and an explanation
+    "p_sign_flip": ("p", None, "Sign-flip permutation test, unadjusted"),
+    "p_adjusted": ("adjusted p", None, "{adjustment} over all pairs of the metric"),
+    "p_mcnemar": ("McNemar p", None, "Exact; only where clusters are single queries"),
+    "p_equivalent": ("p of equivalence", None, "Test that the difference is within the margin, adjusted"),
+    "wins": ("won", 0, "Queries on which the first does better"),
+    "ties": ("tied", 0, ""),
+    "losses": ("lost", 0, ""),
+    "cohen_dz": ("d_z", 2, "Cohen's d of the paired differences"),
+    "cohen_h": ("h", 2, "Cohen's h of the two proportions"),
+    "odds_ratio": ("odds ratio", 2, "Of the discordant pairs"),
 }
 ADJUSTMENTS = {"max-t": "step-down max-T", "holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}
 
@@ -90,32 +86,25 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
 
     def point(row: Row) -> dict[str, Any]:
         row, found = claimed(row), decision_of(row)
-        interval = range_text(facts, row["ci_low"], row["ci_high"])
         return charts.interval_point(
             {**row, "encoder": row["encoder_a"], "value": row["difference"]},
             fraction=fraction,
             unit="percentage points",
-            text=difference_text(facts, row["difference"]) + (f" ({interval})" if interval else ""),
-            words=row_words(facts, row),
+            text=show.bracketed(words.difference(facts, row["difference"]), words.interval(facts, row)),
+            words=words.verdict(facts, row),
             state=found.state if found else "not tested",
             minus=row["encoder_b"],
         )
 
     points = [point(row) for row in rows]
+    states = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
     base = alt.Chart(alt.Data(values=points)).encode(
         y=alt.Y("encoder:N", sort=[point["encoder"] for point in points], title=None),
-        color=alt.Color(
-            "state:N",
-            scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())),
-            legend=None,
-        ),
+        color=alt.Color("state:N", scale=states, legend=None),
         tooltip=charts.tooltips("encoder", "text", "words"),
     )
-    x = alt.X(
-        "ci_low:Q",
-        title=f"{facts.label}, {of.title}: minus {names[0]}, {units.get(facts.unit, 'its own unit')}",
-        scale=alt.Scale(zero=True),
-    )
+    x_title = f"{facts.label}, {of.title}: minus {names[0]}, {units.get(facts.unit, 'its own unit')}"
+    x = alt.X("ci_low:Q", title=x_title, scale=alt.Scale(zero=True))
     margin = (100.0 if fraction else 1.0) * (rows[0]["margin"] or 0.0)
     zero = alt.Chart(alt.Data(values=[{"low": -margin, "high": margin, "zero": 0}]))
     picture = alt.layer(
@@ -126,63 +115,48 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
             x="value:Q", text="words:N", color=alt.value("currentColor")
         ),
     ).properties(width=charts.WIDTH, height=max(70, 38 * len(points)))
-    within, name = margin_words(facts, rows[0]["margin"]), anchor("differences", corpus, protocol, metric)
+    within, name = words.margin(facts, rows[0]["margin"]), anchor("differences", corpus, protocol, metric)
     by_encoder = "; ".join(f"{p['encoder']}: {p['text']}, {p['words']}" for p in points)
     return charts.finish(
         picture,
         name=name,
-        title=f"{of.titled} · {described(facts)} · {corpus}: every encoder minus {names[0]}",
+        title=f"{of.titled} · {words.described(facts)} · {corpus}: every encoder minus {names[0]}",
         alt_text=f"Differences to {names[0]}. {by_encoder}.",
-        data=_pairs(data, corpus, rows, id_=anchor("differences", corpus, protocol, metric, "data")),
+        data=_pairs(data, corpus, rows, id_=f"{name}-data"),
         note=f"Shaded: less than {within} apart, the margin of equivalence." if within else "",
         right_margin=60,
     )
 
 
 def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> Table:
-    def stored(heading: str, column: str, decimals: int | None = None, explain: str = "") -> ColumnOf[Row]:
-        def cell(r: Row) -> Cell:
-            text = show.p_value(r[column]) if decimals is None else show.number(r[column], decimals)
-            return value(r[column], text, mark="muted" if r[column] is None else "")
+    def facts(r: Row) -> MetricFacts:
+        return data.metric(r["metric"])
 
-        return numbers(heading, cell, explain=explain)
+    def stored(column: str, text: Callable[[Row], str]) -> Callable[[Row], Cell]:
+        return lambda r: value(r[column], text(r), mark="muted" if r[column] is None else "")
 
-    def detectable(r: Row) -> Cell:
-        effect = r["detectable_effect"]
-        text = value_text(data.metric(r["metric"]), effect)
-        return value(effect, text, mark="muted" if effect is None else "")
+    def statistic(column: str, heading: str, decimals: int | None, explain: str) -> ColumnOf[Row]:
+        as_text = show.p_value if decimals is None else partial(show.number, decimals=decimals)
+        explain = explain.format(adjustment=rows[0]["adjustment"])
+        return numbers(heading, stored(column, lambda r: as_text(r[column])), explain=explain)
 
-    def words(r: Row) -> Cell:
-        found = decision_of(r)
-        marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
-        return Cell(text=row_words(data.metric(r["metric"]), r), mark=marks.get(found.state, "") if found else "muted")
+    def pair(r: Row) -> Cell:
+        return Cell(text=f"{r['encoder_a']} − {r['encoder_b']}", title=r["reason"] or "")
 
     unit = "Percentage points; for rank metrics, ranks"
-    unit += "; for a user's metric, its own unit" if any(data.metric(r["metric"]).is_own for r in rows) else ""
+    unit += "; for a user's metric, its own unit" if any(facts(r).is_own for r in rows) else ""
+    detectable = stored("detectable_effect", lambda r: words.value(facts(r), r["detectable_effect"]))
     return pivot(
         id_ or f"pairs-{corpus}-all",
         f"{corpus} · {'differences' if id_ else 'all comparisons'}",
         rows,
-        texts(
-            "Pair",
-            lambda r: Cell(text=f"{r['encoder_a']} − {r['encoder_b']}", title=r["reason"] or ""),
-            explain="The first minus the second",
-        ),
+        texts("Pair", pair, explain="The first minus the second"),
         texts("task", lambda r: Protocol.of(r["protocol"]).titled),
-        texts("metric", lambda r: data.metric(r["metric"]).label),
-        numbers("difference", lambda r: difference_cell(data.metric(r["metric"]), r), explain=unit),
-        texts("the first is", words),
+        texts("metric", lambda r: facts(r).label),
+        numbers("difference", lambda r: difference_cell(facts(r), r), explain=unit),
+        texts("the first is", lambda r: verdict_cell(facts(r), r)),
         texts("family", lambda r: r["family"], explain="Headline: declared beforehand; exploratory: all others"),
-        stored("p", "p_sign_flip", explain="Sign-flip permutation test, unadjusted"),
-        stored("adjusted p", "p_adjusted", explain=f"{rows[0]['adjustment']} over all pairs of the metric"),
-        stored("McNemar p", "p_mcnemar", explain="Exact; only where clusters are single queries"),
-        stored("p of equivalence", "p_equivalent", explain="Test that the difference is within the margin, adjusted"),
-        stored("won", "wins", 0, "Queries on which the first does better"),
-        stored("tied", "ties", 0),
-        stored("lost", "losses", 0),
-        stored("d_z", "cohen_dz", 2, "Cohen's d of the paired differences"),
-        stored("h", "cohen_h", 2, "Cohen's h of the two proportions"),
-        stored("odds ratio", "odds_ratio", 2, "Of the discordant pairs"),
+        *(statistic(column, *shown) for column, shown in STATISTICS.items()),
         numbers("detectable", detectable, explain="Smallest true difference detected with 80 % power, same unit"),
         sortable=True,
         dense=True,

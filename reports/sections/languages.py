@@ -12,18 +12,9 @@ from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, T, axis_of, numbers, pivot, result_cell, texts
+from capim.reports.rows import standing
 from capim.reports.rows.report_data import R1, ReportData
-from capim.reports.rows.standing import (
-    MEASURES,
-    chance_of,
-    conclusions,
-    in_order,
-    language_cells,
-    languages,
-    noise,
-    over_languages,
-    translators,
-)
+from capim.reports.rows.standing import MEASURES
 from capim.tasks.protocols import DIRECTION_TITLES, EVERY, Direction, Protocol, language_name
 
 DIRECTIONS: tuple[Direction, ...] = ("t2i", "i2t")
@@ -33,31 +24,31 @@ LANGUAGE: ColumnOf[str] = texts("Language", lambda code: Cell(text=language_name
 
 def overview_section(data: ReportData) -> Section:
     """Every encoder in every language, which the means of the grid could hide."""
-    found = conclusions(data)
-    corpora = [corpus for corpus in data.corpus_names() if found and languages(data, corpus)]
-    blocks = tuple(_lowest(data, corpus, in_order(data, found)) for corpus in corpora)
+    found = standing.conclusions(data)
+    corpora = [corpus for corpus in data.corpus_names() if found and standing.languages(data, corpus)]
+    blocks = tuple(_lowest(data, corpus, standing.in_order(data, found)) for corpus in corpora)
     return Section(id="languages", title="Every language", lead="", blocks=blocks)
 
 
 def _lowest(data: ReportData, corpus: str, order: list[str]) -> Table:
     """R@1 of every encoder in every language and direction: the lowest of its translators."""
-    codes = languages(data, corpus)
+    codes = standing.languages(data, corpus)
     encoders = [name for name in order if name in data.encoder_names(corpus)]
     lowest = {
         (code, name, direction): min(found, key=lambda r: (r["value"], r["protocol"]))
         for direction in DIRECTIONS
         for name in encoders
         for code in codes
-        if (found := language_cells(data, corpus, name, code, direction))
+        if (found := standing.language_cells(data, corpus, name, code, direction))
     }
     axis = axis_of([*lowest.values()])
 
     def cell(code: str, *, name: str, direction: Direction) -> Cell:
         row = lowest.get((code, name, direction))
-        weak = chance_of(row)
+        weak = standing.chance_of(row)
         return result_cell(data, row, axis=axis, state=weak, mark="bad" if weak else "")
 
-    several = ", the lowest of its translators" if len(translators(data, corpus)) > 1 else ""
+    several = ", the lowest of its translators" if len(standing.translators(data, corpus)) > 1 else ""
     return pivot(
         f"answer-languages-{corpus}",
         f"{corpus} · R@1, percent{several}",
@@ -95,6 +86,12 @@ def section(data: ReportData) -> Section:
     )
 
 
+def language_parts(data: ReportData, corpus: str) -> list[tuple[str, str]]:
+    """The languages of a corpus, each with every translator that has results in it."""
+    codes = standing.languages(data, corpus)
+    return [(code, translator) for code in codes for translator in standing.translators(data, corpus, code)]
+
+
 def _protocol(direction: str, language: str, translator: str) -> str:
     return f"{direction}/{language}/{translator}"
 
@@ -115,7 +112,7 @@ def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell])
 
 
 def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
-    codes, ways = languages(data, corpus), translators(data, corpus)
+    codes, ways = standing.languages(data, corpus), standing.translators(data, corpus)
     points = [
         {**charts.interval_point(row), "language": language_name(code), "translator": way}
         for code in codes
@@ -169,7 +166,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
 
 def _report(data: ReportData, corpus: str, encoder: str) -> Table:
     """One row per language and translator, like the ``report.csv`` of COCO-SM, with intervals."""
-    parts = [(code, way) for code in languages(data, corpus) for way in translators(data, corpus, code)]
+    parts = language_parts(data, corpus)
 
     def cell(part: tuple[str, str], direction: str, metric: str) -> Cell:
         return result_cell(data, data.row(corpus, _protocol(direction, *part), metric, encoder))
@@ -193,10 +190,10 @@ def _over_all(data: ReportData, corpus: str, encoder: str) -> Table:
     def cell(suffixes: tuple[str, str, str], direction: str, metric: str) -> Cell:
         _, protocol, metric_suffix = suffixes
         row = data.row(corpus, f"{direction}/{protocol}", f"{metric}{metric_suffix}", encoder)
-        made, by_noise = result_cell(data, row), None if row is None else noise(row)
+        made, by_noise = result_cell(data, row), None if row is None else standing.noise(row)
         return made if by_noise is None else replace(made, note=f"noise {show.percent(by_noise)}")
 
-    over = over_languages(data, corpus)
+    over = standing.over_languages(data, corpus)
     return pivot(
         f"languages-{corpus}-{encoder}-all",
         f"{encoder} on {corpus}, over all languages",

@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from capim.reports import format as show
+from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Section, Table
 from capim.reports.elements.tables import (
     ColumnOf,
     absent,
     anchor,
-    described,
     measures,
     numbers,
     pivot,
     result_column,
-    row_words,
     texts,
-    tie_range,
     value,
 )
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
@@ -91,9 +89,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
 
     def identity(name: str) -> Cell:
         spec = data.specs[name]
-        precision = (
-            "" if spec.adapter == IMPORTED else f", {spec.precision}"
-        )  # of a forward pass that capim did not run
+        precision = f", {spec.precision}" if spec.adapter != IMPORTED else ""  # that forward pass was not capim's
         about = without_paths(f"{spec.checkpoint} at {spec.revision}, {spec.adapter}")
         return Cell(text=name, title=f"{about}, {spec.dim} components{precision}")
 
@@ -105,30 +101,19 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         columns.append(numbers("Rank", rank, explain="Range of ranks that the paired tests allow"))
     for protocol in protocols:
         title = Protocol.of(protocol).titled
-        columns += [
-            result_column(
-                data,
-                corpus,
-                protocol,
-                metric,
-                group=title,
-                explain=f"{metric}, percent: {title}",
-                states=_states(data, corpus, protocol, metric) if metric == first else {},
-                plain=metric == UNJUDGED,  # fewer is not better, it says how much is known
-            )
-            for metric in shown_metrics(data, corpus, protocol)
-        ]
+        for metric in shown_metrics(data, corpus, protocol):
+            explain = f"{metric}, percent: {title}"
+            plain = metric == UNJUDGED  # fewer is not better, it says how much is known
+            result = partial(result_column, data, corpus, protocol, metric, tested=metric == first)
+            columns.append(result(group=title, explain=explain, plain=plain))
         columns += _tie_column(data, corpus, protocol, first)
     if data.ranked(corpus, *RSUM):
         explain = "Sum of R@1, R@5 and R@10 in both directions, points of 600"
         columns.append(result_column(data, corpus, *RSUM, group=Protocol.of(RSUM.protocol).titled, explain=explain))
 
     best = "lowest" if ranked[0]["lower_is_better"] else "highest"
-    marks = f"Bold: {best} value; not tested (run `capim compare`)."
-    if ranks:
-        marks = (
-            f"Bold: {best} value; below a number: against it, by a paired test. Rank: the ranks that the tests allow."
-        )
+    tested = "below a number: against it, by a paired test. Rank: the ranks that the tests allow."
+    marks = f"Bold: {best} value; {tested if ranks else 'not tested (run `capim compare`).'}"
     level, n_queries = show.percent(ranked[0]["level"], 0), ranked[0]["n_queries"]
     interval = f"Intervals: {_method(ranked[0])}, {level} %, fixed gallery. " if ranked[0]["replicates"] else ""
     return pivot(
@@ -163,18 +148,11 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
         row = data.row(corpus, protocol, metric, name)
         if row is None or row["value"] is None:
             return absent()
-        note = tie_range(data.metric(metric), row)
+        note = words.ties(data.metric(metric), row)
         return value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted")
 
     explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
     return [numbers("ties", cell, group=Protocol.of(protocol).titled, explain=explain)]
-
-
-def _states(data: ReportData, corpus: str, protocol: str, metric: str) -> dict[str, str]:
-    """Encoder to what the tests say of it against the best."""
-    best, *others = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["value"] is not None] or [""]
-    rows = {name: data.comparison(corpus, protocol, metric, name, best) for name in others}
-    return {name: row_words(data.metric(metric), row) for name, row in rows.items() if row is not None}
 
 
 def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
@@ -183,16 +161,15 @@ def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
     if len(protocols) < 2:
         return []
     metric = shown_metrics(data, corpus, protocols[0].id)[0]
-    return [
-        pivot(
-            anchor("judged-languages", corpus),
-            f"{corpus} · {metric} by language of the query",
-            [r["encoder"] for r in data.ranked(corpus, protocols[0].id, metric)],
-            texts("Encoder", str),
-            *(result_column(data, corpus, p.id, metric, heading=p.language or "all") for p in protocols),
-            sortable=True,
-        )
-    ]
+    table = pivot(
+        anchor("judged-languages", corpus),
+        f"{corpus} · {metric} by language of the query",
+        [r["encoder"] for r in data.ranked(corpus, protocols[0].id, metric)],
+        texts("Encoder", str),
+        *(result_column(data, corpus, p.id, metric, heading=p.language or "all") for p in protocols),
+        sortable=True,
+    )
+    return [table]
 
 
 def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
@@ -200,21 +177,21 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     stored = [p for p in data.protocols(corpus) if data.ranked(corpus, p, metric)]
     protocols = sorted(stored, key=lambda p: ((*MAIN, p).index(p), p))
     facts, first = data.metric(metric), data.ranked(corpus, protocols[0], metric)[0]
-    untested = "an aggregate over queries has no test" if facts.aggregate else "not tested"
-    tested = not facts.aggregate and data.ranks(corpus, protocols[0], metric)
+    best = "lowest" if first["lower_is_better"] else "highest"
+    tests = "an aggregate over queries has no test." if facts.aggregate else "not tested."
+    if not facts.aggregate and data.ranks(corpus, protocols[0], metric):
+        tests = "below a number: against it, by a paired test."
+
+    def result(protocol: str) -> ColumnOf[str]:
+        return result_column(data, corpus, protocol, metric, heading=Protocol.of(protocol).titled, tested=True)
+
     return pivot(
         anchor("own", corpus, metric),
-        f"{corpus} · {described(facts)}",
+        f"{corpus} · {words.described(facts)}",
         dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric)),
         texts("Encoder", str),
-        *(
-            result_column(
-                data, corpus, p, metric, heading=Protocol.of(p).titled, states=_states(data, corpus, p, metric)
-            )
-            for p in protocols[:MOST_PROTOCOLS]
-        ),
-        note=f"A metric of your own, in its own unit. Bold: {'lowest' if first['lower_is_better'] else 'highest'} value"
-        + ("; below a number: against it, by a paired test." if tested else f"; {untested}."),
+        *map(result, protocols[:MOST_PROTOCOLS]),
+        note=f"A metric of your own, in its own unit. Bold: {best} value; {tests}",
         sortable=True,
     )
 
@@ -347,19 +324,17 @@ def directions_section(data: ReportData) -> Section:
             for metric in FURTHER
             if data.ranked(corpus, p, metric)
         ]
-        if figures:
-            blocks.append(
-                pivot(
-                    f"directions-{corpus}-extra",
-                    f"{corpus} · further metrics",
-                    data.encoder_names(corpus),
-                    texts("Encoder", str),
-                    *(result_column(data, corpus, of.id, m, group=of.titled, plain=True) for of, m in figures),
-                    sortable=True,
-                    dense=True,
-                    folded=f"Further metrics on {corpus}",
-                )
-            )
+        further = pivot(
+            f"directions-{corpus}-extra",
+            f"{corpus} · further metrics",
+            data.encoder_names(corpus),
+            texts("Encoder", str),
+            *(result_column(data, corpus, of.id, m, group=of.titled, plain=True) for of, m in figures),
+            sortable=True,
+            dense=True,
+            folded=f"Further metrics on {corpus}",
+        )
+        blocks += [further] if figures else []
     return Section(
         id="directions",
         title="Directions and protocols",

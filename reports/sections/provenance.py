@@ -6,11 +6,12 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from capim.reports import format as show
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table, Text
 from capim.reports.elements.tables import estimate, measures, numbers, pivot, texts
-from capim.reports.rows.report_data import ReportData, Row, detail_of, without_paths
+from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped, without_paths
 from capim.reports.sections.ablations import rounding_cost
 from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.types import EncoderSpec
@@ -120,16 +121,16 @@ def _sets(data: ReportData) -> Table:
 
 
 def _runs(data: ReportData) -> Table:
+    def duration(r: Row) -> str:
+        return show.duration((r["finished"] - r["started"]).total_seconds() if r["finished"] else None)
+
     return pivot(
         "runs",
         "Runs",
         data.runs,
         texts("Run", lambda r: Cell(text=r["name"], title=r["run"])),
         texts("Started", lambda r: show.moment(r["started"])),
-        texts(
-            "Duration",
-            lambda r: show.duration((r["finished"] - r["started"]).total_seconds() if r["finished"] else None),
-        ),
+        texts("Duration", duration),
         texts("State", lambda r: Cell(text=r["state"], title=r["message"] or "")),
         texts("Command", lambda r: r["command"]),
     )
@@ -201,16 +202,14 @@ def _evaluate(corpus: str, protocol: Protocol, rows: Sequence[Row]) -> str:
 
 def _versions(data: ReportData) -> Table:
     """Library versions of the batches and runs."""
-    versions: dict[str, set[str]] = {}
-    for stored in {row["versions"] for row in (*data.runs, *data.batches)}:
-        for library, version in json.loads(stored or "{}").items():
-            versions.setdefault(library, set()).add(str(version))
+    stored = (json.loads(versions or "{}") for versions in {row["versions"] for row in (*data.runs, *data.batches)})
+    pairs = {(library, str(version)) for of in stored for library, version in of.items()}
     return pivot(
         "versions",
         "Libraries",
-        sorted(versions),
-        texts("Library", str),
-        texts("Version", lambda name: ", ".join(sorted(versions[name]))),
+        sorted(grouped(sorted(pairs), itemgetter(0)).items()),
+        texts("Library", lambda of: of[0]),
+        texts("Version", lambda of: ", ".join(version for _, version in of[1])),
     )
 
 
@@ -253,7 +252,10 @@ def _suspicion(data: ReportData, row: Row) -> str:
 
 
 def _published(data: ReportData, rows: list[Row]) -> Table:
-    order = {verdict: i for i, verdict in enumerate(VERDICTS)}
+    def place(row: Row) -> tuple[object, ...]:
+        return (*VERDICTS, row["level_name"]).index(row["level_name"]), *of(row)
+
+    of = itemgetter("corpus", "encoder", "protocol", "metric")
 
     def task(row: Row) -> str:
         published = detail_of(row).get("published_protocol") or row["protocol"]
@@ -270,9 +272,7 @@ def _published(data: ReportData, rows: list[Row]) -> Table:
     return pivot(
         "gate-figures",
         "Results here and published figures, percent",
-        sorted(
-            rows, key=lambda r: (order.get(r["level_name"], 9), r["corpus"], r["encoder"], r["protocol"], r["metric"])
-        ),
+        sorted(rows, key=place),
         texts("Encoder", lambda r: r["encoder"]),
         texts("corpus", lambda r: r["corpus"]),
         texts("task", task),

@@ -8,30 +8,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import altair as alt
 
 from capim.reports import format as show
-from capim.reports.elements import charts
-from capim.reports.elements.page import Block, Cell, Chart, Mark, Section, Table
-from capim.reports.elements.tables import (
-    ColumnOf,
-    absent,
-    anchor,
-    counted,
-    described,
-    difference_text,
-    estimate,
-    numbers,
-    pivot,
-    range_text,
-    texts,
-)
+from capim.reports.elements import charts, words
+from capim.reports.elements.page import Block, Cell, Chart, Section, Table
+from capim.reports.elements.tables import ColumnOf, absent, anchor, counted, estimate, numbers, pivot, texts
 from capim.reports.rows.report_data import R1, WITHOUT, ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines, pair_protocols
 from capim.tasks.analyses.table import headings
@@ -57,8 +45,8 @@ def section(data: ReportData) -> Section:
         for analysis, protocol, metric in sorted(contrasts):
             if metric != WITHOUT:
                 kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == R1 else []
-                group = SliceGroup(corpus, analysis, protocol, metric, contrasts[analysis, protocol, metric])
-                blocks += _contrast(data, group, kept)
+                rows_of = contrasts[analysis, protocol, metric]
+                blocks += _contrast(SliceGroup(data, corpus, analysis, protocol, metric, rows_of), kept)
         blocks += _parts_of(data, corpus, [r for r in rows if r["level_name"] not in CONTRAST])
     return Section(
         id="slices",
@@ -73,6 +61,7 @@ def section(data: ReportData) -> Section:
 class SliceGroup(NamedTuple):
     """The slices of one table: those of one corpus, analysis, protocol and (unless several are joined) metric."""
 
+    data: ReportData
     corpus: str
     analysis: str
     protocol: str
@@ -87,6 +76,20 @@ class SliceGroup(NamedTuple):
     def where(self) -> str:
         """Corpus and protocol."""
         return f"{self.corpus} · {Protocol.of(self.protocol).titled}"
+
+    def encoders(self, metric: str = R1) -> list[str]:
+        """The encoders of the rows, in the order of the leaderboard by a metric."""
+        return encoder_order(self.data, self.corpus, self.protocol, metric, self.rows)
+
+    def columns(self, *features: str) -> list[ColumnOf[str]]:
+        """Of the features that there are, a column with their value for every encoder."""
+        by_key = {(r["encoder"], r["feature"]): r for r in self.rows}
+        shown = (feature for feature in features if any(key[1] == feature for key in by_key))
+
+        def cell(name: str, feature: str) -> Cell:
+            return slice_cell(self.data, by_key.get((name, feature)))
+
+        return [numbers(feature, partial(cell, feature=feature)) for feature in shown]
 
 
 def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Row]) -> list[str]:
@@ -110,16 +113,17 @@ def slice_cell(data: ReportData, row: Row | None) -> Cell:
     made = estimate(metric, row, title=f"{title}; {row['reason']}" if row["reason"] else title)
     if row["level_name"] != "difference":
         return made
-    p, text = row["p_adjusted"], difference_text(metric, row["value"])
-    undecided = p is not None and p >= ALPHA
-    mark: Mark = "muted" if undecided else ""
-    state = "" if p is None else "undecided" if undecided else "higher" if row["value"] > 0 else "lower"
-    return replace(made, text=text, state=state, mark=mark)
+    p, text = row["p_adjusted"], words.difference(metric, row["value"])
+    if p is None:
+        return replace(made, text=text)
+    if p >= ALPHA:
+        return replace(made, text=text, state="undecided", mark="muted")
+    return replace(made, text=text, state="higher" if row["value"] > 0 else "lower")
 
 
-def _contrast(data: ReportData, group: SliceGroup, kept: list[Row]) -> list[Chart]:
+def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart]:
     """Differences as points with intervals, one line per feature; ``kept`` are those without ambiguous misses."""
-    corpus, analysis, protocol, metric, rows = group
+    data, corpus, analysis, protocol, metric, rows = group
     facts, of = data.metric(metric), Protocol.of(protocol)
     differences = [r for r in rows if r["level_name"] == "difference" and r["value"] is not None]
     if not differences:
@@ -137,30 +141,26 @@ def _contrast(data: ReportData, group: SliceGroup, kept: list[Row]) -> list[Char
             r,
             fraction=facts.unit == "percent",
             unit="percentage points",
-            text=f"{difference_text(facts, r['value'])}{unit} ({range_text(facts, r['ci_low'], r['ci_high'])})",
+            text=f"{words.difference(facts, r['value'])}{unit} ({words.interval(facts, r)})",
             feature=r["feature"],
         )
         for r in sorted(differences, key=itemgetter("encoder", "feature"))
     ]
-    everyone, legend = data.encoder_names(), charts.legend()
+    colour, shape = charts.by_name(names, data.encoder_names(), sort=names)
     base = alt.Chart(alt.Data(values=points)).encode(
         y=alt.Y("feature:N", sort=features, title=None),
         yOffset=alt.YOffset("encoder:N", sort=names),
-        color=charts.colour(names, everyone, legend=legend, sort=names),
+        color=colour,
         tooltip=charts.tooltips("encoder", "feature", "text"),
     )
-    x = alt.X(
-        "ci_low:Q",
-        title=f"{facts.label}, {of.title}: with minus without{',' * bool(unit)}{unit}",
-        scale=alt.Scale(zero=True),
-    )
+    x_title = f"{facts.label}, {of.title}: with minus without{',' * bool(unit)}{unit}"
+    x = alt.X("ci_low:Q", title=x_title, scale=alt.Scale(zero=True))
     picture = alt.layer(
         alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q"),
-        *charts.intervals(base, x, size=55, shape=charts.shape(names, everyone, legend=legend, sort=names)),
+        *charts.intervals(base, x, size=55, shape=shape),
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
-    title = f"{headings('slices').get(analysis, analysis)} · {group.where}" + (
-        f" · {described(facts)}" if facts.is_own else ""
-    )
+    about = f" · {words.described(facts)}" if facts.is_own else ""
+    title = f"{headings('slices').get(analysis, analysis)} · {group.where}{about}"
     clear = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
         picture,
@@ -169,19 +169,17 @@ def _contrast(data: ReportData, group: SliceGroup, kept: list[Row]) -> list[Char
         alt_text=f"Differences of {metric}, {of.title}, between queries with and without each of "
         f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
-        data=_contrast_table(data, group, title, names, features, kept),
+        data=_contrast_table(group, title, names, features, kept),
         note=f"Left of the line: {'lower' if facts.is_own or lower_is_better else 'harder'} with the feature.",
     )
     return [chart]
 
 
-def _contrast_table(
-    data: ReportData, group: SliceGroup, title: str, names: list[str], features: list[str], kept: list[Row]
-) -> Table:
+def _contrast_table(group: SliceGroup, title: str, names: list[str], features: list[str], kept: list[Row]) -> Table:
     by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in group.rows}
     by_key |= {(r["encoder"], r["feature"], WITHOUT): r for r in kept if r["level_name"] == "difference"}
     levels = {level: level for level in CONTRAST} | ({WITHOUT: "difference without ambiguous misses"} if kept else {})
-    percent = data.metric(group.metric).unit == "percent"
+    percent = group.data.metric(group.metric).unit == "percent"
 
     def queries(feature: str) -> str:
         counts = [by_key[name, feature, "with"]["n_queries"] for name in names if (name, feature, "with") in by_key]
@@ -189,7 +187,7 @@ def _contrast_table(
         return "–".join(show.number(count, 0) for count in ends) or show.ABSENT
 
     def cell(feature: str, name: str, level: str) -> Cell:
-        return slice_cell(data, by_key.get((name, feature, level)))
+        return slice_cell(group.data, by_key.get((name, feature, level)))
 
     return pivot(
         f"{group.id()}-data",
@@ -214,17 +212,16 @@ def _parts_of(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]
         own = (r for r in rows if r["analysis"] == analysis)
         groups = grouped(own, lambda r: (r["protocol"], "" if r["analysis"] in JOINED else r["metric"]))
         for protocol, metric in sorted(groups, key=lambda key: (Protocol.of(key[0]).direction == "i2t", key)):
-            made = SPECIAL.get(analysis, _parts)(
-                data, SliceGroup(corpus, analysis, protocol, metric, groups[protocol, metric])
-            )
+            group = SliceGroup(data, corpus, analysis, protocol, metric, groups[protocol, metric])
+            made = SPECIAL.get(analysis, _parts)(group)
             opened = analysis not in FOLDED and (protocol in first or Protocol.of(protocol).is_all_quadruples)
             tables += made if opened else [replace(t, folded=t.folded or t.caption) for t in made]
     return tables
 
 
-def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
+def _parts(group: SliceGroup) -> list[Table]:
     """One row per part, one column per encoder."""
-    names = encoder_order(data, group.corpus, group.protocol, group.rows[0]["metric"], group.rows)
+    names = group.encoders(group.rows[0]["metric"])
     columns = {"all encoders": names[0]} if group.analysis in OF_THE_CORPUS else {name: name for name in names}
     by_key = {(r["encoder"], r["metric"], r["feature"], r["level_name"]): r for r in group.rows}
 
@@ -238,112 +235,93 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
 
     parts = sorted({key[1:] for key in by_key}, key=position)
     counts = {part: {r["n_queries"] for name in columns.values() if (r := by_key.get((name, *part)))} for part in parts}
-    shared = all(len(of) < 2 for of in counts.values())  # or hits and misses, say: every encoder has other numbers
 
     def queries(part: tuple[str, str, str], name: str) -> str:
         return show.number(by_key[name, *part]["n_queries"], 0) if (name, *part) in by_key else show.ABSENT
 
     def cell(part: tuple[str, str, str], name: str) -> Cell:
-        return slice_cell(data, by_key.get((name, *part)))
+        return slice_cell(group.data, by_key.get((name, *part)))
 
     shown: list[ColumnOf[tuple[str, str, str]]] = [texts("part", lambda part: part_label(*part[1:]))]
-    if shared:
+    if all(len(of) < 2 for of in counts.values()):
         shown.append(numbers("queries", lambda part: show.number(next(iter(counts[part]), None), 0)))
         shown += [numbers(heading, partial(cell, name=name)) for heading, name in columns.items()]
-    else:
+    else:  # hits and misses, say: every encoder has other numbers
         for name in names:
             shown.append(numbers("queries", partial(queries, name=name), group=name))
             shown.append(numbers("value", partial(cell, name=name), group=name))
-    metric = data.metric(group.metric)
-    about = f" · {described(metric)}" + ", percent" * (metric.unit == "percent") if group.metric else ""
+    metric = group.data.metric(group.metric)
+    about = f" · {words.described(metric)}" + ", percent" * (metric.unit == "percent") if group.metric else ""
     return [pivot(group.id("parts"), f"{headings('slices')[group.analysis]} · {group.where}{about}", parts, *shown)]
 
 
-def _disagreement(data: ReportData, group: SliceGroup) -> list[Table]:
+def _disagreement(group: SliceGroup) -> list[Table]:
     """Share of queries where the row is correct and the column wrong; then where one alone is, and where all miss."""
-    names = encoder_order(data, group.corpus, group.protocol, R1, group.rows)
-    by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in group.rows}
-    alone = [f for f in ("alone right", "alone wrong", "missed by all") if any(key[1] == f for key in by_key)]
-    if len(names) < 2:
-        return []
+    names = group.encoders()
+    pairs = {(r["encoder"], r["level_name"]): r for r in group.rows if r["feature"] == "right where wrong"}
 
     def against(a: str, b: str) -> Cell:
-        return Cell(text="·", mark="muted") if a == b else slice_cell(data, by_key.get((a, "right where wrong", b)))
+        return Cell(text="·", mark="muted") if a == b else slice_cell(group.data, pairs.get((a, b)))
 
-    def share(name: str, feature: str) -> Cell:
-        return slice_cell(data, by_key.get((name, feature, "")))
-
-    return [
-        pivot(
-            group.id("matrix"),
-            f"{group.where} · percent of queries that the row finds and the column misses",
-            names,
-            texts("Encoder", str),
-            *(numbers(b, partial(against, b=b), group="wrong") for b in names),
-            *(numbers(feature, partial(share, feature=feature)) for feature in alone),
-            dense=len(names) > 4,
-            note="Large shares in both directions mean that the two encoders make different errors: "
-            "re-ranking or fusion may help.",
-        )
-    ]
-
-
-def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
-    """Skewness and shares per encoder, and the worst hubs by name."""
-    names = encoder_order(data, group.corpus, group.protocol, R1, group.rows)
-    by_key = {(r["encoder"], r["feature"]): r for r in group.rows}
-    features = [f for f in ("skewness", "share of hubs", "share never found") if any(key[1] == f for key in by_key)]
-    of_skewness = {name: by_key[name, features[0]] for name in names if (name, features[0]) in by_key}
-    worst = [(name, hub) for name, row in of_skewness.items() for hub in detail_of(row).get("worst", [])[:3]]
-
-    def cell(name: str, feature: str) -> Cell:
-        return slice_cell(data, by_key.get((name, feature)))
-
-    title = f"Worst hubs of {group.where}"
-    tables = [
-        pivot(
-            group.id(),
-            f"Hubs · {group.where}",
-            names,
-            texts("Encoder", str),
-            *(numbers(feature, partial(cell, feature=feature)) for feature in features),
-            note="Skewness of how often an item is among the first ten, then shares of items in percent.",
-        ),
-        pivot(
-            group.id("worst"),
-            title,
-            worst,
-            texts("Encoder", lambda row: row[0]),
-            texts("item", lambda row: str(row[1]["id"])),
-            numbers("wrongly first", lambda row: counted(row[1]["wrongly_first"])),
-            numbers("among the first ten", lambda row: counted(row[1]["n_10"])),
-            folded=title,
-        ),
-    ]
-    return tables if worst else tables[:1]
-
-
-def _families(data: ReportData, group: SliceGroup) -> list[Table]:
-    """The pairs of images that each encoder confuses most often."""
-    by_encoder = {r["encoder"]: r for r in group.rows}
-    names = encoder_order(data, group.corpus, group.protocol, R1, group.rows)
-    pairs = [(name, pair) for name in names for pair in detail_of(by_encoder[name]).get("pairs", [])[:5]]
-    title = f"Confused images of {group.where}"
     table = pivot(
+        group.id("matrix"),
+        f"{group.where} · percent of queries that the row finds and the column misses",
+        names,
+        texts("Encoder", str),
+        *(numbers(b, partial(against, b=b), group="wrong") for b in names),
+        *group.columns("alone right", "alone wrong", "missed by all"),
+        dense=len(names) > 4,
+        note="Large shares in both directions mean that the two encoders make different errors: "
+        "re-ranking or fusion may help.",
+    )
+    return [table] if len(names) > 1 else []
+
+
+def _hubs(group: SliceGroup) -> list[Table]:
+    """Skewness and shares per encoder, and the worst hubs by name."""
+    shares = pivot(
         group.id(),
+        f"Hubs · {group.where}",
+        group.encoders(),
+        texts("Encoder", str),
+        *group.columns("skewness", "share of hubs", "share never found"),
+        note="Skewness of how often an item is among the first ten, then shares of items in percent.",
+    )
+    named = {"item": "id"}, {"wrongly first": "wrongly_first", "among the first ten": "n_10"}
+    skewness = [r for r in group.rows if r["feature"] == shares.columns[1].heading]
+    return [shares, *_listed(group._replace(rows=skewness), "Worst hubs", "worst", 3, *named)]
+
+
+def _families(group: SliceGroup) -> list[Table]:
+    """The pairs of images that each encoder confuses most often."""
+    named = {"image A": "a", "image B": "b"}, {"A for B": "a_for_b", "B for A": "b_for_a"}
+    return _listed(group, "Confused images", "pairs", 5, *named)
+
+
+def _listed(
+    group: SliceGroup, what: str, key: str, most: int, named: Mapping[str, str], counts: Mapping[str, str]
+) -> list[Table]:
+    """What each encoder has most of, as its details list it under a key: at most so many each, by name with counts."""
+    of = {r["encoder"]: detail_of(r) for r in group.rows}
+    rows = [(name, item) for name in group.encoders() for item in of[name].get(key, [])[:most]]
+    title = f"{what} of {group.where}"
+
+    def of_item(column: str, made: Callable[[Any], Cell | str]) -> Callable[[tuple[str, Row]], Cell | str]:
+        return lambda row: made(row[1][column])
+
+    table = pivot(
+        group.id("worst" * (key == "worst")),
         title,
-        pairs,
+        rows,
         texts("Encoder", lambda row: row[0]),
-        texts("image A", lambda row: str(row[1]["a"])),
-        texts("image B", lambda row: str(row[1]["b"])),
-        numbers("A for B", lambda row: counted(row[1]["a_for_b"])),
-        numbers("B for A", lambda row: counted(row[1]["b_for_a"])),
+        *(texts(heading, of_item(column, str)) for heading, column in named.items()),
+        *(numbers(heading, of_item(column, counted)) for heading, column in counts.items()),
         folded=title,
     )
-    return [table] if pairs else []
+    return [table] if rows else []
 
 
-SPECIAL: dict[str, Callable[[ReportData, SliceGroup], list[Table]]] = {
+SPECIAL: dict[str, Callable[[SliceGroup], list[Table]]] = {
     "disagreement": _disagreement,
     "hubs": _hubs,
     "families": _families,

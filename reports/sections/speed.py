@@ -46,15 +46,15 @@ def _stages(corpus: str, measured: list[Speed]) -> Table:
     def stage_column(stage: str) -> ColumnOf[Speed]:
         return numbers(stage, lambda s: _rate(s, stage) or absent("not measured"), group="items per second")
 
+    def items(s: Speed) -> Cell:
+        return Cell(text=f"{s.modality}s", title=f"{s.n_items:,} in {s.n_batches:,} batches")
+
     return pivot(
         f"throughput-{corpus}",
         f"{corpus} · encoding",
         measured,
         texts("Encoder", lambda s: s.encoder),
-        texts(
-            "items",
-            lambda s: Cell(text=f"{s.modality}s", title=f"{s.n_items:,} in {s.n_batches:,} batches"),
-        ),
+        texts("items", items),
         *(stage_column(stage) for stage in STAGES if any(stage in speed.stages for speed in measured)),
         *(latency_column(i, percentile) for i, percentile in enumerate(("p50", "p95", "p99"))),
         measures("peak memory", lambda s: s.peak_memory_bytes, show.size, group="setting"),
@@ -78,17 +78,15 @@ def rate_cell(speed: Speed | None) -> Cell:
     """Images per second with the interquartile range of the batches."""
     if speed is None:
         return absent("no batch was timed apart from the warm-up")
-    about = (
-        f"{speed.device}, {speed.precision}, batch size {speed.batch_size}; "
-        f"interquartile range of {speed.n_batches} batches"
-    )
-    return _rate(speed, "forward", about) or absent()
+    setting = f"{speed.device}, {speed.precision}, batch size {speed.batch_size}"
+    return _rate(speed, "forward", f"{setting}; interquartile range of {speed.n_batches} batches") or absent()
 
 
 def _projection(data: ReportData, corpus: str) -> Table:
     rates, sizes, seed = image_rate(data, corpus), bytes_per_image(data, corpus), qps_v28(data, corpus)
     seconds = {name: MILLION / speed.stages["forward"].median for name, speed in rates.items()}
     stored = {name: MILLION * size for name, size in sizes.items()}
+    of_seed = "As in the V28 seed: images over the forward time of images and captions"
     return pivot(
         f"throughput-{corpus}-projection",
         f"{corpus} · cost of an index",
@@ -97,12 +95,7 @@ def _projection(data: ReportData, corpus: str) -> Table:
         measures("bytes/image", sizes.get, show.size, explain="As stored"),
         measures("time", seconds.get, show.duration, group="1M images, projected"),
         measures("storage", stored.get, show.size, group="1M images, projected"),
-        measures(
-            "qps_v28",
-            seed.get,
-            show.significant,
-            explain="As in the V28 seed: images over the forward time of images and captions",
-        ),
+        measures("qps_v28", seed.get, show.significant, explain=of_seed),
         note="Projected: the measured forward rate and bytes per image, times a million; not measured at that size. "
         "qps_v28 divides the number of images by the forward time of images and captions together, as the V28 seed "
         "did; compare it only with the table of the seed.",
@@ -144,11 +137,8 @@ def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: st
         for r, rate, on_it, label in zip(rows, medians, best, labels, strict=True)
     ]
     frontier = dict(zip(names, best, strict=True))
-    alt_text = [
-        f"{metric}, {of.title}, over images per second for {show.count(len(rows), 'encoder')}.",
-        *(f"{p['encoder']}: {p['text']} at {p['speed']}." for p in points),
-        f"No other encoder is both faster and better than {show.listing([n for n in names if frontier[n]], 'or')}.",
-    ]
+    unbeaten = show.listing([name for name in names if frontier[name]], "or")
+    by_point = " ".join(f"{p['encoder']}: {p['text']} at {p['speed']}." for p in points)
     table = pivot(
         f"speed-{corpus}-data",
         f"Accuracy and speed on {corpus}",
@@ -164,28 +154,24 @@ def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: st
         _picture(points, f"{metric}, {of.titled}, percent", metric, data.encoder_names()),
         name=f"speed-{corpus}",
         title=f"Accuracy against speed, {corpus}",
-        alt_text=" ".join(alt_text),
+        alt_text=f"{metric}, {of.title}, over images per second for {show.count(len(rows), 'encoder')}. {by_point} "
+        f"No other encoder is both faster and better than {unbeaten}.",
         data=table,
         note=f"Dashed line: Pareto frontier; {up} and to the right is better. Measured on {show.listing(devices)}.",
     )
 
 
 def _picture(points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str]) -> alt.LayerChart:
-    names = [p["encoder"] for p in points]
+    colour, shape = charts.by_name([p["encoder"] for p in points], everyone, legend=False)
+    x_title = "images per second (forward pass, logarithmic)"
     base = alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X(
-            "rate:Q",
-            title="images per second (forward pass, logarithmic)",
-            scale=alt.Scale(type="log", nice=False, padding=40),
-        ),
+        x=alt.X("rate:Q", title=x_title, scale=alt.Scale(type="log", nice=False, padding=40)),
         tooltip=[alt.Tooltip("encoder:N"), alt.Tooltip("text:N", title=metric), alt.Tooltip("speed:N")],
     )
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
     return alt.layer(
         frontier_line(base, "frontier", "step-before").encode(y="value:Q"),
-        *charts.intervals(
-            base.encode(color=charts.colour(names, everyone)), y, size=110, shape=charts.shape(names, everyone)
-        ),
+        *charts.intervals(base.encode(color=colour), y, size=110, shape=shape),
         *(
             base.transform_filter(f"datum.label == '{side} {level}'")
             .mark_text(align=align, dx=9 if align == "left" else -9, dy=-9 if level == "above" else 12)

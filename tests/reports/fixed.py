@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from capim.reports.elements.page import (
-    Answer,
-    Bar,
-    Case,
-    Cases,
-    Cell,
-    Chart,
-    Column,
-    Evidence,
-    Filter,
-    Gallery,
-    Grid,
-    Hit,
-    Notice,
-    Report,
-    Section,
-    Table,
-    Text,
-)
+from capim.reports.elements import page
+from capim.reports.elements.page import Cell, Column, Hit, Section, Table
 
 PIXEL = "data:image/jpeg;base64,/9j/AA=="
 
+INTERVAL = page.Bar(low="40.00%", width="20.00%", point="50.00%", chance="1.00%")
 LEADERBOARD = Table(
     id="leaderboard-shapes",
     caption="shapes · t2i/all",
@@ -37,14 +21,7 @@ LEADERBOARD = Table(
         (
             Cell(text="tiny-clip"),
             Cell(text="1–2", sort="-1.002"),
-            Cell(
-                text="82.7",
-                note="79.9–85.3",
-                title="R@1 = 0.827",
-                sort="0.827",
-                mark="best",
-                bar=Bar(low="40.00%", width="20.00%", point="50.00%", chance="1.00%"),
-            ),
+            Cell(text="82.7", note="79.9–85.3", title="R@1 = 0.827", sort="0.827", mark="best", bar=INTERVAL),
             Cell(text="94.4", note="93.4–95.4", sort="0.944"),
         ),
         (
@@ -67,7 +44,8 @@ HEAT = Table(
     folded="Two languages",
 )
 
-CHART = Chart(
+POINT = {"unit": "percent", "text": "as shown"}
+CHART = page.Chart(
     id="speed-shapes",
     title="Accuracy against speed",
     alt='Scatter plot: tiny-clip 82.7 % at 2,606 images/s, "fast" & right.',
@@ -79,30 +57,19 @@ CHART = Chart(
         columns=(Column(heading="Encoder"), Column(heading="R@1", numeric=True)),
         rows=((Cell(text="tiny-clip"), Cell(text="82.7", sort="0.827")),),
     ),
-    points=tuple(
-        {
-            "encoder": name,
-            "value": at,
-            "ci_low": low,
-            "ci_high": high,
-            "unit": "percent",
-            "text": "as shown",
-            "rate": rate,
-        }
-        for name, at, low, high, rate in (
-            ("tiny-clip", 82.7, 79.9, 85.3, 2606),
-            ("tiny-colpali", 81.6, 81.6, 81.6, 900),
-        )
+    points=(
+        {**POINT, "encoder": "tiny-clip", "value": 82.7, "ci_low": 79.9, "ci_high": 85.3, "rate": 2606},
+        {**POINT, "encoder": "tiny-colpali", "value": 81.6, "ci_low": 81.6, "ci_high": 81.6, "rate": 900},
     ),
     note="Dashed line: Pareto frontier.",
 )
 
-CASE = Case(
+CASE = page.Case(
     id="case-shapes-1",
     query="<script>alert(1)</script> | a *red* square",
     expected=(Hit(rank="", label="scene-1", thumbnail="sha1", score="", right=True),),
     answers=(
-        Answer(
+        page.Answer(
             encoder="tiny-clip",
             rank="rank 3",
             right=False,
@@ -119,16 +86,26 @@ CASE = Case(
     about="shapes · t2i/all · scene-1-0",
 )
 
-GALLERY = Gallery(
+GALLERY = page.Gallery(
     id="failures-shapes",
     caption="shapes · t2i/all · 1 query",
-    filters=(Filter(name="kind", label="Kind", options=("missed by all",)),),
+    filters=(page.Filter(name="kind", label="Kind", options=("missed by all",)),),
     cases=(CASE,),
     totals=({"corpus": "shapes", "queries": 9, "missed": {"tiny-clip": 4}},),
     note="Scores are cosines.",
 )
 
-FIXED = Report(
+GRID = page.Grid(
+    id="grid",
+    caption="a red bus",
+    hits=(Hit(rank="1", label="scene-1", thumbnail="sha1", score="0.412", right=False),),
+    note="Exact search.",
+)
+NOTICE = page.Notice(
+    title="1 result far from the published figure", items=("tiny-clip: 82.7 here, 90.1 published",), mark="bad"
+)
+
+FIXED = page.Report(
     title="Image–caption retrieval",
     subtitle="tiny-clip and tiny-colpali on shapes",
     facts=(("Encoders", "2"), ("Newest result", "2026-11-20 12:00 UTC")),
@@ -138,35 +115,14 @@ FIXED = Report(
             title="Answer",
             lead="",
             blocks=(
-                Evidence(lines=("shapes: +1.1 (−2.4 to 4.3, adjusted p 0.542).",)),
-                Cases(
-                    id="answer-failures",
-                    caption="A failure of tiny-clip",
-                    cases=(CASE,),
-                ),
-                Notice(
-                    title="1 result far from the published figure",
-                    items=("tiny-clip: 82.7 here, 90.1 published",),
-                    mark="bad",
-                ),
+                page.Evidence(lines=("shapes: +1.1 (−2.4 to 4.3, adjusted p 0.542).",)),
+                page.Cases(id="answer-failures", caption="A failure of tiny-clip", cases=(CASE,)),
+                NOTICE,
             ),
         ),
         Section(id="leaderboard", title="Leaderboard", lead="Percent of queries.", blocks=(LEADERBOARD, CHART, HEAT)),
         Section(id="failures", title="Failures", lead="", blocks=(GALLERY,)),
-        Section(
-            id="found",
-            title="Nearest first",
-            lead="",
-            blocks=(
-                Text(text="Plain words."),
-                Grid(
-                    id="grid",
-                    caption="a red bus",
-                    hits=(Hit(rank="1", label="scene-1", thumbnail="sha1", score="0.412", right=False),),
-                    note="Exact search.",
-                ),
-            ),
-        ),
+        Section(id="found", title="Nearest first", lead="", blocks=(page.Text(text="Plain words."), GRID)),
     ),
     thumbnails={"sha1": PIXEL},
     sources="0123456789abcdef",

@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Sequence
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 from PIL import Image
 
 from capim.store import schema
-from tests.reports.stand_in import StandIn, batches, comparison, corpus, part, result, run_row, seal, spec
+from tests.reports.stand_in import StandIn, batches, comparison, corpus, identity, part, result, run_row, seal, spec
 
 MODELS = {
     "dfn5b-h-378": (1024, 0.556, 0.030),
@@ -74,7 +74,8 @@ def coco(
             seal(store, name, corpus_name)
     _comparisons(store)
     _outcomes(store, rng)
-    _pictures(store, rng, n_pictures)
+    for sha in store.contents["coco-karpathy"].images["sha"].to_pylist()[:n_pictures]:
+        store.pictures[str(sha)] = noisy_jpeg(rng)
     run_row(store)
     return store
 
@@ -105,13 +106,12 @@ def _compositional(store: StandIn, name: str, base: float, rng: np.random.Genera
 
 def _languages(store: StandIn, name: str, base: float, languages: Sequence[str], rng: np.random.Generator) -> None:
     reach = 0.85 if any(word in name for word in ("xlm", "jina", "2")) else 0.25
+    metrics = {"R@1": 1.0, "R@5": 1.5, "R@10": 1.7, "consistency_nDCG@20": 1.6}
     for i, language in enumerate(languages):
-        for translator in ("google", "bing", "nllb"):
-            share = 1.0 if language == "en" else reach * (1 - i / 60)
-            for direction in ("t2i", "i2t"):
-                for metric, factor in (("R@1", 1.0), ("R@5", 1.5), ("R@10", 1.7), ("consistency_nDCG@20", 1.6)):
-                    value = float(np.clip(base * share * factor + rng.normal(0, 0.01), 0.001, 0.995))
-                    result(store, name, "coco-sm", f"{direction}/{language}/{translator}", metric, value, half=0.01)
+        share = 1.0 if language == "en" else reach * (1 - i / 60)
+        for translator, direction, metric in product(("google", "bing", "nllb"), ("t2i", "i2t"), metrics):
+            value = float(np.clip(base * share * metrics[metric] + rng.normal(0, 0.01), 0.001, 0.995))
+            result(store, name, "coco-sm", f"{direction}/{language}/{translator}", metric, value, half=0.01)
 
 
 def _slices(store: StandIn, name: str, base: float, rng: np.random.Generator) -> None:
@@ -133,17 +133,13 @@ def _slices(store: StandIn, name: str, base: float, rng: np.random.Generator) ->
 
 
 def _comparisons(store: StandIn) -> None:
-    values = {
-        (r["protocol"], r["metric"], r["encoder"]): r["value"]
-        for r in store.tables["results"]
-        if r["corpus"] == "coco-karpathy"
-    }
+    rows = [r for r in store.tables["results"] if r["corpus"] == "coco-karpathy"]
+    values = {(r["protocol"], r["metric"], r["encoder"]): r["value"] for r in rows}
     for a, b in combinations(store.specs, 2):
-        for protocol in PROTOCOLS:
-            for metric in ("R@1", "R@5", "R@10"):
-                difference = values[protocol, metric, a] - values[protocol, metric, b]
-                p = 0.0005 if abs(difference) > 0.015 else 0.3
-                comparison(store, "coco-karpathy", protocol, metric, a, b, difference, p)
+        for protocol, metric in product(PROTOCOLS, ("R@1", "R@5", "R@10")):
+            difference = values[protocol, metric, a] - values[protocol, metric, b]
+            p = 0.0005 if abs(difference) > 0.015 else 0.3
+            comparison(store, "coco-karpathy", protocol, metric, a, b, difference, p)
 
 
 def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
@@ -162,10 +158,7 @@ def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
         scores = np.sort(rng.uniform(0.1, 0.4, (n, schema.TOP)).astype(np.float32))[:, ::-1]
         tied = rng.random(n) < 0.002
         row = next(r for r in store.tables["results"] if (r["encoder"], r["protocol"]) == (name, "t2i/all"))
-        constant = {
-            k: row[k]
-            for k in ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol")
-        }
+        constant = {k: row[k] for k in ("evaluation", *identity(store, name, "coco-karpathy"), "protocol")}
         columns: dict[str, Any] = {k: pa.array([v] * n) for k, v in constant.items()}
         columns |= {
             "query_id": contents.captions["id"].combine_chunks(),
@@ -173,31 +166,26 @@ def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
             "cluster": image,
             "rank_best": rank,
             "rank_worst": (rank + tied).astype(np.int32),
-            "n_relevant": np.ones(n, np.int32),
-            "n_tied_relevant": np.ones(n, np.int32),
+            **dict.fromkeys(("n_relevant", "n_tied_relevant"), np.ones(n, np.int32)),
             "n_gallery": np.full(n, n_images, np.int32),
             "weight": np.ones(n),
             "best_score": scores[:, 0],
-            "top_ords": pa.FixedSizeListArray.from_arrays(pa.array(top.ravel()), schema.TOP).cast(pa.list_(pa.int32())),
-            "top_scores": pa.FixedSizeListArray.from_arrays(pa.array(scores.ravel()), schema.TOP).cast(
-                pa.list_(pa.float32())
-            ),
+            "top_ords": _lists(top, pa.int32()),
+            "top_scores": _lists(scores, pa.float32()),
         }
         for missing in set(schema.OUTCOMES.names) - set(columns):
             columns[missing] = pa.nulls(n, schema.OUTCOMES.field(missing).type)
         store.arrow[constant["evaluation"]] = pa.table(columns, schema=schema.OUTCOMES)
 
 
-def _pictures(store: StandIn, rng: np.random.Generator, n: int | None) -> None:
-    for sha in store.contents["coco-karpathy"].images["sha"].to_pylist()[:n]:
-        store.pictures[str(sha)] = noisy_jpeg(rng)
+def _lists(values: np.ndarray, kind: pa.DataType) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), schema.TOP).cast(pa.list_(kind))
 
 
 def noisy_jpeg(rng: np.random.Generator) -> bytes:
     """A thumbnail of a photograph's size; the noise keeps it from packing too well."""
-    low = Image.fromarray(rng.integers(0, 255, (12, 16, 3), dtype=np.uint8)).resize(
-        (213, 160), Image.Resampling.BICUBIC
-    )
+    low = Image.fromarray(rng.integers(0, 255, (12, 16, 3), dtype=np.uint8))
+    low = low.resize((213, 160), Image.Resampling.BICUBIC)
     noise = rng.integers(-25, 25, (160, 213, 1), dtype=np.int16)
     pixels = np.clip(np.asarray(low, dtype=np.int16) + noise, 0, 255).astype(np.uint8)
     target = io.BytesIO()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +23,14 @@ from capim.reports.write import report_of
 from capim.store import EmbeddingStore, schema
 from capim.store.current import Uses
 from capim.store.sets.seal import SealedSet
-from capim.store.types import Corpus, EncoderSpec, MetricFacts, SetKey, canonical_json, digest16
+from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, canonical_json, digest16
 from capim.tasks.metrics import METRICS, facts_of
 from capim.tasks.protocols import MAIN
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.decision import against_chance
 
-SCHEMAS = {
-    "results": schema.RESULTS,
-    "comparisons": schema.COMPARISONS,
-    "rankings": schema.RANKINGS,
-    "slices": schema.SLICES,
-    "batches": schema.BATCHES,
-    "metrics": schema.METRICS,
-    "runs": schema.RUNS,
-    "outcomes": schema.OUTCOMES,
-}
+TABLES = ("results", "comparisons", "rankings", "slices", "batches", "metrics", "runs", "outcomes")
+SCHEMAS: dict[str, pa.Schema] = {name: getattr(schema, name.upper()) for name in TABLES}
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
@@ -143,42 +136,45 @@ def corpus(
     """Made-up images and captions; ``texts`` and ``ids`` replace the first captions and image ids."""
     names = [*ids, *(f"im{i:05d}" for i in range(len(ids), n_images))]
     images = [
-        {"id": id_, "key": id_, "sha": digest16([name, i]), "width": 64, "height": 48, "objects": None}
-        for i, id_ in enumerate(names)
+        {"id": id_, "key": id_, "sha": digest16([name, i]), "width": 64, "height": 48} for i, id_ in enumerate(names)
     ]
+    words = [f"picture {i} in words {k}" for i in range(n_images) for k in range(per_image)]
+    words[: len(texts)] = texts
+    about = {"language": "en", "translator": "human"}
     captions = [
-        {
-            "id": f"{id_}#{k}",
-            "image_id": id_,
-            "text": texts[i * per_image + k] if i * per_image + k < len(texts) else f"picture {i} in words {k}",
-            "ordinal": k,
-            "language": "en",
-            "translator": "human",
-            "annotation_id": None,
-        }
+        {"id": f"{id_}#{k}", "image_id": id_, "text": words[i * per_image + k], "ordinal": k, **about}
         for i, id_ in enumerate(names)
         for k in range(per_image)
     ]
+    fault = {"reason": "not an image: truncated file", "modality": "image"}
     return Corpus(
         name=name,
         images=pa.Table.from_pylist(images, schema=schema.IMAGES),
         captions=pa.Table.from_pylist(captions, schema=schema.CAPTIONS),
-        skipped=pa.Table.from_pylist(
-            [{"item_id": id_, "reason": "not an image: truncated file", "modality": "image"} for id_ in skipped],
-            schema=schema.SKIPPED,
-        ),
+        skipped=pa.Table.from_pylist([{"item_id": id_, **fault} for id_ in skipped], schema=schema.SKIPPED),
         licence="CC0-1.0",
         origin="made for a test",
     )
 
 
+def identity(store: StandIn, encoder: str, corpus_name: str) -> dict[str, str]:
+    """The columns that name an encoder and a corpus."""
+    return {
+        "encoder": encoder,
+        "encoder_fingerprint": store.specs[encoder].fingerprint,
+        "corpus": corpus_name,
+        "corpus_fingerprint": store.contents[corpus_name].fingerprint,
+    }
+
+
 def version_facts(metric: str) -> dict[str, Any]:
     """What is stored of a metric beside its name."""
-    return {
-        "metric_version": "1",
-        "lower_is_better": metric in METRICS and not METRICS[metric].higher_is_better,
-        "statistics_version": VERSION,
-    }
+    lower = metric in METRICS and not METRICS[metric].higher_is_better
+    return {"metric": metric, "metric_version": "1", "lower_is_better": lower, "statistics_version": VERSION}
+
+
+DRAWS: dict[str, Any] = {"level": 0.95, "replicates": 10_000, "seed": 0}
+MADE: dict[str, Any] = {"run": "run-1", "created": START}
 
 
 def result(
@@ -195,48 +191,36 @@ def result(
     chance: float | None = None,
     tie_share: float = 0.0,
     reason: str | None = None,
-    run: str = "run-1",
-    created: datetime = START,
 ) -> None:
     """Adds one result row with a symmetric interval of the given half width, and what is stored of its metric."""
     facts, known = facts_of(metric), {row["metric"] for row in store.tables["metrics"]}
     if facts is not None and metric not in known:
-        about = {field.name: getattr(facts, field.name) for field in fields(MetricFacts)[1:]}
-        store.tables["metrics"].append({"metric": metric, **about, "run": "run-1", "created": START})
-    key = {
-        "encoder": encoder,
-        "encoder_fingerprint": store.specs[encoder].fingerprint,
-        "corpus": corpus_name,
-        "corpus_fingerprint": store.contents[corpus_name].fingerprint,
-        "protocol": protocol,
-    }
+        store.tables["metrics"].append({"metric": metric, **facts.columns(), **MADE})
+    key = {**identity(store, encoder, corpus_name), "protocol": protocol}
     figures = {} if value is None else {
         "ci_low": max(0.0, value - half), "ci_high": value + half, "standard_error": half / 1.96,
         "value_ties_lost": value - tie_share / 2, "value_ties_won": value + tie_share / 2,
+        "against_chance": against_chance((value - half, value + half), chance),
     }  # fmt: skip
     store.tables["results"].append(
         {
-            "result": digest16([*key.values(), metric, run]),
+            "result": digest16([*key.values(), metric]),
             "evaluation": digest16(list(key.values())),
             **key,
-            "metric": metric,
             **version_facts(metric),
             "value": value,
-            **(dict.fromkeys(("ci_low", "ci_high", "standard_error", "value_ties_lost", "value_ties_won")) | figures),
+            **dict.fromkeys(("ci_low", "ci_high", "against_chance", "value_ties_lost", "value_ties_won")),
+            **figures,
             "tie_share": tie_share,
             "n_queries": n_queries,
             "n_clusters": n_clusters,
             "chance": chance,
-            "against_chance": None if value is None else against_chance((value - half, value + half), chance),
             "interval_method": "percentile" if value is not None else "none",
-            "level": 0.95,
-            "replicates": 10_000,
-            "seed": 0,
+            **DRAWS,
             "reason": reason,
             "image_tag": f"sealed-{encoder}-image",
             "caption_tag": f"sealed-{encoder}-caption",
-            "run": run,
-            "created": created,
+            **MADE,
         }
     )
 
@@ -263,21 +247,17 @@ def comparison(
             "corpus": corpus_name,
             "corpus_fingerprint": store.contents[corpus_name].fingerprint,
             "protocol": protocol,
-            "metric": metric,
             **version_facts(metric),
             "encoder_a": a,
             "fingerprint_a": store.specs[a].fingerprint,
             "encoder_b": b,
             "fingerprint_b": store.specs[b].fingerprint,
             "difference": difference,
-            "ci_low": low,
-            "ci_high": high,
+            **dict.fromkeys(("ci_low", "simultaneous_low"), low),
+            **dict.fromkeys(("ci_high", "simultaneous_high"), high),
             "interval_method": "percentile",
-            "simultaneous_low": low,
-            "simultaneous_high": high,
             "p_exact": False,
-            "p_sign_flip": p,
-            "p_adjusted": p,
+            **dict.fromkeys(("p_sign_flip", "p_adjusted"), p),
             "adjustment": "max-t",
             "family": "headline" if protocol in MAIN and metric == "R@1" else "exploratory",
             "p_equivalent": None if difference is None else p_equivalent,
@@ -285,18 +265,15 @@ def comparison(
             "wins": 120,
             "ties": 800,
             "losses": 80,
+            "n_queries": 1000,
+            "n_clusters": 200,
             "cohen_dz": 0.1,
             "cohen_h": 0.08,
             "odds_ratio": 1.5,
             "detectable_effect": 0.012,
-            "n_queries": 1000,
-            "n_clusters": 200,
-            "level": 0.95,
-            "replicates": 10_000,
+            **DRAWS,
             "permutations": 100_000,
-            "seed": 0,
-            "run": "run-1",
-            "created": START,
+            **MADE,
         }
     )
 
@@ -315,10 +292,7 @@ def part(
 ) -> None:
     """Adds one slice row: a feature's level in an analysis of R@1 of text to image, unless ``more`` says otherwise."""
     row = {
-        "encoder": encoder,
-        "encoder_fingerprint": store.specs[encoder].fingerprint,
-        "corpus": corpus_name,
-        "corpus_fingerprint": store.contents[corpus_name].fingerprint,
+        **identity(store, encoder, corpus_name),
         "protocol": "t2i/all",
         "metric": "R@1",
         "analysis": analysis,
@@ -331,8 +305,7 @@ def part(
         **dict.fromkeys(("p_adjusted", "reason", "detail")),
         "n_queries": 200,
         "n_clusters": 40,
-        "run": "run-1",
-        "created": START,
+        **MADE,
     } | more
     store.tables["slices"].append({"slice": digest16([encoder, row["metric"], analysis, feature, level]), **row})
 
@@ -340,6 +313,8 @@ def part(
 def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item: float, n: int = 12) -> None:
     """Adds a warm-up and ``n`` counted batches of images and of captions."""
     rng = np.random.default_rng(len(encoder))
+    names = identity(store, encoder, corpus_name)
+    del names["corpus_fingerprint"]
     for modality, factor in (("image", 1.0), ("caption", 0.2)):
         for i in range(n + 1):
             jitter = float(rng.uniform(0.95, 1.1))
@@ -347,9 +322,7 @@ def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item:
                 {
                     "batch_id": digest16([encoder, corpus_name, modality, i]),
                     "set_name": f"{modality}-{corpus_name}-{encoder}",
-                    "encoder": encoder,
-                    "encoder_fingerprint": store.specs[encoder].fingerprint,
-                    "corpus": corpus_name,
+                    **names,
                     "modality": modality,
                     "n_items": 32,
                     "warmup": i == 0,
@@ -369,35 +342,29 @@ def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item:
             )
 
 
-def run_row(store: StandIn, run: str = "run-1") -> None:
+def run_row(store: StandIn) -> None:
     store.tables["runs"].append(
         {
-            "run": run,
+            "run": "run-1",
             "name": "amber-lynx",
             "config": canonical_json({"corpora": list(store.contents), "replicates": 10_000}),
             "command": "capim demo",
             "versions": json.dumps({"capim": "0.2.0", "lancedb": "0.40.0"}),
             "host": "example",
+            "pid": 1,
             "started": START,
             "finished": START + timedelta(seconds=83),
             "state": "completed",
-            "pid": 1,
         }
     )
 
 
 def seal(store: StandIn, encoder: str, corpus_name: str) -> None:
     contents, model = store.contents[corpus_name], store.specs[encoder]
-    for modality, n in (("caption", contents.captions.num_rows), ("image", contents.images.num_rows)):
-        key = SetKey(
-            corpus=corpus_name,
-            corpus_fingerprint=contents.fingerprint,
-            modality=modality,  # type: ignore[arg-type]
-            encoder=encoder,
-            encoder_fingerprint=model.fingerprint,
-            vectors=model.vectors,
-        )
-        per_item = 16 if model.vectors == "multi" else 1
+    per_item = 16 if model.vectors == "multi" else 1
+    tables: dict[Modality, pa.Table] = {"caption": contents.captions, "image": contents.images}
+    for modality, table in tables.items():
+        key, n = SetKey.of(model, corpus_name, contents.fingerprint, modality), table.num_rows
         store.sets.append(
             SealedSet(
                 key=key,
@@ -423,34 +390,24 @@ def demo(*, encoders: Iterable[str] = ("tiny-clip", "tiny-clip-plain", "tiny-col
         "shapes-winoground": corpus("shapes-winoground", n_images=20, per_image=1),
     }
     strength = {name: 0.62 - 0.17 * i for i, name in enumerate(store.specs)}
-    for name, base in strength.items():
-        for protocol, bonus in (
-            ("t2i/all", 0.0),
-            ("t2i/first", -0.02),
-            ("i2t/any", 0.12),
-            ("i2t/symmetric-first", -0.01),
-        ):
-            for metric, gain in (("R@1", 0.0), ("R@5", 0.2), ("R@10", 0.27)):
+    protocols = {"t2i/all": 0.0, "t2i/first": -0.02, "i2t/any": 0.12, "i2t/symmetric-first": -0.01}
+    for i, (name, base) in enumerate(strength.items()):
+        for protocol, bonus in protocols.items():
+            for k, gain in ((1, 0.0), (5, 0.2), (10, 0.27)):
                 value = min(0.99, base + bonus + gain)
-                k = int(metric[2:])
-                result(store, name, "shapes", protocol, metric, value, half=0.04, n_queries=200, n_clusters=40,
+                result(store, name, "shapes", protocol, f"R@{k}", value, half=0.04, n_queries=200, n_clusters=40,
                        chance=k / 40, tie_share=0.01 if protocol == "t2i/all" else 0.0)  # fmt: skip
         for metric, level, chance in (("text", 0.35, 0.25), ("image", 0.3, 0.25), ("group", 0.2, 1 / 6)):
             result(store, name, "shapes-winoground", "winoground", f"winoground_{metric}", level * base / 0.5,
                    half=0.08, n_queries=50, n_clusters=50, chance=chance)  # fmt: skip
-        batches(store, name, "shapes", seconds_per_item=0.002 * (1 + list(strength).index(name)))
+        batches(store, name, "shapes", seconds_per_item=0.002 * (1 + i))
         for corpus_name in store.contents:
             seal(store, name, corpus_name)
     names = list(strength)
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            difference = strength[a] - strength[b]
-            for metric in ("R@1", "R@5", "R@10"):
-                comparison(store, "shapes", "t2i/all", metric, a, b, difference, 0.0004 if j_far(names, a, b) else 0.2)
+    for a, b in combinations(names, 2):
+        neighbours = names.index(b) - names.index(a) == 1  # are tied
+        for metric in ("R@1", "R@5", "R@10"):
+            difference, p = strength[a] - strength[b], 0.2 if neighbours else 0.0004
+            comparison(store, "shapes", "t2i/all", metric, a, b, difference, p)
     run_row(store)
     return store
-
-
-def j_far(names: list[str], a: str, b: str) -> bool:
-    """Whether two names are more than one place apart: neighbours are tied in the demo."""
-    return abs(names.index(a) - names.index(b)) > 1

@@ -10,17 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from capim.reports.elements.pictures import MOST_BYTES, data_uris
+from capim.reports.elements import pictures
+from capim.reports.elements.page import Case
+from capim.reports.elements.pictures import data_uris
 from capim.reports.rows import gallery
-from capim.reports.rows.gallery import (
-    COLUMNS,
-    MOST_CASES,
-    MOST_ITEMS,
-    GalleryTask,
-    SelectedQuery,
-    select_queries,
-    shown_protocols,
-)
+from capim.reports.rows.gallery import COLUMNS, MOST_CASES, MOST_ITEMS, GalleryTask, select_queries, shown_protocols
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.failures import case_of
 from capim.store import schema
@@ -51,11 +45,14 @@ def task(name: str = "c", direction: Direction = "t2i", **outcomes: pa.Table) ->
     return GalleryTask(corpus=name, direction=direction, outcomes=outcomes, examples={})
 
 
-def data_of(contents: Corpus, queries: list[SelectedQuery], slices: tuple[dict[str, Any], ...] = ()) -> ReportData:
-    return ReportData(
+def first_case(contents: Corpus, of: GalleryTask, slices: tuple[dict[str, Any], ...] = ()) -> Case:
+    """The first query that is chosen, as the gallery shows it."""
+    chosen, _ = select_queries([of])
+    data = ReportData(
         uri="", results=(), comparisons=(), slices=slices, batches=(), runs=(), sets=(), specs={"a": spec("a")},
-        corpora={contents.name: contents}, queries=tuple(queries), totals=(),
+        corpora={contents.name: contents}, queries=tuple(chosen),
     )  # fmt: skip
+    return case_of(data, chosen[0], 1)
 
 
 def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
@@ -91,12 +88,10 @@ def test_corpora_and_directions_contribute_in_turn() -> None:
     }  # fmt: skip
 
 
-def test_languages_take_turns_and_each_has_its_own_query_of_an_image() -> None:
+def test_languages_take_turns_and_each_has_its_own_query_of_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
     both = pa.concat_tables([table([9] * 40, protocol="t2i/de/human"), table([2] * 40, protocol="t2i/en/human")])
-    with_few = pytest.MonkeyPatch()
-    with_few.setattr(gallery, "MOST_CASES", 10)
+    monkeypatch.setattr(gallery, "MOST_CASES", 10)
     chosen, _ = select_queries([task(a=both)])
-    with_few.undo()
     assert [query.protocol for query in chosen].count("t2i/de/human") == 5
 
 
@@ -113,14 +108,15 @@ def test_lists_are_shortened_before_queries_are_left_out(monkeypatch: pytest.Mon
     assert len(select_queries([task(**encoders)])[0]) in range(44, 51)
 
 
-def test_pictures_of_a_page_are_whole_and_have_a_bound() -> None:
+def test_pictures_of_a_page_are_whole_and_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many bytes for each as there are for one of 900."""
     rng = np.random.default_rng(0)
     few = data_uris({"wide": noisy_jpeg(rng)})
     assert len(few["wide"]) > 5000
-    pictures = {str(i): noisy_jpeg(rng) for i in range(30)}
-    many = data_uris({f"{copy}-{key}": picture for copy in range(30) for key, picture in pictures.items()})
-    assert len(many) == 900
-    assert sum(map(len, many.values())) <= MOST_BYTES
+    monkeypatch.setattr(pictures, "MOST_BYTES", pictures.MOST_BYTES // 30)
+    many = data_uris({str(i): noisy_jpeg(rng) for i in range(30)})
+    assert len(many) == 30
+    assert sum(map(len, many.values())) <= pictures.MOST_BYTES
 
 
 def test_quadruples_are_shown_as_such_and_languages_where_there_is_no_headline() -> None:
@@ -131,8 +127,6 @@ def test_quadruples_are_shown_as_such_and_languages_where_there_is_no_headline()
 
 
 def test_the_reason_of_an_ambiguous_miss_stands_beside_the_answer() -> None:
-    contents = corpus("c", n_images=6)
-    chosen, _ = select_queries([task(a=table([2]), b=table([3]), c=table([1]))])
     shares = tuple(
         {"analysis": "ambiguous", "metric": "share of misses", "corpus": "c", "protocol": "t2i/all", "encoder": name,
          "feature": cause, "detail": json.dumps({"queries": ["q0"], **detail})}
@@ -140,7 +134,7 @@ def test_the_reason_of_an_ambiguous_miss_stands_beside_the_answer() -> None:
             ("a", "annotation", {"sources": ["cxc, same words"]}), ("b", "agreement", {})
         )
     )  # fmt: skip
-    case = case_of(data_of(contents, chosen, shares), chosen[0], 1)
+    case = first_case(corpus("c", n_images=6), task(a=table([2]), b=table([3]), c=table([1])), shares)
     assert [answer.note for answer in case.answers] == [
         "Ambiguous: the first is right too (by the ground truth cxc; it has a caption with the same words).",
         "Ambiguous, a suspicion: 3 of 3 encoders have the same first.",
@@ -152,9 +146,8 @@ def test_the_reason_of_an_ambiguous_miss_stands_beside_the_answer() -> None:
 
 
 def test_an_image_as_query_shows_its_captions_and_the_captions_that_were_found() -> None:
-    contents = corpus("c", n_images=3, per_image=2)
-    chosen, _ = select_queries([task(direction="i2t", a=table([2], protocol="i2t/any", query_id=["im00000"]))])
-    case = case_of(data_of(contents, chosen), chosen[0], 1)
+    asked = task(direction="i2t", a=table([2], protocol="i2t/any", query_id=["im00000"]))
+    case = first_case(corpus("c", n_images=3, per_image=2), asked)
     assert case.query == "im00000"
     assert case.relevant == ("picture 0 in words 0", "picture 0 in words 1")
     assert [(hit.label, hit.right) for hit in case.answers[0].hits][:3] == [
@@ -168,8 +161,7 @@ def test_a_quadruple_shows_what_each_caption_and_each_picture_chooses() -> None:
            "tags": ["swap"]}  # fmt: skip
     contents = replace(contents, quadruples=pa.Table.from_pylist([row], schema=schema.QUADRUPLES))
     scores: dict[str, Any] = {"scores": [[0.9, 0.2, 0.95, 0.5]], "top_ords": [None], "top_scores": [None]}
-    chosen, _ = select_queries([task("w", "quadruples", a=table([3], protocol="winoground", **scores))])
-    case = case_of(data_of(contents, chosen), chosen[0], 1)
+    case = first_case(contents, task("w", "quadruples", a=table([3], protocol="winoground", **scores)))
     assert case.query == "picture 0 in words 0 / picture 1 in words 0"
     assert case.tags["slice"] == ("swap",)
     assert [(hit.rank or hit.label, hit.score, hit.right) for hit in case.answers[0].hits] == [
@@ -185,8 +177,7 @@ def test_a_pair_shows_both_captions_with_their_scores() -> None:
     row = {"id": "q0", "image_id": "im00000", "caption_id": "im00000#0", "negative_id": "im00000#1", "category": "swap"}
     contents = replace(contents, pairs=pa.Table.from_pylist([row], schema=schema.PAIRS))
     scores: dict[str, Any] = {"scores": [[0.2, 0.3]], "top_ords": [None], "top_scores": [None]}
-    chosen, _ = select_queries([task("s", "pairs", a=table([2], protocol="sugarcrepe/swap", **scores))])
-    case = case_of(data_of(contents, chosen), chosen[0], 1)
+    case = first_case(contents, task("s", "pairs", a=table([2], protocol="sugarcrepe/swap", **scores)))
     assert [(hit.label, hit.score, hit.right) for hit in case.answers[0].hits] == [
         ("picture 0 in words 1", "0.300", False), ("picture 0 in words 0", "0.200", True)
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,49 +16,37 @@ from capim.store.errors import RequestError
 from tests.reports.stand_in import StandIn, comparison, demo, spec
 
 
-@pytest.fixture
-def old_and_new(tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def old_and_new(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The same store before and after `tiny-clip` got a new revision that is worse."""
-    old = demo()
-    write_report(old, tmp_path / "old")
-    new = demo()
+    store, folder = demo(), tmp_path_factory.mktemp("reports")
+    write_report(store, folder / "old")
     changed = spec("tiny-clip", dim=65)
-    for row in new.tables["results"]:
+    for row in store.tables["results"]:
         if row["encoder"] == "tiny-clip":
-            row.update(
-                encoder_fingerprint=changed.fingerprint,
-                evaluation=f"new {row['evaluation']}",
-                value=row["value"] - 0.2,
-                ci_low=max(0.0, row["ci_low"] - 0.2),
-                ci_high=row["ci_high"] - 0.2,
-                created=row["created"] + timedelta(days=1),
-            )
-    before = new.specs["tiny-clip"]
-    new.specs["tiny-clip"] = changed
-    new.specs["before"] = before
-    new.tables["runs"][0]["versions"] = json.dumps({"capim": "0.2.0", "lancedb": "0.41.0"})
-    write_report(new, tmp_path / "new")
-    return tmp_path / "old", tmp_path / "new"
+            lower = {name: max(0.0, row[name] - 0.2) for name in ("value", "ci_low", "ci_high")}
+            row |= {**lower, "encoder_fingerprint": changed.fingerprint, "evaluation": f"new {row['evaluation']}"}
+            row["created"] += timedelta(days=1)
+    store.specs |= {"tiny-clip": changed, "before": store.specs["tiny-clip"]}
+    store.tables["runs"][0]["versions"] = json.dumps({"capim": "0.2.0", "lancedb": "0.41.0"})
+    write_report(store, folder / "new")
+    return folder / "old", folder / "new"
 
 
-def test_a_significant_drop_is_at_the_top(old_and_new: tuple[Path, Path], tmp_path: Path) -> None:
-    page = Path(write_comparison(*old_and_new, tmp_path / "out"))
-    markdown = page.with_name("compare.md").read_text("utf-8")
+def test_a_significant_drop_is_at_the_top_and_what_else_differs_is_named(
+    old_and_new: tuple[Path, Path], tmp_path: Path
+) -> None:
+    markdown = Path(write_comparison(*old_and_new, tmp_path / "out")).with_name("compare.md").read_text("utf-8")
     assert "Significantly worse" in markdown
     assert "tiny-clip on shapes, t2i/all R@1: −20.00" in markdown
     assert "unpaired bound" in markdown
-
-
-def test_what_else_differs_is_named_with_both_values(old_and_new: tuple[Path, Path], tmp_path: Path) -> None:
-    markdown = Path(write_comparison(*old_and_new, tmp_path / "out")).with_name("compare.md").read_text("utf-8")
     assert "| encoder tiny-clip | dim | 64 | 65 |" in markdown
     assert "| library | lancedb | 0.40.0 | 0.41.0 |" in markdown
     assert "encoder tiny-colpali" not in markdown
 
 
-def test_a_report_against_itself_is_the_same_to_the_last_digit(tmp_path: Path) -> None:
-    write_report(demo(), tmp_path / "a")
-    snapshot = load_snapshot(tmp_path / "a")
+def test_a_report_against_itself_is_the_same_to_the_last_digit(old_and_new: tuple[Path, Path]) -> None:
+    snapshot = load_snapshot(old_and_new[0])
     assert {c.basis for c in changed_figures(snapshot, snapshot)} == {"same rows"}
     report = compare(snapshot, snapshot)
     assert [section.id for section in report.sections] == ["figures"]
@@ -69,8 +58,7 @@ def test_a_stored_paired_test_of_the_two_states_is_preferred_to_the_bound(
     old, new = (load_snapshot(path) for path in old_and_new)
     store = StandIn(specs={"a": spec("tiny-clip", dim=64), "b": spec("tiny-clip", dim=65)}, contents=demo().contents)
     comparison(store, "shapes", "t2i/all", "R@1", "a", "b", 0.2, 0.03)
-    new = type(new)(**{**vars(new), "comparisons": store.tables["comparisons"]})
-    found = {c.key: c for c in changed_figures(old, new)}
+    found = {c.key: c for c in changed_figures(old, replace(new, comparisons=store.tables["comparisons"]))}
     assert found["shapes", "t2i/all", "R@1", "tiny-clip"].basis == "paired test"
     assert found["shapes", "t2i/all", "R@1", "tiny-clip"].p == 0.03
 

@@ -11,7 +11,8 @@ import pytest
 
 from capim.reports.exports import export_results
 from capim.reports.exports.other_tools import their_task, their_tasks
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.report_data import Row
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
@@ -24,20 +25,6 @@ from tests.reports.stand_in import StandIn, corpus, result, spec
 def by_figure(store: StandIn) -> dict[tuple[str, ...], Row]:
     """The results by encoder, corpus, protocol and metric."""
     return {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in store.tables["results"]}
-
-
-@pytest.mark.peers
-@pytest.mark.slow
-def test_mteb_reads_its_results_with_its_own_loader(large_store: StandIn, tmp_path: Path) -> None:
-    mteb = pytest.importorskip("mteb", reason="the peers extra is not installed")
-    written = export_results(large_store, tmp_path / "mteb", kind="mteb")
-    files = [p for p in written if p.name != "model_meta.json"]
-    results = {p.stem: mteb.TaskResult.from_disk(p) for p in files if "siglip2" in str(p)}
-    headline = by_figure(large_store)["siglip2-so400m", "coco-karpathy", "t2i/all", "R@1"]
-    assert results["capim-coco-karpathy-t2i-all"].get_score() == headline["value"]
-    languages = results["capim-coco-sm-t2i"]
-    assert len(languages.scores["test"]) == 18 * 3
-    assert {"eng", "deu"} <= set(languages.languages)
 
 
 def _their_numbers(task: Any) -> dict[str, list[int]]:
@@ -80,6 +67,7 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
         "sugarcrepe": table_reader("sugarcrepe")(shared_data / "sugar_crepe"),
         "winoground": corpus("winoground", n_images=800, per_image=1),  # other texts than Winoground's
         "crossmodal3600": other,
+        "tongues": corpus("tongues", n_images=4),
     }
     numbers = [len(other.captions), sum(map(len, texts(other.captions["text"])))]
     patched = {**their_tasks(), "crossmodal3600": {**their_tasks()["crossmodal3600"], "captions": {"en": numbers}}}
@@ -90,19 +78,18 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
         result(store, encoder, "winoground", "winoground", "winoground_group", 0.125)
         for direction in ("t2i", "i2t"):
             result(store, encoder, "crossmodal3600", f"{direction}/en/human", "R@1", 0.25)
+            for code in ("en", "de"):
+                result(store, encoder, "tongues", f"{direction}/{code}/google", "R@1", 0.625)
 
-    def ndcg(data: ReportData) -> list[Row]:
-        rows = [row for row in data.results if row["metric"] == "R@1"]
-        return [{**row, "metric": "nDCG@10", "value": 0.375} for row in rows]
-
-    export_results(store, tmp_path, kind="mteb", more=ndcg)
+    data = read_report_data(store)
+    ndcg = [{**row, "metric": "nDCG@10", "value": 0.375} for row in data.results if row["corpus"] == "crossmodal3600"]
+    export_results(replace(data, results=(*data.results, *ndcg)), tmp_path, kind="mteb")
     loaded = mteb.ResultCache(cache_path=tmp_path).load_results(include_remote=False)
-    found = {
-        (model.model_name, task.task_name): task.get_score()
-        for model in loaded.model_results
-        for task in model.task_results
-    }
-    assert found == {
+    tasks = {(model.model_name, task.task_name): task for model in loaded.model_results for task in model.task_results}
+    languages = tasks["example/ours", "capim-tongues-t2i"]
+    assert (len(languages.scores["test"]), set(languages.languages)) == (2, {"eng", "deu"})
+    assert {key: task.get_score() for key, task in tasks.items()} == {
+        **{(f"example/{encoder}", f"capim-tongues-{d}"): 0.625 for encoder in store.specs for d in ("t2i", "i2t")},
         ("example/ours", "SugarCrepe"): 0.75,
         ("example/ours", "XM3600T2IRetrieval"): 0.375,
         ("example/ours", "XM3600I2TRetrieval"): 0.375,
@@ -123,8 +110,8 @@ def test_a_model_card_has_the_headlines_of_one_encoder_and_huggingface_hub_reads
     large_store: StandIn, tmp_path: Path
 ) -> None:
     with pytest.raises(RequestError, match=r"name it with --encoder: one of .*siglip2-so400m"):
-        export_results(large_store, tmp_path / "card.yaml")
-    [path] = export_results(large_store, tmp_path / "card.yaml", encoders=["siglip2-so400m"])
+        export_results(read_report_data(large_store), tmp_path / "card.yaml")
+    [path] = export_results(read_report_data(large_store, encoders=["siglip2-so400m"]), tmp_path / "card.yaml")
     card = huggingface_hub.ModelCard(f"---\n{path.read_text('utf-8')}---\n# A model\n")
     assert card.data.model_name == "siglip2-so400m"
     found = {(r.dataset_name, r.metric_config, r.metric_type): r for r in card.data.eval_results}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,11 +15,18 @@ from hypothesis import strategies as st
 
 from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
 from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.report_data import WITHOUT
 from capim.reports.rows.speed import speeds
-from capim.reports.sections.speed import label_positions, pareto
-from capim.reports.write import report_of
+from capim.reports.sections import differences, failures, leaderboard, provenance, slices, speed
+from capim.reports.sections.speed import pareto
 from tests.reports.large import coco
-from tests.reports.stand_in import StandIn, block, comparison, corpus, report, result, section, spec, texts
+from tests.reports.stand_in import StandIn, block, corpus, part, report, result, section, spec, texts
+
+
+@pytest.fixture
+def two_models() -> StandIn:
+    """Two models with slices, languages and compositional corpora."""
+    return coco(n_images=8, n_models=2, n_languages=1)
 
 
 def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: StandIn) -> None:
@@ -29,11 +37,14 @@ def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: St
         "tiny-clip-plain": (1, 3, True),
         "tiny-colpali": (2, 3, False),
     }
+    for row in demo_store.tables["comparisons"]:
+        row["p_adjusted"] = None
+    assert all(s.tied_with_best for s in read_report_data(demo_store).ranks("shapes", "t2i/all", "R@1").values())
 
 
-def test_charts_are_valid_vega_lite(demo_store: StandIn) -> None:
+def test_charts_are_valid_vega_lite(demo_store: StandIn, two_models: StandIn) -> None:
     """Altair's own check takes a sixth of the time of a report; it is made here instead."""
-    stores = (demo_store, coco(n_images=8, n_models=2, n_languages=1))
+    stores = (demo_store, two_models)
     charts = [b for store in stores for s in report(store).sections for b in s.blocks if isinstance(b, Chart)]
     assert len({chart.id.partition("-")[0] for chart in charts}) >= 3
     for chart in charts:
@@ -46,75 +57,67 @@ def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
     store = StandIn(specs={"a": spec("a")}, contents={"s": corpus("s", n_images=4)})
     for protocol, chance in (("sugarcrepe-pp/swap_att", 1 / 3), ("negbench/hybrid", 1 / 4)):
         result(store, "a", "s", protocol, "pair_accuracy", 0.5, chance=chance)
-    assert texts(block(report(store), "pairs-s"))[-1] == ["chance", "25.0", "33.3"]
+    made = leaderboard.compositional_section(read_report_data(store))
+    assert texts(block(made, "pairs-s"))[-1] == ["chance", "25.0", "33.3"]
 
 
-def test_a_feature_that_differs_between_encoders_shows_the_range_of_its_queries() -> None:
-    store = coco(n_images=8, n_models=2, n_languages=1)
-    names = list(store.specs)
-    for row in store.tables["slices"]:
-        if (row["analysis"], row["feature"], row["encoder"]) == ("complexity", "spatial", names[0]):
-            row["n_queries"] = 4100
-    shown = dict(row[:2] for row in texts(block(report(store), "complexity-coco-karpathy-t2i-all-R1").data))
-    assert shown["spatial"] == "4,100–5,200"
-    assert set(shown.values()) == {"4,100–5,200", "5,200"}
-
-
-def test_a_part_that_differs_between_encoders_shows_the_queries_of_each() -> None:
+def test_a_part_that_differs_between_encoders_shows_the_queries_of_each(two_models: StandIn) -> None:
     """Of parts such as hits and misses, the table printed the largest number of any encoder for all."""
-    store = coco(n_images=8, n_models=2, n_languages=1)
-    first, second = store.specs
-    rows = [row for row in store.tables["slices"] if (row["analysis"], row["feature"]) == ("length", "words")]
+    first, second = two_models.specs
+    rows = [row for row in two_models.tables["slices"] if (row["analysis"], row["feature"]) == ("length", "words")]
+    same = slices.section(read_report_data(two_models))
     for row in rows:
         row["n_queries"] = {first: 3100, second: 210}[row["encoder"]]
-    table = block(report(store), "length-coco-karpathy-t2i-all-R1-parts")
+    for row in two_models.tables["slices"]:
+        if (row["analysis"], row["feature"], row["encoder"]) == ("complexity", "spatial", first):
+            row["n_queries"] = 4100
+    made = slices.section(read_report_data(two_models))
+    table = block(made, "length-coco-karpathy-t2i-all-R1-parts")
     assert [column.heading for column in table.columns].count("queries") == 2
     assert all({"3,100", "210"} <= set(row) for row in texts(table))
-    for row in rows:
-        row["n_queries"] = 3100
-    same = block(report(store), "length-coco-karpathy-t2i-all-R1-parts")
-    assert [column.heading for column in same.columns].count("queries") == 1
+    columns = block(same, "length-coco-karpathy-t2i-all-R1-parts").columns
+    assert [column.heading for column in columns].count("queries") == 1
+    of_features = dict(row[:2] for row in texts(block(made, "complexity-coco-karpathy-t2i-all-R1").data))
+    assert of_features.pop("spatial") == "4,100–5,200", "a range"
+    assert set(of_features.values()) == {"5,200"}
 
 
-def test_a_suspect_stands_at_the_top_of_the_report() -> None:
-    made = report(coco(n_images=8, n_models=2, n_languages=1))
+def test_a_suspect_stands_at_the_top_of_the_report(two_models: StandIn) -> None:
+    made = report(two_models)
     assert [s.id for s in made.sections][:4] == ["answer", "breaks", "languages", "gate"]
     notice = section(made, "gate").blocks[0]
     assert isinstance(notice, Notice)
     assert "siglip2-so400m on coco-karpathy, text to image (t2i/all), R@1: 55.3 here, 74.3 published" in notice.items[0]
 
 
-def test_a_sample_is_said_not_to_be_compared_with_published_figures() -> None:
-    store = coco(n_images=8, n_models=2, n_languages=1)
-    first, _ = store.specs
-    for row in store.tables["slices"]:
+def test_a_sample_is_said_not_to_be_compared_with_published_figures(two_models: StandIn) -> None:
+    first, _ = two_models.specs
+    for row in two_models.tables["slices"]:
         if row["analysis"] == "reference" and row["encoder"] == first:
             row |= {"level_name": "not compared", "reason": "sample of 500 of 5,000 images, not compared"}
-    gate = section(report(store), "gate")
+    gate = provenance.published_section(read_report_data(two_models))
     assert "coco-karpathy is a sample of 500 of 5,000 images, not compared: published figures are of all" in gate.lead
     assert "No published figures" not in gate.lead
     assert first not in [row[0] for row in texts(block(gate, "gate-figures"))]
 
 
 def test_warm_up_batches_do_not_count(demo_store: StandIn) -> None:
-    for row in demo_store.tables["batches"]:
+    rows = demo_store.tables["batches"]
+    for row in rows:
         if row["warmup"]:
             row["forward_seconds"] = 1e6
-    speed = next(s for s in speeds(read_report_data(demo_store)) if (s.encoder, s.modality) == ("tiny-clip", "image"))
-    assert speed.n_batches == 12
-    assert 400 < speed.stages["forward"].median < 530  # 1 / (0.002 s × 0.95 … 1.1)
-
-
-def test_an_encoder_with_only_warm_up_batches_has_no_speed(demo_store: StandIn) -> None:
-    rows = demo_store.tables["batches"]
-    demo_store.tables["batches"] = [r for r in rows if r["warmup"] or r["encoder"] != "tiny-clip"]
-    assert "tiny-clip" not in {s.encoder for s in speeds(read_report_data(demo_store))}
+    demo_store.tables["batches"] = [r for r in rows if r["warmup"] or r["encoder"] != "tiny-colpali"]
+    found = {(s.encoder, s.modality): s for s in speeds(read_report_data(demo_store))}
+    images = found["tiny-clip", "image"]
+    assert images.n_batches == 12
+    assert 400 < images.stages["forward"].median < 530  # 1 / (0.002 s × 0.95 … 1.1)
+    assert ("tiny-colpali", "image") not in found, "it has only warm-up batches"
 
 
 def test_the_tokens_of_an_endpoint_are_shown_with_their_cost_and_of_others_nothing(demo_store: StandIn) -> None:
     def shown() -> list[list[str]]:
-        tables = [b for b in section(report(demo_store), "throughput").blocks if isinstance(b, Table)]
-        return [row for table in tables if table.id == "throughput-shapes-tokens" for row in texts(table)]
+        blocks = speed.section(read_report_data(demo_store)).blocks
+        return [row for b in blocks if isinstance(b, Table) and b.id.endswith("-tokens") for row in texts(b)]
 
     assert shown() == []
     for row in demo_store.tables["batches"]:
@@ -146,11 +149,6 @@ def test_no_point_beats_one_on_the_frontier_and_some_point_beats_every_other(pla
         assert kept != beaten
 
 
-@given(points)
-def test_every_point_gets_a_place_for_its_name(places: list[tuple[float, float]]) -> None:
-    assert len(label_positions(places)) == len(places)
-
-
 def test_a_row_of_another_length_is_an_error() -> None:
     with pytest.raises(ValueError, match="row 0 has 1 cells for 2 columns"):
         Table(id="t", caption="", columns=(Column(heading="a"), Column(heading="b")), rows=((Cell(text="x"),),))
@@ -166,16 +164,8 @@ def test_anchors_are_unique() -> None:
 def test_results_of_hit_lists_have_no_ties_to_show_and_break_nothing(demo_store: StandIn) -> None:
     for row in demo_store.tables["results"]:
         row.update(tie_share=None, value_ties_lost=None, value_ties_won=None)
-    table = block(report(demo_store), "leaderboard-shapes")
+    table = block(leaderboard.section(read_report_data(demo_store)), "leaderboard-shapes")
     assert "ties" not in {column.heading for column in table.columns}
-
-
-def test_encoders_compared_without_a_p_value_are_tied() -> None:
-    store = StandIn(specs={n: spec(n) for n in ("a", "b")}, contents={"c": corpus("c", n_images=4)})
-    for name, value in (("a", 0.5), ("b", 0.4)):
-        result(store, name, "c", "t2i/all", "R@1", value)
-    comparison(store, "c", "t2i/all", "R@1", "a", "b", 0.1, None)
-    assert all(s.tied_with_best for s in read_report_data(store).ranks("c", "t2i/all", "R@1").values())
 
 
 def test_a_null_result_shows_its_reason_and_sorts_last() -> None:
@@ -184,7 +174,7 @@ def test_a_null_result_shows_its_reason_and_sorts_last() -> None:
     result(store, "b", "c", "t2i/all", "R@1", 0.4)
     data = read_report_data(store)
     assert [r["encoder"] for r in data.ranked("c", "t2i/all", "R@1")] == ["b", "a"]
-    table = block(report_of(data), "leaderboard-c")
+    table = block(leaderboard.section(data), "leaderboard-c")
     assert [row[1].title for row in table.rows][1] == "fewer than 2 clusters"
     assert not math.isnan(np.float64(table.rows[0][1].sort))
 
@@ -209,4 +199,29 @@ def test_of_several_requests_one_is_shown_and_a_part_of_a_larger_one_is_called_s
     restricted = read_report_data(demo_store, encoders=two)
     assert (restricted.comparison(*figure) or {})["p_adjusted"] == 0.2
     assert "On shapes, p-values are adjusted over the pairs of all 3 encoders" in restricted.larger_families[0]
-    assert section(report_of(restricted), "differences").lead.endswith("of which this report shows 2.")
+    assert differences.section(restricted).lead.endswith("of which this report shows 2.")
+
+
+def test_r_at_1_stands_with_and_without_the_ambiguous_misses(demo_store: StandIn) -> None:
+    add = partial(part, demo_store, "tiny-clip", "shapes", "ambiguous", level="")
+    add(feature="all queries", value=0.62)
+    for feature, value, n in (("annotation", 0.65, 190), ("either", 0.65, 190)):
+        detail = json.dumps({"ambiguous": 10, "misses": 76, "queries": [], "sources": []})
+        add(feature=feature, value=value, metric=WITHOUT, n_queries=n)
+        add(feature=feature, value=10 / 76, metric="share of misses", n_queries=76, detail=detail)
+    table = block(failures.section(read_report_data(demo_store)), "ambiguous-shapes")
+    assert texts(table) == [["tiny-clip", "text to image (t2i/all)", "62.0", "65.0", "–", "65.0", "76", "10", "–"]]
+    [row] = table.rows
+    assert row[2].note == "60.0–64.0"
+    assert row[3].title == "190 queries in 40 clusters"
+    assert [cell.title for cell in (row[4], row[8])] == ["cannot be known here"] * 2
+
+
+def test_a_contrast_has_its_difference_without_ambiguous_misses_beside_it(demo_store: StandIn) -> None:
+    for metric, gain in (("R@1", -0.1), (WITHOUT, -0.02)):
+        for level, value in (("with", 0.5), ("without", 0.6), ("difference", gain)):
+            part(demo_store, "tiny-clip", "shapes", "complexity", "spatial", level, value, metric=metric)
+    chart = block(slices.section(read_report_data(demo_store)), "complexity-shapes-t2i-all-R1")
+    headings = [column.heading for column in chart.data.columns]
+    assert headings[2:] == ["with", "without", "difference", "difference without ambiguous misses"]
+    assert [cell.text for cell in chart.data.rows[0]][4:] == ["−10.0", "−2.0"]

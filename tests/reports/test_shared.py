@@ -9,13 +9,16 @@ import re
 from itertools import combinations
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from capim.reports.elements import charts
+from capim.reports.exports.tabular import row_schema
 from capim.reports.render import render_markdown
-from capim.reports.write import results_schema, write_report
+from capim.reports.rows.report_data import OF_THE_MACHINE
+from capim.reports.write import STORED, write_report
 from tests.reports.large import coco
-from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
+from tests.reports.stand_in import SCHEMAS, StandIn, comparison, corpus, report, result, spec
 
 DOCS = Path(__file__).parents[2] / "docs" / "results.schema.json"
 
@@ -72,14 +75,19 @@ def test_markdown_of_forty_encoders_on_twelve_corpora_is_short_and_names_what_it
 
 
 def test_results_follow_their_schema(folder: Path) -> None:
-    document, schema = json.loads((folder / "results.json").read_text("utf-8")), results_schema()
+    document, schema = json.loads((folder / "results.json").read_text("utf-8")), json.loads(DOCS.read_text("utf-8"))
+    properties = {**schema["properties"]}
+    for table in STORED:
+        properties[table] = {"type": "array", "items": row_schema(SCHEMAS[table], without=OF_THE_MACHINE)}
+    rows = row_schema(SCHEMAS["metrics"], without=("metric", "run", "created"))
+    properties["metrics"] = {"type": "object", "additionalProperties": rows}
     if os.environ.get("CAPIM_WRITE_GOLDEN"):
+        schema = {**schema, "properties": properties}
         DOCS.write_text(json.dumps(schema, indent=1) + "\n", "utf-8")
-    assert json.loads(DOCS.read_text("utf-8")) == schema
-    assert sorted(document) == schema["required"]
-    for table in ("results", "comparisons", "slices", "runs"):
-        properties = schema["properties"][table]["items"]["properties"]  # type: ignore[index]
-        assert document[table] and all(row.keys() == properties.keys() for row in document[table])
+    assert schema["properties"] == properties, "as the tables of the store"
+    jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+    assert sorted(document) == sorted(properties) == schema["required"]
+    assert all(document[table] for table in ("results", "comparisons", "slices", "runs"))
 
 
 def test_csvs_are_long_with_encoders_and_intervals(folder: Path) -> None:

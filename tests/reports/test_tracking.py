@@ -20,9 +20,8 @@ from tests.reports.stand_in import StandIn
 
 def test_what_trackers_get_has_every_figure_and_no_path_of_the_machine(demo_store: StandIn) -> None:
     local = replace(demo_store.specs["tiny-clip"], checkpoint="/home/ada/models/tiny", options={"prompt": "a"})
-    data = read_report_data(demo_store)
-    data = replace(data, specs={**data.specs, "tiny-clip": local})
-    runs = {run.name: run for run in tracked_runs(data)}
+    specs = {**demo_store.specs, "tiny-clip": local}
+    runs = {run.name: run for run in tracked_runs(replace(read_report_data(demo_store), specs=specs))}
     assert runs.keys() == demo_store.specs.keys()
     run = runs["tiny-clip"]
     assert run.params["checkpoint"] == "…/tiny"

@@ -1,0 +1,97 @@
+"""Stored figures in words: a value with its unit, its interval, a difference, and what a test says of it.
+
+Units, decimals and names are those of the metric (``store.types.MetricFacts``, of a row ``ReportData.metric``).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from capim.reports import format as show
+from capim.reports.rows.report_data import Row
+from capim.reports.rows.standing import decision_of
+from capim.store.types import MetricFacts
+
+
+def value(metric: MetricFacts, number: float | None) -> str:
+    """A value as displayed: percent, a rank, points, or a number in its own unit."""
+    return show.percent(number) if metric.unit == "percent" else show.number(number, metric.decimals)
+
+
+def interval(metric: MetricFacts, row: Row, low: str = "ci_low", high: str = "ci_high") -> str:
+    """The interval of a row in the unit of its metric; empty without one."""
+    as_text = show.percent_range if metric.unit == "percent" else partial(show.span, decimals=metric.decimals)
+    return as_text(row[low], row[high])
+
+
+def difference(metric: MetricFacts, size: float | None, decimals: int = 1) -> str:
+    """A difference of two values: percentage points with so many decimals, else a number in the metric's unit."""
+    if metric.unit == "percent":
+        return show.points(size, decimals)
+    text = show.number(size, metric.decimals)
+    return f"+{text}" if metric.unit == "own" and size is not None and size > 0 else text
+
+
+def described(metric: MetricFacts) -> str:
+    """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
+    return f"{metric.title.rstrip('.')} ({metric.name})" if metric.is_own else metric.label
+
+
+def figure(metric: MetricFacts, row: Row) -> str:
+    """A value with its interval in one line."""
+    sign = show.PERCENT if metric.unit == "percent" else ""
+    return show.bracketed(f"{value(metric, row['value'])}{sign}", interval(metric, row))
+
+
+def ties(metric: MetricFacts, row: Row) -> str:
+    """The value with ties all lost and all won; empty where ties change nothing."""
+    ends = row["value_ties_lost"], row["value_ties_won"]
+    if None in ends or ends[0] == ends[1]:
+        return ""
+    return interval(metric, {"low": min(ends), "high": max(ends)}, "low", "high")
+
+
+def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool = True) -> str:
+    """What the tests of one comparison say of its first encoder, in words, with the size that matters.
+
+    For a sentence, ``rival`` is the second encoder; without one the words are short, for a cell of a table. Without
+    ``unit``, the place says that sizes are in percentage points.
+    """
+    found = decision_of(row)
+    if row is None or found is None:
+        return f"not tested against {rival}" if rival else "not tested"
+    if found.state == "equivalent":
+        within = margin(metric, row["margin"])
+        return f"equivalent within {within}" if within and rival else "equivalent"
+    if found.state == "undecided":
+        size = "" if found.worse_by is None else _amount(metric, found.worse_by, unit=unit)
+        if not size.partition(" ")[0].strip("0."):  # an interval that ends at 0 bounds nothing: few images differ
+            return "undecided"
+        return f"undecided (could be up to {size} worse)" if rival else f"undecided: up to {size} worse"
+    return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}"
+
+
+def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:
+    """A size of a difference with its unit.
+
+    Examples:
+        >>> percent, rank = MetricFacts(name="R@1", title=""), MetricFacts(name="mean_rank", title="", unit="rank")
+        >>> _amount(percent, 0.01), _amount(percent, 0.043), _amount(rank, 2.0)
+        ('1.0 point', '4.3 points', '2.0')
+    """
+    text = difference(metric, size).removeprefix("+")
+    return text + (" point" if text == "1.0" else " points") * (unit and metric.unit == "percent")
+
+
+def margin(metric: MetricFacts, size: float | None) -> str:
+    """A margin with its unit, without needless decimals; empty without a margin.
+
+    Examples:
+        >>> percent, points = MetricFacts(name="R@1", title=""), MetricFacts(name="RSUM", title="", unit="points")
+        >>> [margin(percent, size) for size in (0.01, 0.005, None)], margin(points, 6.0)
+        (['1 point', '0.5 points', ''], '6 points')
+    """
+    if size is None:
+        return ""
+    text = f"{round(100 * size if metric.unit == 'percent' else size, 2):g}"
+    return f"{text} {'point' if text == '1' else 'points'}" if metric.unit in ("percent", "points") else text

@@ -1,0 +1,147 @@
+"""Captions and file names are strangers' text: they show as text and break nothing; numbers are the stored ones."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capim.reports.exports import export_results
+from capim.reports.render import escape_markdown
+from capim.reports.rows.reading import read_report_data
+from capim.reports.write import write_report
+from tests.reports.conftest import HOSTILE, ODD_ID
+from tests.reports.stand_in import StandIn
+
+
+class Elements(HTMLParser):
+    """The elements of a page, in order: each with its tag, attributes, the tags around it, and the texts in it."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.found: list[dict[str, Any]] = []
+        self._open: list[dict[str, Any]] = []
+        self.feed(page.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        around = [*(each["tag"] for each in self._open), tag]
+        self._open.append({"tag": tag, "attrs": dict(attrs), "around": around, "texts": []})
+        self.found.append(self._open[-1])
+
+    def handle_endtag(self, tag: str) -> None:
+        while tag in (each["tag"] for each in self._open) and self._open.pop()["tag"] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        for each in self._open[-1:]:
+            each["texts"].append(data)
+
+
+def test_hostile_captions_show_as_text_in_html(hostile_report: Path) -> None:
+    page = Elements(hostile_report / "report.html").found
+    texts = [text for of in page if not {"script", "style", "svg"} & {*of["around"]} for text in of["texts"]]
+    shown = " ".join(" ".join(texts).split())
+    for text in HOSTILE:
+        assert " ".join(text.split()) in shown
+    assert [name for of in page for name in of["attrs"] if name.startswith("on")] == []
+    assert "img" not in {of["tag"] for of in page}
+
+
+def test_only_our_two_scripts_run(hostile_report: Path) -> None:
+    text = (hostile_report / "report.html").read_text("utf-8")
+    assert len(re.findall(r"<script>", text)) == 2
+    assert "alert(1)</script>" not in text
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1])  # type: ignore[index]
+    assert policy.count("sha256-") == 2
+    assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_hostile_captions_break_no_markdown_table_or_line(hostile_report: Path) -> None:
+    text = (hostile_report / "report.md").read_text("utf-8")
+    assert "<script>" not in text
+    assert "<img src=x" not in text
+    assert "](https://" not in text
+    assert "\n# not a heading" not in text
+    lines = text.splitlines()
+    for head, rule in pairwise(lines):
+        if re.fullmatch(r"\|( :?-+:? \|)+", rule):
+            assert _cells(head) == _cells(rule)
+    widths = [_cells(line) for line in lines if line.startswith("|")]
+    assert min(widths) > 1
+
+
+def _cells(line: str) -> int:
+    return len(re.split(r"(?<!\\)\|", line)) - 2
+
+
+def test_a_file_name_with_quotes_shows_as_it_is(hostile_report: Path) -> None:
+    text = (hostile_report / "report.html").read_text("utf-8")
+    assert html.escape(ODD_ID).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in text
+    assert ODD_ID not in text
+    assert escape_markdown(ODD_ID) in (hostile_report / "report.md").read_text("utf-8")
+
+
+def test_results_json_is_json_where_a_figure_is_no_number(demo_store: StandIn, tmp_path: Path) -> None:
+    for row, value in zip(demo_store.tables["results"], (math.nan, math.inf), strict=False):
+        row["chance"] = value
+    folder = Path(write_report(demo_store, tmp_path)).parent
+    document = json.loads((folder / "results.json").read_text(), parse_constant=pytest.fail)
+    assert {row["chance"] for row in document["results"]} >= {None}
+    [path, _] = export_results(read_report_data(demo_store), tmp_path / "r.json")
+    json.loads(path.read_text(), parse_constant=pytest.fail)
+
+
+def test_results_json_is_json_whatever_the_captions(hostile_report: Path) -> None:
+    document = json.loads((hostile_report / "results.json").read_text("utf-8"))
+    assert document["results"]
+    assert HOSTILE[3] not in json.dumps(document, ensure_ascii=False), "results without the texts of the page"
+
+
+WHOLE = {"RSUM", "median_rank", "mean_rank"}  # metrics that are not fractions
+
+
+def as_shown(row: dict[str, Any]) -> tuple[str, str]:
+    """The text of a value and of its interval, rounded here without the code of the reports."""
+    scale = 1 if row["metric"] in WHOLE else 100
+    low, high = (f"{scale * row[end]:,.1f}" for end in ("ci_low", "ci_high"))
+    return f"{scale * row['value']:,.1f}", f"{low}–{high}"
+
+
+def result_cells(page: Path) -> Iterator[dict[str, str]]:
+    """The metric, exact value, text and interval of every table cell whose tooltip names a metric and its value."""
+    cell: dict[str, str] = {}
+    for element in Elements(page).found:
+        about = element["attrs"]
+        if element["tag"] in ("td", "th"):
+            metric, _, rest = about.get("title", "").partition(" = ")
+            cell = {"metric": metric, "exact": rest.split(", ")[0], "sort": about.get("data-sort", "")}
+        elif about.get("class") in ("value", "interval") and cell.get("exact"):
+            cell[about["class"]] = "".join(element["texts"])
+            if about["class"] == "interval":
+                yield cell
+
+
+def faults(page: Path, results: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The cells of a page whose numbers are not those of a stored row."""
+    cells = list(result_cells(page))
+    assert len(cells) > 300
+    stored = {(r["metric"], repr(r["value"]), *as_shown(r)) for r in results if r["value"] is not None}
+    shown = ("metric", "exact", "value", "interval")
+    return [c for c in cells if c["sort"] != c["exact"] or tuple(c[name] for name in shown) not in stored]
+
+
+def test_every_result_on_the_page_is_a_stored_value_rounded(hostile_report: Path) -> None:
+    results = json.loads((hostile_report / "results.json").read_text("utf-8"))["results"]
+    page = hostile_report / "report.html"
+    assert faults(page, results) == []
+    changed = [{**r, "value": r["value"] + 0.001} if r["protocol"] == "t2i/all" else r for r in results]
+    assert faults(page, changed), "a value that the page does not show is noticed"
