@@ -1,4 +1,4 @@
-"""A run that finds everything as it was writes its own record and nothing else."""
+"""What versions of tables take: old ones are freed at once, readers and clocks that are wrong lose nothing."""
 
 from __future__ import annotations
 
@@ -25,50 +25,6 @@ def result(run: str, day: int = 0, **changes: Any) -> dict[str, Any]:
 
 def write(store: EmbeddingStore, row: dict[str, Any]) -> None:
     assert store.write_rows("results", rows_of("results", row), replace="result") == 1
-
-
-def run_of(store: EmbeddingStore, result: str = "r0") -> str:
-    return str(store.rows("results", result=result)["run"][0])
-
-
-def test_equal_rows_are_written_once(store: EmbeddingStore) -> None:
-    write(store, result("first"))
-    table = store.connection.find("results")
-    assert table is not None
-    write(store, result("second", 1))
-    assert run_of(store) == "first"
-    assert store.connection.find("results").version == table.version  # type: ignore[union-attr]
-    write(store, result("third", 2, value=0.6))
-    assert run_of(store) == "third"
-
-
-@pytest.mark.parametrize(
-    "newer",
-    [
-        {"result": "r1", "replicates": 200},  # another request, whose figure is shown since
-        {"result": "r1", "corpus_fingerprint": "c1"},  # the name of the corpus means another one
-        {"result": "r1", "encoder_fingerprint": "a1", "corpus": "d"},  # the name of the encoder means another one
-    ],
-)
-def test_rows_that_are_not_shown_any_more_are_written_again(store: EmbeddingStore, newer: dict[str, Any]) -> None:
-    write(store, result("first"))
-    write(store, result("between", 1, **newer))
-    write(store, result("second", 2))
-    assert run_of(store) == "second"
-
-
-def test_rows_of_other_encoders_do_not_count(store: EmbeddingStore) -> None:
-    write(store, result("first"))
-    write(store, result("other", 1, result="r1", encoder="b", encoder_fingerprint="b0"))
-    write(store, result("second", 2))
-    assert run_of(store) == "first"
-
-
-def test_the_time_that_an_analysis_took_is_no_change(store: EmbeddingStore) -> None:
-    for day, detail in enumerate(('{"n":1,"seconds":0.5}', '{"n":1,"seconds":0.25}')):
-        row = {"run": f"run{day}", "created": BEGUN + timedelta(days=day), "detail": detail}
-        store.write_rows("slices", rows_of("slices", row), replace="slice")
-    assert store.rows("slices")["run"].to_pylist() == ["run0"]
 
 
 def test_compacting_frees_old_versions_of_analyses_at_once(store: EmbeddingStore) -> None:
