@@ -23,6 +23,7 @@ from capim.flows.execution import (
     recorded_run,
     refuse_all,
     run_flow,
+    task_settings,
 )
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.analyses.table import check_analyses, of_parts
@@ -55,7 +56,7 @@ from capim.tasks.runtime.references import (
     encoder_name,
 )
 from capim.tasks.runtime.task import artifact_key, show_table
-from capim.tasks.watch import WatchedFigures, check_baseline, watch_libraries, watch_metrics, watch_vectors
+from capim.tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors
 
 # --- Flow `evaluate`: exact ranks and metrics with intervals, for every sealed pair of embedding sets.
 
@@ -69,19 +70,12 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    wanted: dict[str, Any] = {
-        "corpora": config.corpora,
-        "encoders": config.encoders,
-        "sample": config.sample,
-        "seed": config.seed,
-    }
-    sets: tuple[SetsRef, ...] = call(find_sets, config.store_uri, **wanted)
-    outcomes: tuple[EvaluationRef, ...] = call(find_outcomes, config.store_uri, **wanted)
+    sets = call(find_sets, config.store_uri, **config.selection)
+    outcomes = call(find_outcomes, config.store_uri, **config.selection)
     if faults := device_faults(config):
         raise RequestError(faults)
     if config.protocols or config.distractors:
-        named = {"protocols": config.protocols, "distractors": config.distractors}
-        call(check_scoring, (*sets, *(each.sets for each in outcomes)), store_uri=config.store_uri, **named)
+        _check_scoring(config, (*sets, *(each.sets for each in outcomes)))
     with recorded_run(config, "evaluate") as run:
         evaluated, missing = evaluate_step(config, run, sets)
         settings = _settings(config, run)
@@ -112,22 +106,22 @@ def evaluate_step(
     if failed and len(failed) == len(sets):
         refuse_all(list(failed.values()))
     if config.distractors:
-        how |= {"corpora": config.distractors, "resampling": config.resampling, "run": run}
+        how |= {"corpora": config.distractors, **task_settings(config, run)}
         scored = [pair for pair in sets if pair not in failed and pair.corpus not in config.distractors]
-        call_each(score_distractors, [{"sets": pair, "store_uri": config.store_uri, **how} for pair in scored])
+        call_each(score_distractors, [{"sets": pair, **how} for pair in scored])
     missing = [Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=one.reason) for pair, one in failed.items()]
     return tuple(one for one in attempts if not isinstance(one, Failed)), tuple(missing)
 
 
+def _check_scoring(config: RunConfig, sets: tuple[SetsRef, ...]) -> None:
+    named = {"protocols": config.protocols, "distractors": config.distractors}
+    call(check_scoring, sets, store_uri=config.store_uri, **named)
+
+
 def _settings(config: RunConfig, run: str) -> dict[str, Any]:
-    """What tasks that compute figures have in common."""
-    return {
-        "store_uri": config.store_uri,
-        "protocols": config.protocols,
-        "resampling": config.resampling,
-        "keep_replicates": config.keep_replicates,
-        "run": run,
-    }
+    """What tasks that compute figures under the run's protocols have in common."""
+    chosen = {"protocols": config.protocols, "keep_replicates": config.keep_replicates}
+    return task_settings(config, run) | chosen
 
 
 @run_flow("custom-metric", hours=24, title=lambda config, metric, **_: f"{metric} {config.title}")
@@ -196,8 +190,8 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
 
     Results by another version of a metric than the one that compares are computed anew first.
     """
-    arguments: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-    outdated: tuple[EvaluationRef, ...] = call(find_outdated, config.store_uri, evaluations)
+    arguments = task_settings(config, run)
+    outdated = call(find_outdated, config.store_uri, evaluations)
     if outdated:
         call_each(complete_figures, [{"evaluation": each, "protocols": (), **arguments} for each in outdated])
     groups = by_corpus(evaluations)
@@ -212,8 +206,7 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
 
 def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> dict[str, int]:
     """Slice these evaluations by the analyses that are named, or all; returns corpus -> number of slices stored."""
-    arguments = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-    arguments["analyses"] = config.analyses
+    arguments = task_settings(config, run) | {"analyses": config.analyses}
     groups = by_corpus(evaluations)
     stored = call_each(diagnose_corpus, [{"evaluations": group, **arguments} for group in groups])
     return {group[0].sets.corpus: n for group, n in zip(groups, stored, strict=True)}
@@ -286,8 +279,7 @@ def benchmark(config: RunConfig, report: bool = True) -> BenchmarkRef:
         embedded, missing = embed_step(config, run, request, opened) if request is not None else ((), ())
         sets = stored or tuple(reference.sets for reference in paired(embedded))
         if config.distractors:  # which this run may have encoded
-            named = {"protocols": config.protocols, "distractors": config.distractors}
-            call(check_scoring, sets, store_uri=config.store_uri, **named)
+            _check_scoring(config, sets)
         evaluated, unscored = evaluate_step(config, run, sets)
         missing = (*missing, *unscored)
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))
@@ -347,7 +339,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
     """
     opened = OpenCorpora()
     encoders = tuple(encoder_name(entry) for entry in config.encoders)
-    faults: list[str] = call(check_baseline, config.baseline, store_uri=config.store_uri, encoders=encoders)
+    faults = call(check_baseline, config.baseline, store_uri=config.store_uri, encoders=encoders)
     request = check_request(config, opened, known=faults)
     with recorded_run(config, "watch") as run:
         encoded, missing = embed_step(config, run, request, opened)
@@ -356,7 +348,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
         findings = [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
         for spec in request.encoders:
             of_spec = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
-            vectors: list[WatchFinding] = call(
+            vectors = call(
                 watch_vectors,
                 spec,
                 of_spec,
@@ -371,16 +363,8 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
             findings += vectors
         evaluated, unscored = evaluate_step(config, run, tuple(reference.sets for reference in embedded))
         findings += [WatchFinding("fail", each.subject, each.reason) for each in (*missing, *unscored)]
-        figures: WatchedFigures = call(
-            watch_metrics,
-            evaluated,
-            store_uri=config.store_uri,
-            run=run,
-            baseline=config.baseline,
-            rule=rule,
-            resampling=config.resampling,
-        )
-        libraries: list[WatchFinding] = call(watch_libraries, figures.baselines, store_uri=config.store_uri)
+        figures = call(watch_metrics, evaluated, baseline=config.baseline, rule=rule, **task_settings(config, run))
+        libraries = call(watch_libraries, figures.baselines, store_uri=config.store_uri)
         findings += [*figures.findings, *libraries]
         description = "; ".join([f"Regression watch {run}", *figures.summary, f"rule: {asdict(rule)}"])
         show_table(artifact_key("watch", config.store_uri), [finding._asdict() for finding in findings], description)

@@ -7,7 +7,6 @@ is not encoded again.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -125,21 +124,13 @@ def device_faults(config: RunConfig) -> list[str]:
     return faults
 
 
-def evaluations_of(config: RunConfig, encoders: Sequence[str] = ()) -> tuple[EvaluationRef, ...]:
-    """The stored evaluations of the run's corpora and protocols, by its encoders or by these; all where none is named.
+def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
+    """The stored evaluations of the run's corpora and protocols by its encoders; all where none is named.
 
     Raises:
         RequestError: A name is unknown, or there are none.
     """
-    return call(
-        find_evaluations,
-        config.store_uri,
-        corpora=config.corpora,
-        encoders=encoders or config.encoders,
-        protocols=config.protocols,
-        sample=config.sample,
-        seed=config.seed,
-    )
+    return call(find_evaluations, config.store_uri, protocols=config.protocols, **config.selection)
 
 
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, WorkError], list[str]]:
@@ -164,20 +155,13 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
 def entry_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> CatalogEntry:
     """The encoder of that name from the tables of a suite, else from the catalog."""
     described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
-    return entry_from(name, _row(described[name])) if name in described else entry_of(name)
+    return entry_from(name, described[name]) if name in described else entry_of(name)
 
 
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
-    spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), _row(entry)).spec
-    if config.precision is not None:
-        spec = dataclasses.replace(spec, precision=config.precision)
-    if config.storage is not None:
-        spec = dataclasses.replace(spec, storage=config.storage)
+    spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), entry).spec
+    spec = replace(spec, precision=config.precision or spec.precision, storage=config.storage or spec.storage)
     return call(resolve_encoder, spec)
-
-
-def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key != "name"}
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:

@@ -189,6 +189,11 @@ def _each(task: Task[P, R], calls: Sequence[Mapping[str, Any]], end: Callable[[C
     return done
 
 
+def task_settings(config: RunConfig, run: str) -> dict[str, Any]:
+    """What every task that stores figures takes: the store, the settings of intervals and tests, and the run."""
+    return {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+
+
 def attempt(work: Callable[[], R]) -> R | Failed:
     """What a piece of work returns, or the error that it raised."""
     try:

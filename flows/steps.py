@@ -694,7 +694,7 @@ def fuse(
         raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
     from capim.flows.exchange import fuse_flow
 
-    done = _run(fuse_flow, config, encoders, numbers, quiet=quiet)
+    done = _run(fuse_flow, config, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 
