@@ -26,20 +26,11 @@ from capim.flows.execution import (
     task_settings,
 )
 from capim.store.errors import RequestError, WorkError
+from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.combine import score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
 from capim.tasks.custom_metric import custom_metric
-from capim.tasks.evaluate import (
-    check_scoring,
-    complete_figures,
-    find_evaluations,
-    find_outcomes,
-    find_outdated,
-    find_sets,
-    score,
-    score_part,
-)
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.reference.changes import WatchFinding, WatchRule
 from capim.tasks.report import diagnose_corpus, publish_report, show_report
@@ -70,8 +61,8 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    sets = call(find_sets, config.store_uri, **config.selection)
-    outcomes = call(find_outcomes, config.store_uri, **config.selection)
+    sets = call(scoring.find_sets, config.store_uri, **config.selection)
+    outcomes = call(scoring.find_outcomes, config.store_uri, **config.selection)
     if faults := device_faults(config):
         raise RequestError(faults)
     if config.protocols or config.distractors:
@@ -79,7 +70,7 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     with recorded_run(config, "evaluate") as run:
         evaluated, missing = evaluate_step(config, run, sets)
         settings = _settings(config, run)
-        completed = tuple(call_each(complete_figures, [{"evaluation": each, **settings} for each in outcomes]))
+        completed = tuple(call_each(scoring.complete_figures, [{"evaluation": each, **settings} for each in outcomes]))
         if missing:
             raise IncompleteError((*evaluated, *completed), missing)
     return (*evaluated, *completed)
@@ -99,9 +90,9 @@ def evaluate_step(
         where = {"store_uri": config.store_uri, "protocols": config.protocols}
         numbers = range(1, n_parts + 1)
         pieces = [{"sets": pair, "part": part, "n_parts": n_parts} for pair in sets for part in numbers]
-        map_collecting_failures(score_part, [{**piece, **where, **how} for piece in pieces])
+        map_collecting_failures(scoring.score_part, [{**piece, **where, **how} for piece in pieces])
     settings = {"n_parts": n_parts, **how, **_settings(config, run)}
-    attempts = map_collecting_failures(score, [{"sets": pair, **settings} for pair in sets])
+    attempts = map_collecting_failures(scoring.score, [{"sets": pair, **settings} for pair in sets])
     failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
     if failed and len(failed) == len(sets):
         refuse_all(list(failed.values()))
@@ -115,7 +106,7 @@ def evaluate_step(
 
 def _check_scoring(config: RunConfig, sets: tuple[SetsRef, ...]) -> None:
     named = {"protocols": config.protocols, "distractors": config.distractors}
-    call(check_scoring, sets, store_uri=config.store_uri, **named)
+    call(scoring.check_scoring, sets, store_uri=config.store_uri, **named)
 
 
 def _settings(config: RunConfig, run: str) -> dict[str, Any]:
@@ -191,9 +182,9 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
     Results by another version of a metric than the one that compares are computed anew first.
     """
     arguments = task_settings(config, run)
-    outdated = call(find_outdated, config.store_uri, evaluations)
+    outdated = call(scoring.find_outdated, config.store_uri, evaluations)
     if outdated:
-        call_each(complete_figures, [{"evaluation": each, "protocols": (), **arguments} for each in outdated])
+        call_each(scoring.complete_figures, [{"evaluation": each, "protocols": (), **arguments} for each in outdated])
     groups = by_corpus(evaluations)
     compared = call_each(
         compare_corpus,
@@ -274,7 +265,7 @@ def benchmark(config: RunConfig, report: bool = True) -> BenchmarkRef:
     request = check_request(config, opened) if config.encoders or config.corpora else None
     stored: tuple[SetsRef, ...] = ()
     if request is None:
-        stored = call(find_sets, config.store_uri, corpora=(), encoders=())
+        stored = call(scoring.find_sets, config.store_uri, corpora=(), encoders=())
     with recorded_run(config, "benchmark") as run:
         embedded, missing = embed_step(config, run, request, opened) if request is not None else ((), ())
         sets = stored or tuple(reference.sets for reference in paired(embedded))
@@ -283,7 +274,7 @@ def benchmark(config: RunConfig, report: bool = True) -> BenchmarkRef:
         evaluated, unscored = evaluate_step(config, run, sets)
         missing = (*missing, *unscored)
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))
-        evaluations = call(find_evaluations, config.store_uri, corpora=corpora)
+        evaluations = call(scoring.find_evaluations, config.store_uri, corpora=corpora)
         compare_step(config, run, evaluations)
         analyse_step(config, run, evaluations)
         record_end(config, run, missing)

@@ -18,6 +18,7 @@ from typing import Literal
 from capim.flows import inspection, set_environment, steps, stored
 from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
+from capim.store.schema import texts
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
@@ -164,41 +165,19 @@ def _print_error(message: str) -> None:
 
 def complete_names(kind: str, typed: str, workspace: str | None) -> list[str]:
     """What a list of names (``a,b``) may become: its last is the beginning of a known or stored name."""
-    done, comma, last = typed.rpartition(",")
-    names = {*_known(kind), *_stored(kind, workspace)}
-    return sorted(done + comma + name for name in names if name.startswith(last) and name not in done.split(","))
-
-
-def _known(kind: str) -> list[str]:
-    if kind == "encoders":
-        from capim.tasks.encoders.catalog import catalog
-
-        return list(catalog())
-    if kind == "corpora":
-        from capim.tasks.corpora import CORPORA
-
-        return list(CORPORA)
-    if kind == "protocols":
-        from capim.tasks.ranking.protocols import PROTOCOLS
-
-        return list(PROTOCOLS)
+    from capim.tasks.corpora import CORPORA
+    from capim.tasks.encoders.catalog import catalog
     from capim.tasks.metrics import METRICS
+    from capim.tasks.ranking.protocols import PROTOCOLS
 
-    return list(METRICS)
-
-
-def _stored(kind: str, workspace: str | None) -> list[str]:
-    """The names of a workspace's store; none where there is no store."""
-    from capim.flows.stored import open_store
-
-    with suppress(RequestError, WorkError):
-        store = open_store(workspace)
-        if kind == "encoders":
-            return [str(name) for name in store.encoders()["name"].to_pylist()]
-        if kind == "corpora":
-            return [str(name) for name in store.corpora()["name"].to_pylist()]
-        return list(store.counts("results", kind.removesuffix("s")))
-    return []
+    known = {"encoders": catalog(), "corpora": CORPORA, "protocols": PROTOCOLS, "metrics": METRICS}
+    names = {*known[kind]}
+    with suppress(RequestError, WorkError):  # there may be no store
+        store = stored.open_store(workspace)
+        of_results = kind in ("protocols", "metrics")
+        names |= {*(store.counts("results", kind[:-1]) if of_results else texts(getattr(store, kind)()["name"]))}
+    done, comma, last = typed.rpartition(",")
+    return sorted(done + comma + name for name in names if name.startswith(last) and name not in done.split(","))
 
 
 if __name__ == "__main__":
