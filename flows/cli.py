@@ -12,13 +12,11 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Literal
 
 from capim.flows import inspection, set_environment, steps, stored
 from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
-from capim.store.schema import texts
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
@@ -161,23 +159,6 @@ def _explain(error: Exception) -> tuple[int, str]:
 def _print_error(message: str) -> None:
     lines = without_credentials(message).split("\n")
     sys.stderr.write("capim: " + "".join(f"{plain(shortened(line, 2000))}\n" for line in lines))
-
-
-def complete_names(kind: str, typed: str, workspace: str | None) -> list[str]:
-    """What a list of names (``a,b``) may become: its last is the beginning of a known or stored name."""
-    from capim.tasks.corpora import CORPORA
-    from capim.tasks.encoders.catalog import catalog
-    from capim.tasks.metrics import METRICS
-    from capim.tasks.ranking.protocols import PROTOCOLS
-
-    known = {"encoders": catalog(), "corpora": CORPORA, "protocols": PROTOCOLS, "metrics": METRICS}
-    names = {*known[kind]}
-    with suppress(RequestError, WorkError):  # there may be no store
-        store = stored.open_store(workspace)
-        of_results = kind in ("protocols", "metrics")
-        names |= {*(store.counts("results", kind[:-1]) if of_results else texts(getattr(store, kind)()["name"]))}
-    done, comma, last = typed.rpartition(",")
-    return sorted(done + comma + name for name in names if name.startswith(last) and name not in done.split(","))
 
 
 if __name__ == "__main__":

@@ -224,7 +224,7 @@ def test_the_report_gives_commands_without_paths_and_the_store_commands_that_can
     written = {row[2].text for row in commands.rows}
     assert written == {without_paths(f"capim {words}")}  # a report is shared, a store is not
     [stored] = EmbeddingStore.open(workspace / "store").rows("runs")["command"].to_pylist()
-    command(f"{stored.removeprefix('capim ')} --replace")
+    command(f"{str(stored).removeprefix('capim ')} --replace")
     assert values(workspace) == before
     [encoders] = [b for b in provenance.section(data).blocks if isinstance(b, Table) and b.id == "encoders"]
     assert "float32" not in {cell.text for cell in encoders.rows[0]}  # nothing is claimed about vectors that are not
