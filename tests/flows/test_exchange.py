@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,13 @@ from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from tests.command import command, json_rows
 
-CORPUS = "shapes-sample40"
+CORPUS = "shapes-sample12"
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty scenes by a single-vector and a multi-vector model, evaluated and compared."""
-    folder = tmp_path_factory.mktemp("exchange") / "workspace"
-    run = "run --corpora shapes --sample 40 --encoders tiny-clip,tiny-colpali --device cpu"
-    command(f"{run} --replicates 200 --quiet", folder)
-    return folder
+def workspace(small_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the small demo: a single-vector and a multi-vector model, evaluated and compared."""
+    return Path(shutil.copytree(small_demo, tmp_path_factory.mktemp("exchange") / "workspace"))
 
 
 @pytest.mark.slow
@@ -54,7 +52,7 @@ def test_exported_embeddings_come_back_with_equal_figures(workspace: Path, tmp_p
     command(f"import --encoder theirs --corpus {CORPUS} {files}", workspace)
     evaluate = f"evaluate --encoders theirs,tiny-clip --corpora {CORPUS} --replicates 200 --device cpu"
     command(evaluate, workspace)
-    rows = json_rows("results --protocol t2i/all --encoder theirs,tiny-clip", workspace)
+    rows = json_rows(f"results --corpus {CORPUS} --protocol t2i/all --encoder theirs,tiny-clip", workspace)
     figures = {(row["encoder"], row["metric"]): (row["value"], row["ci_low"], row["ci_high"]) for row in rows}
     for encoder, metric in list(figures):
         assert figures[encoder, metric] == figures["theirs", metric]
@@ -115,12 +113,12 @@ def test_a_wrong_request_is_explained(workspace: Path, words: str, said: str) ->
 
 @pytest.mark.slow
 def test_re_ranking_the_whole_list_gives_the_second_encoder_s_figures(workspace: Path) -> None:
-    pair = f"--first tiny-clip --second tiny-colpali --corpora {CORPUS} --depths 1,40"
+    pair = f"--first tiny-clip --second tiny-colpali --corpora {CORPUS} --depths 1,12"
     name = command(f"rerank {pair} --replicates 200", workspace).out.strip()
     assert name == "tiny-clip-then-tiny-colpali"
-    rows = json_rows("results --protocol t2i/all --metric R@1,R@5,MRR", workspace)
+    rows = json_rows(f"results --corpus {CORPUS} --protocol t2i/all --metric R@1,R@5,MRR", workspace)
     value = {(row["encoder"], row["metric"]): row["value"] for row in rows}
-    for metric in ("R@1", "R@5", "MRR"):  # forty images: the first forty are all of them
+    for metric in ("R@1", "R@5", "MRR"):  # twelve images: the first twelve are all of them
         assert value[name, metric] == value["tiny-colpali", metric]
     query = "SELECT level_name, value FROM slices WHERE analysis='two-stage' AND metric='R@1'"
     at = {row["level_name"]: row["value"] for row in json_rows(f'query "{query}"', workspace)}
@@ -135,7 +133,7 @@ def test_a_method_that_cannot_be_built_is_a_row_with_its_reason(
     ann = f"ann --encoders tiny-clip,tiny-colpali --corpora {CORPUS} --methods int8,IVF_PQ,fast-plaid"
     rows = json_rows(f"{ann} --replicates 200", workspace)
     reasons = {(row["encoder"], row["method"]): str(row["reason"]) for row in rows}
-    assert "at least 256 vectors, got 40" in reasons["tiny-clip", "IVF_PQ"]
+    assert "at least 256 vectors, got 12" in reasons["tiny-clip", "IVF_PQ"]
     assert "pip install fast-plaid" in reasons["tiny-colpali", "fast-plaid"]
     assert {row["value"] is None for row in rows if row["reason"]} == {True}
     assert [row["method"] for row in rows] == ["exact", "int8", "IVF_PQ", "exact", "int8", "IVF_PQ", "fast-plaid"]
@@ -161,9 +159,9 @@ def test_a_text_and_an_image_are_searched_for_together_as_the_sum_of_their_unit_
     total = encode_captions(encoder, ["a red circle"]).values[0]
     total = total + encode_images(encoder, [decode_image(picture.read_bytes())]).values[0]
     query = total / np.linalg.norm(total)
-    found = opened.search("a red circle", image=picture, k=40, **where)
+    found = opened.search("a red circle", image=picture, k=12, **where)
     np.testing.assert_allclose(found.score, np.sort(images.matrix @ query)[::-1], atol=1e-6)
-    assert [*found.id] == [*opened.search(vector=query, k=40, encoder="tiny-clip", corpus=CORPUS).id]
+    assert [*found.id] == [*opened.search(vector=query, k=12, encoder="tiny-clip", corpus=CORPUS).id]
     words = f"search 'a red circle' --image {picture} --encoder tiny-clip --corpus {CORPUS} --device cpu"
     command(f"{words} --html {tmp_path}/p.html", workspace)
     page = (tmp_path / "p.html").read_text("utf-8")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import fcntl
 import io
 import json
 import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
+import termios
+import threading
 import webbrowser
 from pathlib import Path
 from unittest.mock import Mock
@@ -18,10 +23,10 @@ from unittest.mock import Mock
 import pytest
 from rich.cells import cell_len
 
+from capim.flows.cli import main
 from capim.flows.tables import TextColumn, lay_out
 from capim.flows.terminal import RESULT_COLUMNS
 from tests.command import command, json_rows
-from tests.flows.terminal import on_terminal
 
 RUN = "run --corpora shapes --sample 12 --replicates 100 --analyses complexity --device cpu --encoders tiny-clip"
 WITH_ROWS = [
@@ -41,6 +46,32 @@ WITH_ROWS = [
     "search circle --encoder tiny-clip --corpus shapes-sample12",
     "corpora ids shapes-multilingual-sample12 --modality caption --quiet",
 ]
+
+
+def on_terminal(*words: str, columns: int = 80) -> tuple[int, str]:
+    """Exit code of ``capim WORDS``, and everything that it wrote to a terminal of so many columns."""
+    controller, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    received: list[bytes] = []
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # what a terminal without writers gives on Linux
+            while block := os.read(controller, 65536):
+                received.append(block)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        with (
+            os.fdopen(terminal, "w", encoding="utf-8") as stream,
+            contextlib.redirect_stdout(stream),
+            contextlib.redirect_stderr(stream),
+        ):
+            code = main(words)
+    finally:
+        reader.join()
+        os.close(controller)
+    return code, b"".join(received).decode().replace("\r\n", "\n")
 
 
 def _words(command: str, workspace: Path) -> list[str]:
