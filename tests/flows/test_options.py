@@ -1,13 +1,14 @@
-"""Every option of every command changes what the command does, or is refused: ``CASES`` has a row for each.
+"""Every option of every command changes what the command does, or is refused: each has a case.
 
 A case runs a command twice, without the option and with it, on one small evaluated store. What the command prints, the
 files that it writes and the arguments that its steps get must differ; or the second call must be refused with a reason.
-A new option needs a row.
+A new option needs a value in ``VALUES``, or a case in ``SPECIAL``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import secrets
@@ -230,41 +231,33 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the placeholders of the cases stand for."""
+    """What the placeholders of the cases stand for: files by their names, and parts of the store."""
     folder = tmp_path_factory.mktemp("files")
     store = EmbeddingStore.open(evaluated / "store")
-    named = {}
     for name, encoder, modality in (
         ("images", "tiny-clip", "image"),
         ("captions", "tiny-clip", "caption"),
         ("earlier", "tiny-clip-plain", "image"),
     ):
-        named[name] = str(folder / f"{name}.npz")
         subject = f"--encoder {encoder} --corpus {SHAPES} --modality {modality}"
-        command(f"export embeddings {subject} --to {named[name]}", evaluated)
-    command(f"import --corpus {SHAPES} --encoder earlier --images {named['earlier']}", evaluated)
+        command(f"export embeddings {subject} --to {folder}/{name}.npz", evaluated)
+    command(f"import --corpus {SHAPES} --encoder earlier --images {folder}/earlier.npz", evaluated)
     for name, encoder in (("manifest", "one"), ("other_manifest", "two")):
-        fields = {"encoder": encoder, "corpus": SHAPES, "images": named["images"]}
-        table = "[[set]]\n" + "".join(f'{field} = "{value}"\n' for field, value in fields.items())
-        (folder / f"{name}.toml").write_text(table)
-        named[name] = str(folder / f"{name}.toml")
+        row = f'encoder = "{encoder}"\ncorpus = "{SHAPES}"\nimages = "{folder}/images.npz"\n'
+        (folder / f"{name}.toml").write_text(f"[[set]]\n{row}")
     inside = folder / "imports" / "three" / SHAPES
     inside.mkdir(parents=True)
-    shutil.copy(named["images"], inside / "images.npz")
-    named["imports"] = str(folder / "imports")
+    shutil.copy(folder / "images.npz", inside)
     for name, n_scenes in (("small", 4), ("smaller", 3)):
         (folder / f"{name}.toml").write_text(f'reader = "shapes"\nn_scenes = {n_scenes}\n')
-        named[name] = str(folder / f"{name}.toml")
     (folder / "suite.toml").write_text('name = "other"\nencoders = ["tiny-clip-plain"]\nprotocols = ["t2i/all"]\n')
     (folder / "own.toml").write_text(
         '[[encoder]]\nname = "own"\nadapter = "hf_dual"\ncheckpoint = "nowhere"\ndim = 4\n'
     )
     ids = [texts(table["id"])[0] for table in (store.corpus(SHAPES).captions, store.corpus(SHAPES).images)]
     (folder / "judgements.csv").write_text(f"corpus,direction,query_id,item_id\n{SHAPES},t2i,{ids[0]},{ids[1]}\n")
-    named["judgements"] = str(folder / "judgements.csv")
-    named["scores"] = str(folder / "scores.npy")
     scores = np.random.default_rng(0).standard_normal((store.corpus(SHAPES).captions.num_rows, 12))
-    np.save(named["scores"], scores.astype(np.float32))
+    np.save(folder / "scores.npy", scores.astype(np.float32))
     (folder / "metric.py").write_text("def hit(outcomes):\n    return outcomes.rank_worst <= 2\n")
     picture = next(iter(store.thumbnails(texts(store.corpus(SHAPES).images["sha"])).values()))
     (folder / "picture.jpg").write_bytes(picture)
@@ -277,18 +270,13 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     command(f"watch {RUN}", evaluated)
     [report] = [page.parent for page in (evaluated / "reports").glob("*/report.html")]
     return {
-        **named,
-        "metric": str(folder / "metric.py"),
-        "suite": str(folder / "suite.toml"),
-        "own": str(folder / "own.toml"),
-        "picture": str(folder / "picture.jpg"),
-        "vector": str(folder / "vector.npy"),
+        **{file.stem: str(file) for file in folder.iterdir()},
         "set": first,
         "other": second,
         "report": str(report),
         "run": texts(store.rows("watched")["run"])[0],
-        "caption": texts(store.corpus(SHAPES).captions["id"])[0],
-        "item": texts(store.corpus(SHAPES).images["id"])[0],
+        "caption": ids[0],
+        "item": ids[1],
     }
 
 
@@ -477,36 +465,15 @@ def test_every_field_of_a_suite_is_used_by_the_command_or_named_as_without_effec
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = {
-        "name": '"n"',
-        "workspace": '"w"',
-        "corpora": '["shapes"]',
-        "encoders": '["tiny-clip"]',
-        "protocols": '["t2i/all"]',
-        "sample": "12",
-        "batch_size": "7",
-        "device": '"cpu:0"',
-        "shards": "2",
-        "precision": '"bfloat16"',
-        "storage": '"float16"',
-        "compile": "true",
-        "parts": "2",
-        "memory": '"3GiB"',
-        "distractors": '["shapes-winoground"]',
-        "replicates": "200",
-        "seed": "1",
-        "level": "0.9",
-        "interval": '"bca"',
-        "adjustment": '"benjamini-hochberg"',
-        "permutations": "2000",
-        "margin": "2.0",
-        "keep_replicates": "true",
-        "analyses": '["complexity"]',
-        "baseline": '"r"',
-        "trust_remote_code": "true",
-    }
+        "name": "n", "workspace": "w", "corpora": ["shapes"], "encoders": ["tiny-clip"], "protocols": ["t2i/all"],
+        "sample": 12, "batch_size": 7, "device": "cpu:0", "shards": 2, "precision": "bfloat16", "storage": "float16",
+        "compile": True, "parts": 2, "memory": "3GiB", "distractors": ["shapes-winoground"], "replicates": 200,
+        "seed": 1, "level": 0.9, "interval": "bca", "adjustment": "benjamini-hochberg", "permutations": 2000,
+        "margin": 2.0, "keep_replicates": True, "analyses": ["complexity"], "baseline": "r", "trust_remote_code": True,
+    }  # fmt: skip
     assert values.keys() == FIELDS.keys()
     suite = tmp_path / "suite.toml"
-    suite.write_text("".join(f"{name} = {value}\n" for name, value in values.items()))
+    suite.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))
     configs = []
 
     def start(_: object, config: Any, **__: object) -> Any:
