@@ -16,12 +16,11 @@ from typing import Any, cast
 
 import yaml
 from prefect import Flow, serve
-from prefect.client.schemas.actions import DeploymentScheduleCreate
 from prefect.client.schemas.objects import ConcurrencyLimitConfig
-from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events import DeploymentEventTrigger
 from prefect.flows import load_flow_from_entrypoint
+from prefect.schedules import Cron
 from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.templating import apply_values
@@ -49,20 +48,12 @@ def runner_deployments() -> list[RunnerDeployment]:
 def _runner_deployment(entry: dict[str, Any]) -> RunnerDeployment:
     limit = entry.get("concurrency_limit")
     flow: Flow[..., Any] = load_flow_from_entrypoint(entry["entrypoint"], use_placeholder_flow=False)
-    schedules = [
-        DeploymentScheduleCreate(
-            schedule=CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"]),
-            active=schedule.get("active", True),
-            slug=schedule["slug"],
-        )
-        for schedule in entry.get("schedules", [])
-    ]
     deployment = flow.to_deployment(
         name=f"served-{entry['name']}",
         description=entry["description"],
         tags=entry["tags"],
         parameters=entry["parameters"],
-        schedules=schedules or None,
+        schedules=[Cron(schedule.pop("cron"), **schedule) for schedule in entry.get("schedules", [])],
         triggers=[DeploymentEventTrigger.model_validate(trigger) for trigger in entry.get("triggers", [])],
         entrypoint_type=EntrypointType.MODULE_PATH,
         concurrency_limit=ConcurrencyLimitConfig.model_validate(limit) if limit else None,

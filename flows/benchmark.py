@@ -23,22 +23,14 @@ from capim.flows.execution import (
     recorded_run,
     refuse_all,
     run_flow,
+    task_settings,
 )
 from capim.store.errors import RequestError, WorkError
+from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.combine import score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
 from capim.tasks.custom_metric import custom_metric
-from capim.tasks.evaluate import (
-    check_scoring,
-    complete_figures,
-    find_evaluations,
-    find_outcomes,
-    find_outdated,
-    find_sets,
-    score,
-    score_part,
-)
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.reference.changes import WatchFinding, WatchRule
 from capim.tasks.report import diagnose_corpus, publish_report, show_report
@@ -55,7 +47,7 @@ from capim.tasks.runtime.references import (
     encoder_name,
 )
 from capim.tasks.runtime.task import artifact_key, show_table
-from capim.tasks.watch import WatchedFigures, check_baseline, watch_libraries, watch_metrics, watch_vectors
+from capim.tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors
 
 # --- Flow `evaluate`: exact ranks and metrics with intervals, for every sealed pair of embedding sets.
 
@@ -69,23 +61,16 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    wanted: dict[str, Any] = {
-        "corpora": config.corpora,
-        "encoders": config.encoders,
-        "sample": config.sample,
-        "seed": config.seed,
-    }
-    sets: tuple[SetsRef, ...] = call(find_sets, config.store_uri, **wanted)
-    outcomes: tuple[EvaluationRef, ...] = call(find_outcomes, config.store_uri, **wanted)
+    sets = call(scoring.find_sets, config.store_uri, **config.selection)
+    outcomes = call(scoring.find_outcomes, config.store_uri, **config.selection)
     if faults := device_faults(config):
         raise RequestError(faults)
     if config.protocols or config.distractors:
-        named = {"protocols": config.protocols, "distractors": config.distractors}
-        call(check_scoring, (*sets, *(each.sets for each in outcomes)), store_uri=config.store_uri, **named)
+        _check_scoring(config, (*sets, *(each.sets for each in outcomes)))
     with recorded_run(config, "evaluate") as run:
         evaluated, missing = evaluate_step(config, run, sets)
         settings = _settings(config, run)
-        completed = tuple(call_each(complete_figures, [{"evaluation": each, **settings} for each in outcomes]))
+        completed = tuple(call_each(scoring.complete_figures, [{"evaluation": each, **settings} for each in outcomes]))
         if missing:
             raise IncompleteError((*evaluated, *completed), missing)
     return (*evaluated, *completed)
@@ -105,29 +90,29 @@ def evaluate_step(
         where = {"store_uri": config.store_uri, "protocols": config.protocols}
         numbers = range(1, n_parts + 1)
         pieces = [{"sets": pair, "part": part, "n_parts": n_parts} for pair in sets for part in numbers]
-        map_collecting_failures(score_part, [{**piece, **where, **how} for piece in pieces])
+        map_collecting_failures(scoring.score_part, [{**piece, **where, **how} for piece in pieces])
     settings = {"n_parts": n_parts, **how, **_settings(config, run)}
-    attempts = map_collecting_failures(score, [{"sets": pair, **settings} for pair in sets])
+    attempts = map_collecting_failures(scoring.score, [{"sets": pair, **settings} for pair in sets])
     failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
     if failed and len(failed) == len(sets):
         refuse_all(list(failed.values()))
     if config.distractors:
-        how |= {"corpora": config.distractors, "resampling": config.resampling, "run": run}
+        how |= {"corpora": config.distractors, **task_settings(config, run)}
         scored = [pair for pair in sets if pair not in failed and pair.corpus not in config.distractors]
-        call_each(score_distractors, [{"sets": pair, "store_uri": config.store_uri, **how} for pair in scored])
+        call_each(score_distractors, [{"sets": pair, **how} for pair in scored])
     missing = [Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=one.reason) for pair, one in failed.items()]
     return tuple(one for one in attempts if not isinstance(one, Failed)), tuple(missing)
 
 
+def _check_scoring(config: RunConfig, sets: tuple[SetsRef, ...]) -> None:
+    named = {"protocols": config.protocols, "distractors": config.distractors}
+    call(scoring.check_scoring, sets, store_uri=config.store_uri, **named)
+
+
 def _settings(config: RunConfig, run: str) -> dict[str, Any]:
-    """What tasks that compute figures have in common."""
-    return {
-        "store_uri": config.store_uri,
-        "protocols": config.protocols,
-        "resampling": config.resampling,
-        "keep_replicates": config.keep_replicates,
-        "run": run,
-    }
+    """What tasks that compute figures under the run's protocols have in common."""
+    chosen = {"protocols": config.protocols, "keep_replicates": config.keep_replicates}
+    return task_settings(config, run) | chosen
 
 
 @run_flow("custom-metric", hours=24, title=lambda config, metric, **_: f"{metric} {config.title}")
@@ -179,9 +164,9 @@ def compare(config: RunConfig) -> Compared:
     check_analyses(config.analyses)
     evaluations = evaluations_of(config)
     with recorded_run(config, "compare") as run:
-        outdated: tuple[EvaluationRef, ...] = call(find_outdated, config.store_uri, evaluations)
+        outdated: tuple[EvaluationRef, ...] = call(scoring.find_outdated, config.store_uri, evaluations)
         anew = [{"evaluation": each, **_settings(config, run), "protocols": ()} for each in outdated]
-        call_each(complete_figures, anew)
+        call_each(scoring.complete_figures, anew)
         compared = compare_step(config, run, evaluations)
         if config.analyses:
             analyse_step(config, run, evaluations)
@@ -199,7 +184,7 @@ def analyse(config: RunConfig) -> dict[str, int]:
 
 def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> Compared:
     """Compare these evaluations corpus by corpus, and rank the encoders over the corpora."""
-    arguments: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+    arguments = task_settings(config, run)
     groups = by_corpus(evaluations)
     compared = call_each(
         compare_corpus,
@@ -212,8 +197,7 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
 
 def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> dict[str, int]:
     """Slice these evaluations by the analyses that are named, or all; returns corpus -> number of slices stored."""
-    arguments = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-    arguments["analyses"] = config.analyses
+    arguments = task_settings(config, run) | {"analyses": config.analyses}
     groups = by_corpus(evaluations)
     stored = call_each(diagnose_corpus, [{"evaluations": group, **arguments} for group in groups])
     return {each.corpus: each.n_slices for each in stored}
@@ -286,20 +270,19 @@ def benchmark(config: RunConfig, report: Literal["run", "all", "none"] = "run") 
     request = check_request(config, opened) if config.encoders or config.corpora else None
     stored: tuple[SetsRef, ...] = ()
     if request is None:
-        stored = call(find_sets, config.store_uri, corpora=(), encoders=())
+        stored = call(scoring.find_sets, config.store_uri, corpora=(), encoders=())
     with recorded_run(config, "benchmark") as run:
         embedded, missing = embed_step(config, run, request, opened) if request is not None else ((), ())
         sets = stored or tuple(reference.sets for reference in paired(embedded))
         if config.distractors:  # which this run may have encoded
-            named = {"protocols": config.protocols, "distractors": config.distractors}
-            call(check_scoring, sets, store_uri=config.store_uri, **named)
+            _check_scoring(config, sets)
         evaluated, unscored = evaluate_step(config, run, sets)
         missing = (*missing, *unscored)
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))
-        evaluations = call(find_evaluations, config.store_uri, corpora=corpora)
+        evaluations = call(scoring.find_evaluations, config.store_uri, corpora=corpora)
         own = {each.sets for each in evaluated}
         others = [each for each in evaluations if each.sets not in own]  # the report compares with them
-        call_each(complete_figures, [{"evaluation": each, **_settings(config, run)} for each in others])
+        call_each(scoring.complete_figures, [{"evaluation": each, **_settings(config, run)} for each in others])
         compare_step(config, run, evaluations)
         analyse_step(config, run, evaluations)
         record_end(config, run, missing)
@@ -355,7 +338,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
     """
     opened = OpenCorpora()
     encoders = tuple(encoder_name(entry) for entry in config.encoders)
-    faults: list[str] = call(check_baseline, config.baseline, store_uri=config.store_uri, encoders=encoders)
+    faults = call(check_baseline, config.baseline, store_uri=config.store_uri, encoders=encoders)
     request = check_request(config, opened, known=faults)
     with recorded_run(config, "watch") as run:
         encoded, missing = embed_step(config, run, request, opened)
@@ -364,7 +347,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
         findings = [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
         for spec in request.encoders:
             of_spec = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
-            vectors: list[WatchFinding] = call(
+            vectors = call(
                 watch_vectors,
                 spec,
                 of_spec,
@@ -379,16 +362,8 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
             findings += vectors
         evaluated, unscored = evaluate_step(config, run, tuple(reference.sets for reference in embedded))
         findings += [WatchFinding("fail", each.subject, each.reason) for each in (*missing, *unscored)]
-        figures: WatchedFigures = call(
-            watch_metrics,
-            evaluated,
-            store_uri=config.store_uri,
-            run=run,
-            baseline=config.baseline,
-            rule=rule,
-            resampling=config.resampling,
-        )
-        libraries: list[WatchFinding] = call(watch_libraries, figures.baselines, store_uri=config.store_uri)
+        figures = call(watch_metrics, evaluated, baseline=config.baseline, rule=rule, **task_settings(config, run))
+        libraries = call(watch_libraries, figures.baselines, store_uri=config.store_uri)
         findings += [*figures.findings, *libraries]
         description = "; ".join([f"Regression watch {run}", *figures.summary, f"rule: {asdict(rule)}"])
         show_table(artifact_key("watch", config.store_uri), [finding._asdict() for finding in findings], description)

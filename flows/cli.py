@@ -12,7 +12,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Literal
 
 from capim.flows import inspection, set_environment, steps, stored
@@ -160,45 +159,6 @@ def _explain(error: Exception) -> tuple[int, str]:
 def _print_error(message: str) -> None:
     lines = without_credentials(message).split("\n")
     sys.stderr.write("capim: " + "".join(f"{plain(shortened(line, 2000))}\n" for line in lines))
-
-
-def complete_names(kind: str, typed: str, workspace: str | None) -> list[str]:
-    """What a list of names (``a,b``) may become: its last is the beginning of a known or stored name."""
-    done, comma, last = typed.rpartition(",")
-    names = {*_known(kind), *_stored(kind, workspace)}
-    return sorted(done + comma + name for name in names if name.startswith(last) and name not in done.split(","))
-
-
-def _known(kind: str) -> list[str]:
-    if kind == "encoders":
-        from capim.tasks.encoders.catalog import catalog
-
-        return list(catalog())
-    if kind == "corpora":
-        from capim.tasks.corpora import CORPORA
-
-        return list(CORPORA)
-    if kind == "protocols":
-        from capim.tasks.ranking.protocols import PROTOCOLS
-
-        return list(PROTOCOLS)
-    from capim.tasks.metrics import METRICS
-
-    return list(METRICS)
-
-
-def _stored(kind: str, workspace: str | None) -> list[str]:
-    """The names of a workspace's store; none where there is no store."""
-    from capim.flows.stored import open_store
-
-    with suppress(RequestError, WorkError):
-        store = open_store(workspace)
-        if kind == "encoders":
-            return [str(name) for name in store.encoders()["name"].to_pylist()]
-        if kind == "corpora":
-            return [str(name) for name in store.corpora()["name"].to_pylist()]
-        return list(store.counts("results", kind.removesuffix("s")))
-    return []
 
 
 if __name__ == "__main__":

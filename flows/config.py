@@ -283,6 +283,11 @@ class RunConfig(Comparing, Watching, Where):
         return self.trust_remote_code or any(table.get("remote_code") is True for table in tables)
 
     @property
+    def selection(self) -> dict[str, Any]:
+        """What is read from the store: corpora, or samples of them, and encoders."""
+        return {"corpora": self.corpora, "encoders": self.encoders, "sample": self.sample, "seed": self.seed}
+
+    @property
     def resampling(self) -> Resampling:
         """Settings of all intervals and tests."""
         return Resampling(

@@ -7,7 +7,6 @@ is not encoded again.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,17 +35,9 @@ from capim.flows.execution import (
 )
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
+from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
-from capim.tasks.embed import (
-    check_corpora,
-    embed_corpora,
-    embed_on_devices,
-    embed_shard,
-    is_complete,
-    register_corpus,
-    resolve_encoder,
-)
 from capim.tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
 from capim.tasks.evaluate import find_evaluations
 from capim.tasks.runtime.encoding import Encoded, EncodeSettings, EncodeWork
@@ -86,7 +77,7 @@ def check_request(
         faults += error.faults
     try:
         unreadable: list[str] = call(
-            check_corpora,
+            encoding.check_corpora,
             config.corpora,
             opened,
             store_uri=config.store_uri,
@@ -125,21 +116,13 @@ def device_faults(config: RunConfig) -> list[str]:
     return faults
 
 
-def evaluations_of(config: RunConfig, encoders: Sequence[str] = ()) -> tuple[EvaluationRef, ...]:
-    """The stored evaluations of the run's corpora and protocols, by its encoders or by these; all where none is named.
+def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
+    """The stored evaluations of the run's corpora and protocols by its encoders; all where none is named.
 
     Raises:
         RequestError: A name is unknown, or there are none.
     """
-    return call(
-        find_evaluations,
-        config.store_uri,
-        corpora=config.corpora,
-        encoders=encoders or config.encoders,
-        protocols=config.protocols,
-        sample=config.sample,
-        seed=config.seed,
-    )
+    return call(find_evaluations, config.store_uri, protocols=config.protocols, **config.selection)
 
 
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, WorkError], list[str]]:
@@ -164,20 +147,13 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
 def entry_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> CatalogEntry:
     """The encoder of that name from the tables of a suite, else from the catalog."""
     described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
-    return entry_from(name, _row(described[name])) if name in described else entry_of(name)
+    return entry_from(name, described[name]) if name in described else entry_of(name)
 
 
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
-    spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), _row(entry)).spec
-    if config.precision is not None:
-        spec = dataclasses.replace(spec, precision=config.precision)
-    if config.storage is not None:
-        spec = dataclasses.replace(spec, storage=config.storage)
-    return call(resolve_encoder, spec)
-
-
-def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key != "name"}
+    spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), entry).spec
+    spec = replace(spec, precision=config.precision or spec.precision, storage=config.storage or spec.storage)
+    return call(encoding.resolve_encoder, spec)
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
@@ -284,7 +260,7 @@ def embed_step(
         WorkError: All encoders failed.
     """
     corpora = tuple(
-        call(register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
+        call(encoding.register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
         for what in config.corpora
     )
     works = [
@@ -302,12 +278,12 @@ def embed_step(
     encoded, failed = _encode_shards(config, works, shard)
     done: list[EmbedRef] = []
     specs = tuple(work.spec for work in works if work.spec.name not in failed)
-    if shard is None or call(is_complete, specs, corpora, modalities, store_uri=config.store_uri):
-        with track(embed_corpora.name, total=len(works), unit="tasks", step=True) as advance:
+    if shard is None or call(encoding.is_complete, specs, corpora, modalities, store_uri=config.store_uri):
+        with track(encoding.embed_corpora.name, total=len(works), unit="tasks", step=True) as advance:
             for work in works:
                 if work.spec.name not in failed:
                     parts = encoded.get(work.spec.fingerprint, [])
-                    references = attempt(partial(call, embed_corpora, work, parts))
+                    references = attempt(partial(call, encoding.embed_corpora, work, parts))
                     if isinstance(references, Failed):
                         failed[work.spec.name] = references
                     else:
@@ -354,18 +330,14 @@ def _encode_shards(
         for k in numbers
     ]
     if config.shards > 1:
-        attempts = map_collecting_failures(embed_shard, [{"work": part} for part in shards])
-        for part, one in zip(shards, attempts, strict=True):
-            if isinstance(one, Failed):
-                failed[part.spec.name] = one
-            else:
-                encoded.setdefault(part.spec.fingerprint, []).append(one)
-        return encoded, failed
-    for work in works:
-        of_encoder = [part for part in shards if part.spec == work.spec]
-        together = attempt(partial(call, embed_on_devices, of_encoder))
-        if isinstance(together, Failed):
-            failed[work.spec.name] = together
+        attempts = map_collecting_failures(encoding.embed_shard, [{"work": part} for part in shards])
+        ended = [(part, one if isinstance(one, Failed) else [one]) for part, one in zip(shards, attempts, strict=True)]
+    else:
+        of_works = [[part for part in shards if part.spec == work.spec] for work in works]
+        ended = [(parts[0], attempt(partial(call, encoding.embed_on_devices, parts))) for parts in of_works]
+    for work, done in ended:
+        if isinstance(done, Failed):
+            failed[work.spec.name] = done
         else:
-            encoded[work.spec.fingerprint] = together
+            encoded.setdefault(work.spec.fingerprint, []).extend(done)
     return encoded, failed

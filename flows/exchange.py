@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from capim.flows.config import Named, RunConfig
 from capim.flows.embed import evaluations_of
-from capim.flows.execution import call, recorded_run, run_flow
+from capim.flows.execution import call, recorded_run, run_flow, task_settings
 from capim.store.errors import RequestError
 from capim.store.sets.importing import ImportRow
 from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank
 from capim.tasks.imports import import_embedding_files
 from capim.tasks.imports import import_outcomes as import_source
 from capim.tasks.results.imported.sources import Source
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.references import EvaluationRef, SetsRef, by_corpus
 
 
 def _title(config: RunConfig, rows: list[ImportRow], **_: object) -> str:
@@ -54,17 +53,8 @@ def import_outcomes(
         One line per model and protocol.
     """
     with recorded_run(config, "import") as run:
-        imported = call(
-            import_source,
-            corpus,
-            source,
-            store_uri=config.store_uri,
-            revision=revision,
-            note=note,
-            replace=replace,
-            resampling=config.resampling,
-            run=run,
-        )
+        how = task_settings(config, run)
+        imported = call(import_source, corpus, source, revision=revision, note=note, replace=replace, **how)
         return list(imported.lines)
 
 
@@ -76,17 +66,15 @@ def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, .
     """Re-rank the first results of ``first`` with ``second``, on every corpus of the run that has both."""
     groups = _together(config, (first, second))
     with recorded_run(config, "rerank") as run:
-        how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-        return [call(rerank, *pair, depths=depths, **how).encoder for pair in groups]
+        return [call(rerank, *pair, depths=depths, **task_settings(config, run)).encoder for pair in groups]
 
 
-@run_flow("fuse", hours=24, title=lambda config, encoders, **_: _on(config, " + ".join(encoders)))
-def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float, ...] = ()) -> list[str]:
-    """Fuse several encoders by reciprocal ranks or weights, on every corpus of the run that has them all."""
-    groups = _together(config, encoders)
+@run_flow("fuse", hours=24, title=lambda config, **_: _on(config, " + ".join(config.encoders)))
+def fuse_flow(config: RunConfig, weights: tuple[float, ...] = ()) -> list[str]:
+    """Fuse the run's encoders by reciprocal ranks or weights, on every corpus of the run that has them all."""
+    groups = _together(config, tuple(map(str, config.encoders)))
     with recorded_run(config, "fuse") as run:
-        how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-        return [call(fuse, members, weights=weights, **how).encoder for members in groups]
+        return [call(fuse, members, weights=weights, **task_settings(config, run)).encoder for members in groups]
 
 
 @run_flow("approximate", hours=24)
@@ -98,8 +86,7 @@ def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> list[SetsRe
     """
     found = evaluations_of(config)
     with recorded_run(config, "approximate") as run:
-        how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-        written = [call(approximate, each, methods=methods, **how) for each in found]
+        written = [call(approximate, each, methods=methods, **task_settings(config, run)) for each in found]
         if not sum(written):
             names = ", ".join(dict.fromkeys(each.sets.encoder for each in found))
             raise RequestError(f"no stored vectors of {names}; `capim store info` shows the stored embedding sets")
@@ -113,16 +100,13 @@ def _on(config: RunConfig, subject: str) -> str:
 
 def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:
     """The evaluations of these encoders in their order, one tuple for every corpus that has them all."""
-    found = evaluations_of(config, encoders)
-    by_corpus: dict[str, dict[str, EvaluationRef]] = {}
-    for each in found:
-        by_corpus.setdefault(each.sets.corpus_fingerprint, {})[each.sets.encoder] = each
-    groups = [tuple(m[e] for e in encoders) for m in by_corpus.values() if all(e in m for e in encoders)]
-    groups = [
-        group
-        for group in groups
-        if any(all(protocol in member.evaluations for member in group) for protocol in TEXT_TO_IMAGE)
-    ]
+    groups = []
+    for found in by_corpus(evaluations_of(replace(config, encoders=encoders))):
+        member = {each.sets.encoder: each for each in found}
+        group = tuple(member[encoder] for encoder in encoders if encoder in member)
+        in_common = set(TEXT_TO_IMAGE).intersection(*(each.evaluations for each in group))
+        if len(group) == len(encoders) and in_common:
+            groups.append(group)
     if not groups:
         raise RequestError(
             f"no corpus has {' or '.join(TEXT_TO_IMAGE)} outcomes of all of {', '.join(encoders)}; "

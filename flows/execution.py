@@ -201,6 +201,11 @@ def _noted(reference: T) -> T:
     return reference
 
 
+def task_settings(config: RunConfig, run: str) -> dict[str, Any]:
+    """What every task that stores figures takes: the store, the settings of intervals and tests, and the run."""
+    return {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+
+
 def attempt(work: Callable[[], R]) -> R | Failed:
     """What a piece of work returns, or the error that it raised."""
     try:

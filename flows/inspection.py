@@ -297,7 +297,6 @@ def prune(
         keep: newest runs that are kept (default: 30)
         yes: remove it; without it, only list what would be removed
     """
-    from capim.flows.config import run_config
     from capim.flows.execution import prune as flow
     from capim.flows.execution import start
 

@@ -21,6 +21,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from functools import lru_cache, partial
 from types import UnionType
@@ -28,7 +29,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeAlias, Union, get_args
 
 from capim.flows.config import FIELDS, RunConfig, described, split, step_config
 from capim.flows.terminal import Form, Rows
-from capim.store.errors import RequestError, did_you_mean, unknown
+from capim.store.errors import RequestError, WorkError, did_you_mean, unknown
 
 WRONG_REQUEST = 2
 PLURALS = {"encoder": "encoders", "corpus": "corpora", "protocol": "protocols", "metric": "metrics"}
@@ -165,11 +166,23 @@ def _call(function: Command, used: Mapping[str, Any], args: argparse.Namespace) 
     return done.print(form) if isinstance(done, Rows) else done if isinstance(done, int) else 0
 
 
-def _completed(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """The completions of a word, as argcomplete asks for them."""
-    from capim.flows.cli import complete_names
+def _completions(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """What a list of names (``a,b``) may become, as argcomplete asks: its last begins a known or stored name."""
+    from capim.flows.stored import open_store
+    from capim.store.schema import texts
+    from capim.tasks.corpora import CORPORA
+    from capim.tasks.encoders.catalog import catalog
+    from capim.tasks.metrics import METRICS
+    from capim.tasks.ranking.protocols import PROTOCOLS
 
-    return complete_names(kind, prefix, getattr(parsed_args, "workspace", None))
+    known = {"encoders": catalog(), "corpora": CORPORA, "protocols": PROTOCOLS, "metrics": METRICS}
+    names = {*known[kind]}
+    with suppress(RequestError, WorkError):  # there may be no store
+        store = open_store(getattr(parsed_args, "workspace", None))
+        of_results = kind in ("protocols", "metrics")
+        names |= {*(store.counts("results", kind[:-1]) if of_results else texts(getattr(store, kind)()["name"]))}
+    done, comma, last = prefix.rpartition(",")
+    return sorted(done + comma + name for name in names if name.startswith(last) and name not in done.split(","))
 
 
 class _Several(argparse.Action):
@@ -228,7 +241,7 @@ class Parser(argparse.ArgumentParser):
         name = flags[0].lstrip("-")
         kind = next((several for one, several in PLURALS.items() if name in (one, several)), None)
         if kind is not None and settings.get("metavar") != "FILE.py:NAME":
-            action.completer = partial(_completed, kind)  # type: ignore[attr-defined]
+            action.completer = partial(_completions, kind)  # type: ignore[attr-defined]
         return action
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:

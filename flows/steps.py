@@ -9,8 +9,9 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from capim.flows import terminal
 from capim.flows.config import (
@@ -36,7 +37,6 @@ from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
-    from capim.store.sets.importing import ImportRow
     from capim.tasks.metrics.custom import CustomMetric
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, SetsRef
 
@@ -570,39 +570,25 @@ def import_(
     from capim.store.sets.importing import ImportRow, read_manifest, rows_of_folder
     from capim.tasks.results.imported.sources import Kind, Source
 
-    what = _kind_of_import({*given})
-    kinds: dict[str, tuple[Kind, str | None]] = {
-        "outcomes": ("outcomes", outcomes),
-        "scores": ("scores", scores),
-        "a run": ("run", run),
-    }
-    if what in kinds:
-        kind, path = kinds[what]
-        source = Source(kind, str(path), encoder or "", protocol)
+    _check_import({*given})
+    kind = next((each for each in get_args(Kind) if each in given), None)
+    if kind is not None:
+        source = Source(kind, given[kind], encoder or "", protocol)
         lines = start(import_outcomes, config, str(corpus), source, revision=revision, note=note, replace=replace)
     else:
-        rows: list[ImportRow]
-        if what == "a manifest":
+        if "manifest" in given:
             rows = read_manifest(Path(given["manifest"]))
-        elif what == "a folder":
+        elif "folder" in given:
             rows = rows_of_folder(Path(given["folder"]))
         else:
-            rows = [
-                ImportRow(
-                    encoder=str(encoder),
-                    corpus=str(corpus),
-                    images=images,
-                    captions=captions,
-                    revision=revision,
-                    note=note,
-                )
-            ]
+            named = ("encoder", "corpus", "images", "captions", "revision", "note")
+            rows = [ImportRow(**{name: given[name] for name in named if name in given})]
         lines = start(flow, config, rows, replace=replace)
     say(*lines)
 
 
-def _kind_of_import(given: set[str]) -> str:
-    """The one source that the options name; raises for none, for several, and for options that it does not take."""
+def _check_import(given: set[str]) -> None:
+    """Refuse options that name no source, several, or that an import of this source does not take."""
     kinds = [kind for kind, (sources, _, _) in IMPORTS.items() if given & {*sources}]
     if len(kinds) != 1:
         raise RequestError(
@@ -611,22 +597,23 @@ def _kind_of_import(given: set[str]) -> str:
         )
     sources, needed, others = IMPORTS[kinds[0]]
     every = {name for names in IMPORTS.values() for part in names for name in part}
-    faults = [
-        f"--{name} has no effect on an import of {kinds[0]}; leave it out"
-        for name in sorted((given & every) - {*sources, *needed, *others})
-    ]
+    unused = (given & every) - {*sources, *needed, *others}
+    faults = [f"--{name} has no effect on an import of {kinds[0]}; leave it out" for name in unused]
     faults += [f"an import of {kinds[0]} needs --{name} NAME" for name in {*needed} - given]
     if faults:
         raise RequestError(sorted(faults))
-    return kinds[0]
 
 
 # --- `rerank`, `fuse`, `ann`: stored encoders combined, and approximate search measured; nothing is encoded.
 
-STORED = ("value", "ci_low", "ci_high", "n_queries", "n_clusters", "reason")
-DETAILS = (
-    "change", "change_low", "change_high", "bytes_per_item", "seconds_per_query", "threads", "depth",
-    "equal_at_10", "equal_at_20", "equal_at_50", "equal_at_100", "n_all_queries",
+ANN_COLUMNS = (
+    "encoder", "corpus", "protocol", "method", "setting", "metric", "value", "ci_low", "ci_high", "n_queries",
+    "n_clusters", "reason", "change", "change_low", "change_high", "bytes_per_item", "seconds_per_query", "threads",
+    "depth", "equal_at_10", "equal_at_20", "equal_at_50", "equal_at_100", "n_all_queries",
+)  # fmt: skip
+ANN_SHOWN = (
+    "encoder", "corpus", "method", "setting", "metric", "value", "change", "change_low", "change_high",
+    "bytes_per_item", "seconds_per_query", "depth", "equal_at_10", "equal_at_100", "n_queries", "reason",
 )  # fmt: skip
 
 
@@ -694,7 +681,7 @@ def fuse(
         raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
     from capim.flows.exchange import fuse_flow
 
-    done = _run(fuse_flow, config, encoders, numbers, quiet=quiet)
+    done = _run(fuse_flow, config, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 
@@ -726,33 +713,19 @@ def ann(
     from capim.tasks.analyses.compression import METHODS
 
     faults = [unknown("method", name, METHODS) for name in methods if name not in METHODS]
-    columns = ("encoder", "corpus", "protocol", "method", "setting", "metric", *STORED, *DETAILS)
-    faults += [unknown("column", name, columns) for name in form.columns if name not in columns]
+    faults += [unknown("column", name, ANN_COLUMNS) for name in form.columns if name not in ANN_COLUMNS]
     if faults:
         raise RequestError(faults)
     methods = methods or tuple(METHODS)
     measured: list[SetsRef] = _run(approximate_flow, config, methods, quiet=quiet)
+    places = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
     shown = ("exact", *methods)
-    of = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
-    found = [
-        ((at, shown.index(row["feature"])), row, json.loads(row["detail"]))
-        for row in EmbeddingStore.open(config.store_uri).rows("slices", analysis="ann").to_pylist()
-        if (at := of.get((row["encoder_fingerprint"], row["corpus_fingerprint"]))) is not None
-        and row["feature"] in shown
-    ]
-    rows = [
-        {
-            **{name: row[name] for name in ("encoder", "corpus", "protocol")},
-            "method": row["feature"],
-            "setting": row["level_name"],
-            **{name: row[name] for name in ("metric", *STORED)},
-            **dict.fromkeys(DETAILS),
-            **detail,
-        }
-        for _, row, detail in sorted(found, key=lambda each: (each[0], -each[2].get("bytes_per_item", 0)))
-    ]
-    ann_columns = (
-        "encoder", "corpus", "method", "setting", "metric", "value", "change", "change_low", "change_high",
-        "bytes_per_item", "seconds_per_query", "depth", "equal_at_10", "equal_at_100", "n_queries", "reason",
-    )  # fmt: skip
-    return Rows(rows=rows, columns=ann_columns, keep=("method", "setting", "value", "change"))
+    found = []
+    for row in EmbeddingStore.open(config.store_uri).rows("slices", analysis="ann", feature=shown).to_pylist():
+        at = places.get((row["encoder_fingerprint"], row["corpus_fingerprint"]))
+        if at is not None:
+            detail = json.loads(row["detail"])
+            place = (at, shown.index(row["feature"]), -detail.get("bytes_per_item", 0))
+            found.append((place, {**row, "method": row["feature"], "setting": row["level_name"], **detail}))
+    rows = [{name: row.get(name) for name in ANN_COLUMNS} for _, row in sorted(found, key=itemgetter(0))]
+    return Rows(rows=rows, columns=ANN_SHOWN, keep=("method", "setting", "value", "change"))

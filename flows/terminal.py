@@ -270,13 +270,9 @@ def _short(number: float) -> str:
         >>> _short(1234), _short(3.25), _short(0.04), _short(12.3)
         ('1,234', '3.2', '0.04', '12')
     """
-    return (
-        f"{number:,.0f}"
-        if number >= 10 or number == int(number)
-        else f"{number:.1f}"
-        if number >= 1
-        else f"{number:.1g}"
-    )
+    if number >= 10 or number == int(number):
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 1 else f"{number:.1g}"
 
 
 @contextmanager
@@ -286,14 +282,12 @@ def _terminal(overall: Overall) -> Iterator[None]:
     from rich.progress import Progress as Bar
     from rich.table import Column
 
-    name = TextColumn(
-        "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
-    )
+    widest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    name = TextColumn("{task.description}", markup=False, table_column=widest)
     left = TextColumn("{task.fields[left]}", markup=False, table_column=Column(no_wrap=True))
+    columns = (BarColumn(bar_width=20), TaskProgressColumn(), left, name)
     console, begun = Console(stderr=True), time.monotonic()
-    with Bar(
-        BarColumn(bar_width=20), TaskProgressColumn(), left, name, console=console, expand=True, transient=True
-    ) as bar:
+    with Bar(*columns, console=console, expand=True, transient=True) as bar:
         line = bar.add_task("", total=1.0, left="")
 
         def listen(progress: Progress) -> None:

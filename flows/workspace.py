@@ -33,9 +33,7 @@ from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
 from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 
-if (
-    TYPE_CHECKING
-):  # reading needs neither torch nor Prefect: what runs flows and makes pages is imported where it is used
+if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
     from capim.flows.benchmark import Compared
     from capim.reports.app import application
     from capim.reports.gallery_pages import Search

@@ -34,7 +34,7 @@ from capim.flows.cli import main
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = (".jpg", ".jpeg", ".png")
 
-_FENCE = re.compile(r"^```(\w+)[ ]*([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```(\w+)[ ]*([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _TO_FILE = re.compile(r"^(capim [^|<>]*?)\s*>\s*(\S+)$")
 
 
@@ -51,7 +51,7 @@ def fenced_blocks(page: Path, sections: tuple[str, ...] = ()) -> Iterator[Fenced
     text = page.read_text(encoding="utf-8")
     if sections:
         text = "".join(text.split(f"\n## {title}\n")[1].split("\n## ")[0] for title in sections)
-    return (Fenced(*match) for match in _FENCE.findall(text))
+    return (Fenced(*match) for match in FENCE.findall(text))
 
 
 def file_of(block: str) -> str:

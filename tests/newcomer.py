@@ -24,14 +24,13 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.documents import file_of
-from tests.test_readme import PAGES, ROOT, blocks
+from tests.documents import FENCE, ROOT, file_of
+from tests.test_readme import PAGES
 
 LONGEST_SECONDS = 3600
 KEPT = re.compile(
     r"PATH|LANG|TERM|SHELL|.*_proxy|.*_PROXY|.*CERT.*|.*CA_BUNDLE|.*CAINFO|PIP_(?!CACHE).*|UV_(?!CACHE).*|PYENV_ROOT"
 )
-FENCES = re.compile(r"```(bash|python|toml)\n(.*?)```", re.DOTALL)
 INLINE = re.compile(r"`(capim [^`]+)`")
 # In running text the pages shorten `.venv/bin/capim` to `capim`.
 SHORTENED = re.compile(r"^capim\b")
@@ -89,14 +88,13 @@ def steps(page: Path) -> Iterator[Step]:
     """The steps of a page in its order: lines of commands, Python, TOML, and the commands within its text."""
     text, name = page.read_text(encoding="utf-8"), str(page.relative_to(ROOT))
     place = 0
-    for match in FENCES.finditer(text):
-        yield from _in_text(text[place : match.start()], name)
-        place = match.end()
-        language, block = match.groups()
-        if block not in blocks(text, language):
-            raise ValueError(f"{name}: a block that tests/test_readme.py does not see: {block!r:.60}")
-        lines = [line for line in block.splitlines() if line.strip()] if language == "bash" else [block]
-        yield from (Step(name, language, line) for line in lines)
+    for match in FENCE.finditer(text):
+        language, rest, block = match.groups()
+        if language in ("bash", "python", "toml") and not rest:
+            yield from _in_text(text[place : match.start()], name)
+            place = match.end()
+            lines = [line for line in block.splitlines() if line.strip()] if language == "bash" else [block]
+            yield from (Step(name, language, line) for line in lines)
     yield from _in_text(text[place:], name)
 
 

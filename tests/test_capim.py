@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,15 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> capim.Workspace:
     opened = capim.open(folder, quiet=True)
     opened.evaluate(**QUICK)
     return opened
+
+
+def python(
+    program: str, folder: Path, *, path: tuple[Path, ...] = (ROOT,), environment: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
+    """What a program prints in a process of its own, in a folder."""
+    found = {**environment, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    words = [sys.executable, "-c", program]
+    return subprocess.run(words, env=found, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_results_are_a_frame_that_is_shown_short_and_keeps_its_digits(workspace: capim.Workspace) -> None:
@@ -159,9 +169,7 @@ print(len(workspace.results(metrics="R@1")))
 print(workspace.evaluate(protocols="t2i/all", replicates=100).shape)
 """
     kept = {n: v for n, v in os.environ.items() if not n.startswith(("PREFECT", "DO_NOT", "CAPIM", "XDG", "HF"))}
-    environment = {**kept, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, "-c", program]
-    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = python(program, tmp_path, environment={**kept, "HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("3\n")
     assert "server" not in done.stderr
@@ -176,8 +184,8 @@ def test_reading_needs_neither_torch_nor_prefect_and_300_megabytes(workspace: ca
         "status = Path('/proc/self/status')\n"
         "print(status.read_text().partition('VmHWM:')[2].split()[0] if status.exists() else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert int(done.stdout) <= 300 * 1024
+    done = python(code, ROOT)
+    assert int(done.stdout) <= 300 * 1024, done.stderr
 
 
 def test_a_search_by_a_vector_finds_the_item_that_it_belongs_to(workspace: capim.Workspace, tmp_path: Path) -> None:
@@ -257,10 +265,7 @@ def test_a_folder_with_modules_that_are_called_like_our_rooms_changes_nothing(tm
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("raise SystemExit('theirs was imported')\n")
     program = "import sys; from capim.flows.cli import main; sys.exit(main(['list', 'metrics']))"
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = python(program, tmp_path, path=(tmp_path, ROOT))
     assert (done.returncode, done.stderr) == (0, "")
     assert "R@1" in done.stdout
 
@@ -268,9 +273,7 @@ def test_a_folder_with_modules_that_are_called_like_our_rooms_changes_nothing(tm
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_is_imported_under_one_name(room: str) -> None:
     """A second copy of a module has classes of its own: nothing would be an instance of anything."""
-    words = [sys.executable, "-c", f"import {room}"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    [last] = done.stderr.splitlines()[-1:]
+    [last] = python(f"import {room}", ROOT).stderr.splitlines()[-1:]
     assert last.startswith(f"ImportError: '{room}' is imported as capim.{room}; a package of your own")
 
 
@@ -279,11 +282,7 @@ METRIC = "def hit(outcomes):\n    return outcomes.rank_worst == 1\n"
 
 @pytest.mark.parametrize(
     ("requested", "name"),
-    [
-        ("store:hit", "store:hit"),
-        ("tasks.py:hit", "tasks:hit"),
-        ("reports/scores.py:hit", "scores:hit"),
-    ],
+    [("store:hit", "store:hit"), ("tasks.py:hit", "tasks:hit"), ("reports/scores.py:hit", "scores:hit")],
 )
 def test_a_metric_in_a_module_that_is_called_like_ours_is_theirs(tmp_path: Path, requested: str, name: str) -> None:
     for file in ("store.py", "tasks.py", "reports/scores.py"):
@@ -302,7 +301,5 @@ def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp
     (tmp_path / "own.py").write_text(f"{line}\n{METRIC}")
     program = "from capim.tasks.metrics.custom import load_metric; from pathlib import Path; "
     program += "print(load_metric('own.py:hit', folder=Path()).name)"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, "-c", program]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = python(program, tmp_path)
     assert (done.returncode, done.stdout) == (0, "own:hit\n"), done.stderr

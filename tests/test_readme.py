@@ -12,10 +12,10 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from capim.flows.cli import build_parser, main
-from tests.documents import run_page
+from capim.flows.cli import build_parser
+from tests.command import command
+from tests.documents import ROOT, fenced_blocks, run_page
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -25,17 +25,12 @@ PAGES = [
 README = PAGES[0].read_text(encoding="utf-8")
 
 
-def blocks(text: str, language: str) -> list[str]:
-    """The fenced blocks of a page in one language, in order."""
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
 @pytest.fixture(scope="module")
 def after_a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which two encoders were run on one corpus."""
     folder = tmp_path_factory.mktemp("pages")
-    run = ["run", "--corpora", "shapes", "--encoders", "tiny-clip,tiny-clip-plain", "--replicates", "100", "--quiet"]
-    assert main([*run, "--analyses", "complexity,ambiguous", "--workspace", str(folder / "workspace")]) == 0
+    run = "run --corpora shapes --encoders tiny-clip,tiny-clip-plain --replicates 100 --quiet"
+    command(f"{run} --analyses complexity,ambiguous", folder / "workspace")
     return folder
 
 
@@ -105,9 +100,9 @@ def test_a_notebook_runs_from_its_first_cell_to_its_last(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_capim_command_that_a_page_shows_is_one(page: Path) -> None:
     parser = build_parser()
-    text = page.read_text(encoding="utf-8")
-    for block in (*blocks(text, "bash"), *blocks(text, "sh")):
-        for line in block.splitlines():
+    shown = [block for block in fenced_blocks(page) if block.language in ("bash", "sh") and not block.rest]
+    for block in shown:
+        for line in block.text.splitlines():
             words = shlex.split(line.partition(" > ")[0], comments=True)
             if words and words[0].endswith("capim"):
                 parser.parse_args(words[1:])

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from capim.flows.cli import main
 from capim.store import EmbeddingStore
+from tests.command import command, json_rows
 
 EVERY = "tiny-clip,tiny-clip-plain,tiny-colpali"
-RUN = ["run", "--encoders", EVERY, "--replicates", "500", "--device", "cpu", "--quiet"]
-WHOLE = ["--corpora", "shapes,shapes-winoground"]
+RUN = f"run --encoders {EVERY} --replicates 500 --device cpu --quiet --corpora"
+WHOLE = f"{RUN} shapes,shapes-winoground"
+EVALUATE = "evaluate --device cpu --quiet --replicates"
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace after one run over the embedded corpora and models."""
     folder = tmp_path_factory.mktemp("spine") / "workspace"
-    assert main([*RUN, *WHOLE, "--workspace", str(folder)]) == 0
+    command(WHOLE, folder)
     return folder
 
 
@@ -30,95 +31,74 @@ def copy(workspace: Path, tmp_path: Path) -> Path:
     return shutil.copytree(workspace, tmp_path / "workspace")
 
 
-def _results(workspace: Path, capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, object]]:
-    capsys.readouterr()
-    assert main(["results", "--format", "json", "--workspace", str(workspace), *options]) == 0
-    rows: list[dict[str, object]] = json.loads(capsys.readouterr().out)
-    return rows
-
-
-def _figures(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Result rows without which run they belong to."""
+def _figures(workspace: Path) -> list[dict[str, object]]:
+    """All results without which run they belong to."""
+    rows = json_rows("results", workspace)
     return [{key: value for key, value in row.items() if key not in ("run", "created")} for row in rows]
 
 
 @pytest.mark.slow
-def test_every_encoder_has_every_protocol_with_its_interval_around_the_value(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = _results(workspace, capsys, "--metric", "R@1,R@5,R@10")
+def test_every_encoder_has_every_protocol_with_its_interval_around_the_value(workspace: Path) -> None:
+    rows = json_rows("results --metric R@1,R@5,R@10", workspace)
     on_shapes = [row for row in rows if row["corpus"] == "shapes"]
     protocols = {"t2i/all", "t2i/first", "i2t/any", "i2t/symmetric-first"}
-    for encoder in ("tiny-clip", "tiny-clip-plain", "tiny-colpali"):
+    for encoder in EVERY.split(","):
         assert protocols <= {row["protocol"] for row in on_shapes if row["encoder"] == encoder}
     for row in rows:
-        assert row["ci_low"] <= row["value"] <= row["ci_high"], row  # type: ignore[operator]
+        assert row["ci_low"] <= row["value"] <= row["ci_high"], row
 
 
 @pytest.mark.slow
-def test_the_stronger_clip_is_far_above_chance_and_above_the_weaker_one(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = _results(workspace, capsys, "--corpus", "shapes", "--protocol", "t2i/all", "--metric", "R@1")
-    value = {row["encoder"]: float(row["value"]) for row in rows}  # type: ignore[arg-type]
+def test_the_stronger_clip_is_far_above_chance_and_above_the_weaker_one(workspace: Path) -> None:
+    rows = json_rows("results --corpus shapes --protocol t2i/all --metric R@1", workspace)
+    value = {row["encoder"]: row["value"] for row in rows}
     assert value["tiny-clip"] > 10 / 300
     assert value["tiny-clip"] > value["tiny-clip-plain"]
     assert value["tiny-colpali"] > 10 / 300
 
 
 @pytest.mark.slow
-def test_a_second_run_encodes_nothing_says_so_and_gives_the_same_results(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = _results(workspace, capsys)
-    assert main([*RUN, *WHOLE, "--workspace", str(workspace)]) == 0
-    said = capsys.readouterr().err
-    assert said.count(": 0 items encoded, ") == 6
-    assert _figures(_results(workspace, capsys)) == _figures(before)
+def test_a_second_run_encodes_nothing_says_so_and_gives_the_same_results(workspace: Path) -> None:
+    before = _figures(workspace)
+    assert command(WHOLE, workspace).err.count(": 0 items encoded, ") == 6
+    assert _figures(workspace) == before
 
 
 @pytest.mark.slow
-def test_results_computed_anew_from_stored_outcomes_are_the_same_to_the_last_digit(
-    copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = _results(copy, capsys)
-    evaluate = ["evaluate", "--workspace", str(copy), "--device", "cpu", "--quiet"]
-    assert main([*evaluate, "--replicates", "400"]) == 0
-    assert main([*evaluate, "--replicates", "500"]) == 0
-    assert _figures(_results(copy, capsys)) == _figures(before)
+def test_results_computed_anew_from_stored_outcomes_are_the_same_to_the_last_digit(copy: Path) -> None:
+    before = _figures(copy)
+    for replicates in (400, 500):
+        command(f"{EVALUATE} {replicates}", copy)
+    assert _figures(copy) == before
 
 
 @pytest.mark.slow
-def test_outcomes_of_which_some_were_lost_are_scored_again(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = _results(copy, capsys)
+def test_outcomes_of_which_some_were_lost_are_scored_again(copy: Path) -> None:
+    before = _figures(copy)
     outcomes = EmbeddingStore.open(copy / "store").connection.find("outcomes")
     assert outcomes is not None
     n_rows = outcomes.count_rows()
     outcomes.delete("query_ord = 7 AND encoder = 'tiny-clip' AND protocol LIKE 't2i/%'")
     assert outcomes.count_rows() < n_rows
-    assert main(["evaluate", "--workspace", str(copy), "--device", "cpu", "--quiet", "--replicates", "500"]) == 0
+    command(f"{EVALUATE} 500", copy)
     assert outcomes.checkout_latest() is None
     assert outcomes.count_rows() == n_rows
-    assert _figures(_results(copy, capsys)) == _figures(before)
+    assert _figures(copy) == before
 
 
 @pytest.mark.slow
-def test_another_interval_and_another_adjustment_can_be_asked_for_and_taken_back(
-    copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = _results(copy, capsys)
-    same = ["--workspace", str(copy), "--corpora", "shapes-winoground", "--replicates", "500", "--quiet"]
+def test_another_interval_and_another_adjustment_can_be_asked_for_and_taken_back(copy: Path) -> None:
+    before = _figures(copy)
     for method in ("bca", "percentile"):
-        assert main(["evaluate", *same, "--device", "cpu", "--interval", method]) == 0
-        shares = _results(copy, capsys, "--corpus", "shapes-winoground", "--protocol", "winoground")
+        command(f"{EVALUATE} 500 --corpora shapes-winoground --interval {method}", copy)
+        shares = json_rows("results --corpus shapes-winoground --protocol winoground", copy)
         assert method in {row["interval_method"] for row in shares}
-    assert main(["compare", *same, "--adjustment", "benjamini-hochberg"]) == 0
-    capsys.readouterr()
+    compare = "compare --corpora shapes-winoground --replicates 500 --quiet"
+    command(f"{compare} --adjustment benjamini-hochberg", copy)
     query = "SELECT DISTINCT adjustment FROM comparisons WHERE corpus = 'shapes-winoground'"
-    assert main(["query", query, "--format", "json", "--workspace", str(copy)]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"adjustment": "benjamini-hochberg"}]
-    assert main(["evaluate", *same, "--device", "cpu"]) == 0
-    assert _figures(_results(copy, capsys)) == _figures(before)
+    assert json_rows(f'query "{query}"', copy) == [{"adjustment": "benjamini-hochberg"}]
+    command(f"{EVALUATE} 500 --corpora shapes-winoground", copy)
+    assert _figures(copy) == before
 
 
 @pytest.mark.slow
@@ -135,67 +115,45 @@ def test_the_report_is_one_page_with_markdown_and_numbers_beside_it(workspace: P
 
 
 @pytest.mark.slow
-def test_real_photographs_go_the_same_way_and_score_near_chance(
-    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "workspace"
-    photos = ["--corpora", str(shared_data / "coco_photos"), "--workspace", str(folder)]
-    assert main([*RUN, *photos]) == 0
-    assert "tiny-clip on coco_photos: 546 items encoded" in capsys.readouterr().err
-    rows = _results(folder, capsys, "--protocol", "t2i/all", "--metric", "R@1")
+def test_real_photographs_go_the_same_way_and_score_near_chance(shared_data: Path, tmp_path: Path) -> None:
+    said = command(f"{RUN} {shared_data}/coco_photos", tmp_path).err
+    assert "tiny-clip on coco_photos: 546 items encoded" in said
+    rows = json_rows("results --protocol t2i/all --metric R@1", tmp_path)
     assert {(row["n_queries"], row["n_clusters"]) for row in rows} == {(455, 91)}
     for row in rows:
-        assert float(row["value"]) < 0.1  # type: ignore[arg-type]
+        assert row["value"] < 0.1
 
 
 @pytest.mark.slow
-def test_a_corrupt_photograph_is_skipped_and_counted_in_the_report(
-    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    photos = tmp_path / "photos"
+def test_a_corrupt_photograph_is_skipped_and_counted_in_the_report(shared_data: Path, tmp_path: Path) -> None:
+    photos, folder = tmp_path / "photos", tmp_path / "workspace"
     shutil.copytree(shared_data / "coco_photos", photos)
     victim = next((photos / "images").glob("*.jpg"))
     victim.chmod(0o644)
     victim.write_bytes(victim.read_bytes()[:500])
-    folder = tmp_path / "workspace"
-    run = ["run", "--encoders", "tiny-clip", "--replicates", "200", "--device", "cpu", "--quiet"]
-    assert main([*run, "--corpora", str(photos), "--workspace", str(folder)]) == 0
-    assert victim.stem.lstrip("0") in capsys.readouterr().err
-    [report] = (folder / "reports").glob("*/report.md")
-    assert victim.stem.lstrip("0") in report.read_text()
-    rows = _results(folder, capsys, "--protocol", "t2i/all", "--metric", "R@1")
+    printed = command(f"run --encoders tiny-clip --replicates 200 --device cpu --quiet --corpora {photos}", folder)
+    assert victim.stem.lstrip("0") in printed.err
+    assert victim.stem.lstrip("0") in printed.page.with_name("report.md").read_text()
+    rows = json_rows("results --protocol t2i/all --metric R@1", folder)
     assert rows[0]["n_clusters"] == 90
 
 
-def _broken(tmp_path: Path, shared_data: Path, kind: str) -> Path:
-    photos = tmp_path / "photos"
-    (photos / "images").mkdir(parents=True)
+@pytest.mark.parametrize(("kind", "said"), [("empty", "no image"), ("images missing", "000000000285.jpg")])
+def test_a_faulty_corpus_is_named_with_its_fault_and_leaves_nothing_behind(
+    shared_data: Path, tmp_path: Path, kind: str, said: str
+) -> None:
+    (tmp_path / "photos" / "images").mkdir(parents=True)
     captions = json.loads((shared_data / "coco_photos" / "captions.json").read_text())
     if kind == "empty":
-        captions = {**captions, "images": [], "annotations": []}
-    (photos / "captions.json").write_text(json.dumps(captions))
-    return photos
-
-
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [("empty", "no image"), ("images missing", "000000000285.jpg")],
-)
-def test_a_faulty_corpus_is_named_with_its_fault_and_leaves_nothing_behind(
-    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, said: str
-) -> None:
-    photos = _broken(tmp_path, shared_data, kind)
-    folder = tmp_path / "workspace"
-    assert main([*RUN, "--corpora", str(photos), "--workspace", str(folder)]) == 2
-    message = capsys.readouterr().err
+        captions |= {"images": [], "annotations": []}
+    (tmp_path / "photos" / "captions.json").write_text(json.dumps(captions))
+    message = command(f"{RUN} {tmp_path}/photos", tmp_path / "workspace", code=2).err
     assert said in message
     assert "Traceback" not in message
-    assert not (folder / "store").exists()
+    assert not (tmp_path / "workspace" / "store").exists()
 
 
-def test_a_missing_folder_is_named_and_nothing_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "workspace"
-    wrong = ["run", "--corpora", str(tmp_path / "nowhere"), "--encoders", "tiny-clip", "--workspace", str(folder)]
-    assert main(wrong) == 2
-    assert str(tmp_path / "nowhere") in capsys.readouterr().err
-    assert not (folder / "store").exists()
+def test_a_missing_folder_is_named_and_nothing_is_made(tmp_path: Path) -> None:
+    said = command(f"run --encoders tiny-clip --corpora {tmp_path}/nowhere", tmp_path / "workspace", code=2).err
+    assert f"{tmp_path}/nowhere" in said
+    assert not (tmp_path / "workspace" / "store").exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,51 +15,24 @@ from capim.flows.embed import embed
 from capim.flows.execution import start
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.tasks.runtime.encoding import held, lock_file
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPIM = str(Path(sys.executable).with_name("capim"))
 HOLDER = """import time; from capim.tasks.runtime.encoding import held
-with held({0!r}):
-    print('held', flush=True); time.sleep({1})
+with held('cpu:0'):
+    print('held', flush=True); time.sleep(250)
 """
 
 
-def holder(identity: str, seconds: float) -> subprocess.Popen[str]:
-    """Another process that has the device."""
-    words = [sys.executable, "-c", HOLDER.format(identity, seconds)]
-    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    return process
-
-
-def test_a_second_process_waits_until_the_device_is_free_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    other = holder("cuda-test-wait", 2)
-    started = time.monotonic()
-    with caplog.at_level("WARNING"), held("cuda-test-wait"):
-        assert time.monotonic() - started > 1
-    assert "encoding for another process" in caplog.text
-    other.wait(timeout=20)
-    lock_file("cuda-test-wait").unlink(missing_ok=True)
-
-
-def test_a_killed_process_leaves_the_device_free() -> None:
-    other = holder("cuda-test-kill", 100)
-    other.kill()
-    other.wait(timeout=20)
-    started = time.monotonic()
-    with held("cuda-test-kill"):
-        assert time.monotonic() - started < 1
-    lock_file("cuda-test-kill").unlink(missing_ok=True)
-
-
 @pytest.mark.slow
-def test_an_encode_without_a_server_waits_for_a_device_that_another_process_has(tmp_path: Path) -> None:
+def test_an_encode_without_a_server_waits_for_a_device_until_the_process_that_has_it_dies(tmp_path: Path) -> None:
     suite = tmp_path / "suite.toml"
     suite.write_text('encoders = ["tiny-clip"]\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 4\n')
     alone = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-    other = holder("cpu:0", 250)  # the processor under a name that is locked, as a card's would be
+    # the processor under a name that is locked, as a card's would be
+    other = subprocess.Popen([sys.executable, "-c", HOLDER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
     words = [CAPIM, "embed", str(suite), "--workspace", str(tmp_path), "--device", "cpu:0"]
     process = subprocess.Popen(words, env=alone, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

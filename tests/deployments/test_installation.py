@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from capim.deployments.serve import main as serve_everything
 from capim.store import EmbeddingStore
 from capim.store.types import Modality
 from capim.tasks.runtime.task import artifact_key
+from tests.deployments.test_deployments import DEPLOYMENTS
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -82,14 +84,7 @@ def tasks_of(installation: Any, run: str) -> dict[str, dict[str, Any]]:
 
 def test_all_deployments_are_registered_and_the_nights_ahead_are_scheduled(installation: Any) -> None:
     names = {found["name"] for found in installation.post("/deployments/filter", {})}
-    assert {
-        "nightly-benchmark",
-        "weekly-watch",
-        "weekly-prune",
-        "encode-on-gpu",
-        "report-after-encode",
-        "evaluate",
-    } <= names
+    assert {deployment["name"] for deployment in DEPLOYMENTS} <= names
     ahead = installation.until("runs are scheduled", lambda: installation.runs("benchmark/nightly-benchmark"))
     assert {run["expected_start_time"][11:16] for run in ahead} == {"02:00"}
 
@@ -146,9 +141,8 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     [progress] = [artifact for artifact in artifacts if artifact["type"] == "progress"]
     assert (progress["data"], progress["task_run_id"]) == (100.0, None)
     lines = [line["message"] for line in installation.post("/logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}})]
-    assert any(
-        re.fullmatch(r"tiny-clip on few, images: 8 encoded, 0 reused, 0 skipped, [\d.]+ s", line) for line in lines
-    )
+    encoded = re.compile(r"tiny-clip on few, images: 8 encoded, 0 reused, 0 skipped, [\d.]+ s")
+    assert any(map(encoded.fullmatch, lines))
     [row] = EmbeddingStore.open(f"{installation.workspace}/store").rows("runs").to_pylist()
     assert (row["flow_run"], row["deployment"]) == (run, "benchmark/nightly-benchmark")
     assert row["command"].startswith("prefect deployment run benchmark/nightly-benchmark --param ")
@@ -171,25 +165,20 @@ def test_shards_of_one_command_overlap_on_two_workers_and_a_report_follows(insta
             f"embed run: tiny-clip-plain on few, shard {number} of 2" for number in (1, 2)
         }
         assert max(run["start_time"] for run in shards) < min(run["end_time"] for run in shards), "side by side"
-        [after] = installation.until(
-            "the event starts a report", lambda: installation.runs("benchmark/report-after-encode")
-        )
+        reports = partial(installation.runs, "benchmark/report-after-encode")
+        [after] = installation.until("the event starts a report", reports)
         assert installation.ended(after["id"]) == "COMPLETED"
     compared = EmbeddingStore.open(f"{installation.workspace}/store").rows("comparisons")
-    assert set(compared["encoder_a"].to_pylist() + compared["encoder_b"].to_pylist()) == {
-        "tiny-clip",
-        "tiny-clip-plain",
-    }
+    names = compared["encoder_a"].to_pylist() + compared["encoder_b"].to_pylist()
+    assert set(names) == {"tiny-clip", "tiny-clip-plain"}
 
 
 def test_a_cancelled_encode_goes_on_where_it_stopped_and_so_does_one_that_took_too_long(installation: Any) -> None:
     with installation.worker("capim-gpu"):
         run = installation.begin("embed/encode-on-gpu", slow("cancelled"))
         begun(installation, run, "cancelled")
-        cancelling = {
-            "type": "CANCELLING",
-            "name": "Cancelling",
-        }  # what `prefect flow-run cancel` says, without its start
+        # what `prefect flow-run cancel` says, without its start
+        cancelling = {"type": "CANCELLING", "name": "Cancelling"}
         installation.post(f"/flow_runs/{run}/set_state", {"state": cancelling})
         assert installation.ended(run) == "CANCELLED"
         kept = stored(installation, "cancelled")
@@ -334,13 +323,12 @@ def test_one_machine_is_refused_without_a_server_or_a_variable_of_the_file(
 
 
 def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installation: Any) -> None:
-    config = slow("orphaned")
     suite = installation.workspace / "orphaned.toml"
     suite.write_text(
         f'encoders = ["tiny-clip"]\n[[corpus]]\nname = "orphaned"\nreader = "shapes"\nn_scenes = {SCENES}\n'
     )
     words = [CAPIM, "embed", str(suite), "--workspace", str(installation.workspace), "--device", "cpu"]
-    words += ["--batch-size", str(config["batch_size"])]
+    words += ["--batch-size", "1"]
     # Prefect's client asks a lost server again for a minute or two before the encode goes on; here it asks once
     impatient = {**installation.env, "PREFECT_CLIENT_MAX_RETRIES": "1"}
     process = subprocess.Popen(words, env=impatient, stderr=subprocess.PIPE)

@@ -12,6 +12,7 @@ import pytest
 from capim.flows import cli
 from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
+from tests.command import command
 from tests.flows.leaf_parsers import all_parsers
 
 
@@ -25,9 +26,8 @@ def test_every_command_explains_itself_with_an_example_and_fits_the_terminal(
     assert [line for line in said.splitlines() if len(line) > 80 and not line.startswith("Example: ")] == []
 
 
-def test_no_command_prints_the_help_and_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 2
-    assert "capim demo" in capsys.readouterr().out
+def test_no_command_prints_the_help_and_is_a_wrong_request() -> None:
+    assert "capim demo" in command("", code=2).out
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,7 @@ def test_no_command_prints_the_help_and_is_a_wrong_request(capsys: pytest.Captur
     ],
 )
 def test_what_breaks_becomes_a_message_and_an_exit_code(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: BaseException,
-    code: int,
-    said: str,
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, said: str
 ) -> None:
     def broken(_: argparse.Namespace) -> None:
         raise error
@@ -52,22 +48,17 @@ def test_what_breaks_becomes_a_message_and_an_exit_code(
     parser = argparse.ArgumentParser()
     parser.set_defaults(call=broken, command="x", version=False, verbose=False, debug=False)
     monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
-    assert cli.main([]) == code
-    captured = capsys.readouterr()
-    assert said in captured.err
-    assert "Traceback" not in captured.err
-    assert captured.out == ""
+    printed = command("", code=code)
+    assert said in printed.err
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
 
 
-def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    workspace = tmp_path / "workspace"
-    assert cli.main(["run", "--workspace", str(workspace)]) == 2
-    said = capsys.readouterr().err
+def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Path) -> None:
+    said = command("run", tmp_path / "workspace", code=2).err
     assert "no corpora" in said
     assert "no encoders" in said
-    assert not workspace.exists()
+    assert not (tmp_path / "workspace").exists()
 
 
 def test_help_answers_without_importing_anything_heavy() -> None:

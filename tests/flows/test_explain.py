@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from capim.flows.cli import main
 from capim.reports.rows.gallery import map_key, match_maps
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
@@ -20,6 +19,7 @@ from capim.store.vectors import Ragged
 from capim.tasks.ranking.maxsim_products import pair_scores, token_similarities
 from capim.tasks.runtime.stored import explain_pair, explain_pairs
 from tests.benchmarks.pointing import pointing_game
+from tests.command import command
 
 CORPUS = "shapes-sample12"
 
@@ -31,9 +31,8 @@ def store(small_demo: Path) -> EmbeddingStore:
 
 def test_shares_add_up_to_every_stored_score(store: EmbeddingStore) -> None:
     images = store.items(CORPUS, "image")["id"].to_pylist()
-    for row in (
-        store.rows("outcomes", encoder="tiny-colpali", corpus=CORPUS, protocol="t2i/all").slice(0, 20).to_pylist()
-    ):
+    outcomes = store.rows("outcomes", encoder="tiny-colpali", corpus=CORPUS, protocol="t2i/all")
+    for row in outcomes.slice(0, 20).to_pylist():
         for ord_, score in list(zip(row["top_ords"], row["top_scores"], strict=True))[:3]:
             found = explain_pair(
                 store, encoder="tiny-colpali", corpus=CORPUS, caption=row["query_id"], image=str(images[ord_])
@@ -78,8 +77,7 @@ def test_maps_point_at_the_thing_that_a_token_names(store: EmbeddingStore) -> No
 
 
 def test_maps_point_at_the_line_that_answers_a_question(tmp_path: Path) -> None:
-    words = ["embed", "--corpora", "pages", "--encoders", "tiny-colpali-pages", "--sample", "24", "--device", "cpu"]
-    assert main([*words, "--quiet", "--workspace", str(tmp_path)]) == 0
+    command("embed --corpora pages --encoders tiny-colpali-pages --sample 24 --device cpu --quiet", tmp_path)
     store = EmbeddingStore.open(tmp_path / "store")
     game = pointing_game(store, encoder="tiny-colpali-pages", corpus="pages-sample24")
     assert game.difference.low is not None
@@ -88,12 +86,13 @@ def test_maps_point_at_the_line_that_answers_a_question(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".html", ".png", ".json"])
-def test_the_command_writes_a_page_a_picture_and_data(small_demo: Path, suffix: str, tmp_path: Path) -> None:
+def test_the_command_writes_a_page_a_picture_and_data(
+    small_demo: Path, store: EmbeddingStore, suffix: str, tmp_path: Path
+) -> None:
     target = tmp_path / f"maps{suffix}"
-    store = EmbeddingStore.open(small_demo / "store")
     caption, image = (str(store.items(CORPUS, modality)["id"][1]) for modality in ("caption", "image"))
-    pair = ["--encoder", "tiny-colpali", "--corpus", CORPUS, "--query", caption, "--item", image]
-    assert main(["explain", *pair, "--to", str(target), "--workspace", str(small_demo)]) == 0
+    pair = f"--encoder tiny-colpali --corpus {CORPUS} --query {caption} --item {image}"
+    command(f"explain {pair} --to {target}", small_demo)
     if suffix == ".json":
         [found] = json.loads(target.read_text())
         assert sum(token["share"] for token in found["tokens"]) == pytest.approx(found["score"], rel=1e-6)
@@ -104,12 +103,8 @@ def test_the_command_writes_a_page_a_picture_and_data(small_demo: Path, suffix: 
     else:
         page = target.read_text()
         assert "Why it matches" in page
-        assert page.count("<use href=") > len(found_tokens(store, caption))
-
-
-def found_tokens(store: EmbeddingStore, caption: str) -> tuple[str, ...]:
-    image = str(store.items(CORPUS, "image")["id"][0])
-    return explain_pair(store, encoder="tiny-colpali", corpus=CORPUS, caption=caption, image=image).tokens
+        found = explain_pair(store, encoder="tiny-colpali", corpus=CORPUS, caption=caption, image=image)
+        assert page.count("<use href=") > len(found.tokens)
 
 
 def test_all_faults_of_a_request_come_together(store: EmbeddingStore) -> None:
@@ -130,8 +125,7 @@ def test_failures_of_a_late_interaction_encoder_have_maps(small_demo: Path) -> N
     assert maps <= text.count("<h5>tiny-colpali")
 
 
-def test_maps_are_in_the_order_of_the_cases_so_that_equal_rows_give_equal_bytes(small_demo: Path) -> None:
-    store = EmbeddingStore.open(small_demo / "store")
+def test_maps_are_in_the_order_of_the_cases_so_that_equal_rows_give_equal_bytes(store: EmbeddingStore) -> None:
     [found] = explain_pairs(store, encoder="tiny-colpali", corpus=CORPUS, pairs=[(0, 0)])
     names = [f"corpus-{n}" for n in range(12)]
     sealed = [SimpleNamespace(key=SimpleNamespace(encoder="late", corpus=n, modality="image")) for n in names]

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.runtime.exports import task_of
+from tests.command import Printed, command
 from tests.results.thirty import thirty_images, tied_scores, unit_vectors
 
-QUICK = ("--replicates", "100")
+QUICK = "--replicates 100"
 
 
 def _store(folder: Path, corpus: Corpus, **scores: np.ndarray) -> EmbeddingStore:
@@ -26,8 +26,7 @@ def _store(folder: Path, corpus: Corpus, **scores: np.ndarray) -> EmbeddingStore
     EmbeddingStore.open(folder / "store", create=True).write_corpus(corpus)
     for encoder, matrix in scores.items():
         np.save(folder / "scores.npy", matrix.astype(np.float32))
-        words = ["import", "--scores", str(folder / "scores.npy"), "--encoder", encoder, "--corpus", corpus.name]
-        assert main([*words, *QUICK, "--workspace", str(folder)]) == 0
+        command(f"import --scores {folder}/scores.npy --encoder {encoder} --corpus {corpus.name} {QUICK}", folder)
     return EmbeddingStore.open(folder / "store")
 
 
@@ -41,16 +40,15 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _export(workspace: Path, what: str, to: Path, *words: str) -> int:
-    return main(["export", what, "--to", str(to), *words, "--workspace", str(workspace)])
+def _export(workspace: Path, words: str, to: Path, *, code: int = 0) -> Printed:
+    return command(f"export {words} --to {to}", workspace, code=code)
 
 
 def test_pytrec_eval_gives_our_figures_of_exported_runs_and_bounds_them_where_scores_tie(
-    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workspace: Path, tmp_path: Path
 ) -> None:
     pytrec_eval = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
-    assert _export(workspace, "trec", tmp_path) == 0
-    printed = capsys.readouterr()
+    printed = _export(workspace, "trec", tmp_path)
     assert "queries of ties, " in printed.err and "trec_eval orders ties by id" in printed.err
     assert "without lists of items and their scores: pairs/add on thirty, " in printed.err
     assert str(tmp_path / "thirty" / "t2i-all" / "ties.run") in printed.out
@@ -87,14 +85,13 @@ def test_ids_with_blanks_are_escaped_and_come_back_by_import(tmp_path: Path) -> 
         source=None,
     )
     store = _store(tmp_path, corpus, ours=np.array([[0.9, 0.1, 0.2], [0.5, 0.4, 0.3], [0.2, 0.7, 0.6]]))
-    assert _export(tmp_path, "trec", tmp_path / "trec", "--protocol", "t2i/all") == 0
+    _export(tmp_path, "trec --protocol t2i/all", tmp_path / "trec")
     run = tmp_path / "trec" / "odd" / "t2i-all" / "ours.run"
     lines = [line.split() for line in run.read_text("utf-8").splitlines()]
     assert {len(line) for line in lines} == {6}
     assert lines[0] == ["of%20a%20b", "Q0", "a%20b", "1", "0.9", "ours"]
     assert {line[2] for line in lines} == {"a%20b", "a%2520b", "c%E2%80%83d"}
-    words = ["import", "--run", str(run), "--encoder", "again", "--corpus", "odd", *QUICK, "--workspace", str(tmp_path)]
-    assert main(words) == 0
+    command(f"import --run {run} --encoder again --corpus odd {QUICK}", tmp_path)
     rows = store.rows("results", protocol="t2i/all").to_pylist()
     values = {name: {r["metric"]: r["value"] for r in rows if r["encoder"] == name} for name in ("ours", "again")}
     assert values["ours"] == values["again"]
@@ -106,11 +103,9 @@ def test_an_orientation_of_late_interaction_has_the_queries_of_its_protocol() ->
     np.testing.assert_array_equal(plain.relevant, oriented.relevant)
 
 
-def test_without_a_list_there_is_no_trec_export(
-    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _export(workspace, "trec", tmp_path / "out", "--protocol", "winoground") == 2
-    assert "no lists of items for these names" in capsys.readouterr().err
+def test_without_a_list_there_is_no_trec_export(workspace: Path, tmp_path: Path) -> None:
+    said = _export(workspace, "trec --protocol winoground", tmp_path / "out", code=2).err
+    assert "no lists of items for these names" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -118,38 +113,28 @@ def test_without_a_list_there_is_no_trec_export(
 def with_vectors(workspace: Path) -> Path:
     """The same workspace with vectors of all items by one encoder more."""
     images, captions = unit_vectors()
-    words = ["import", "--encoder", "vectors", "--corpus", "thirty", "--workspace", str(workspace)]
-    for name, matrix in (("images", images), ("captions", captions)):
-        np.save(workspace / f"{name}.npy", matrix)
-        words += [f"--{name}", str(workspace / f"{name}.npy")]
-    assert main(words) == 0
+    np.save(workspace / "images.npy", images)
+    np.save(workspace / "captions.npy", captions)
+    files = f"--images {workspace}/images.npy --captions {workspace}/captions.npy"
+    command(f"import --encoder vectors --corpus thirty {files}", workspace)
     return workspace
 
 
 def test_npy_has_the_ids_beside_it_in_its_order(with_vectors: Path, tmp_path: Path) -> None:
-    subject = ("--encoder", "vectors", "--corpus", "thirty", "--modality", "image")
-    assert _export(with_vectors, "embeddings", tmp_path / "images.npy", *subject) == 0
+    subject = "--encoder vectors --corpus thirty --modality image"
+    _export(with_vectors, f"embeddings {subject}", tmp_path / "images.npy")
     vectors = EmbeddingStore.open(with_vectors / "store").vectors(encoder="vectors", corpus="thirty", modality="image")
     assert (tmp_path / "images.ids.txt").read_text("utf-8").split("\n") == [*vectors.ids, ""]
     np.testing.assert_array_equal(np.load(tmp_path / "images.npy"), vectors.matrix)
 
 
-def test_the_atlas_has_points_exact_neighbours_and_what_each_encoder_found(
-    with_vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("--encoder", "vectors,ties", "--corpus", "thirty", "--modality", "caption")
-    assert _export(with_vectors, "embedding-atlas", tmp_path / "atlas.parquet", *words) == 0
+def test_the_atlas_has_points_exact_neighbours_and_what_each_encoder_found(with_vectors: Path, tmp_path: Path) -> None:
+    atlas = "embedding-atlas --corpus thirty --modality"
+    _export(with_vectors, f"{atlas} caption --encoder vectors,ties", tmp_path / "atlas.parquet")
     table = pq.read_table(tmp_path / "atlas.parquet")
     assert table.column_names == [
-        "id",
-        "text",
-        "language",
-        "x",
-        "y",
-        "neighbors",
-        "t2i/all ties rank",
-        "t2i/all ties hit",
-    ]
+        "id", "text", "language", "x", "y", "neighbors", "t2i/all ties rank", "t2i/all ties hit",
+    ]  # fmt: skip
     vectors = unit_vectors()[1].astype(np.float64)
     centred = vectors - vectors.mean(axis=0)
     for axis, column in zip(np.linalg.svd(centred, full_matrices=False)[2], ("x", "y"), strict=False):
@@ -162,29 +147,26 @@ def test_the_atlas_has_points_exact_neighbours_and_what_each_encoder_found(
         assert len(neighbour["ids"]) == 15
         np.testing.assert_allclose(neighbour["distances"], np.sort(1 - own)[:15], atol=1e-6)
         np.testing.assert_allclose(1 - own[neighbour["ids"]], neighbour["distances"], atol=1e-6)
-    outcomes = EmbeddingStore.open(with_vectors / "store").rows(
-        "outcomes", encoder="ties", corpus="thirty", protocol="t2i/all"
-    )
+    store = EmbeddingStore.open(with_vectors / "store")
+    outcomes = store.rows("outcomes", encoder="ties", corpus="thirty", protocol="t2i/all")
     assert table["t2i/all ties rank"].to_pylist() == [*outcomes["rank_best"].to_pylist(), *[None] * 10]  # negatives
     hits = [rank == 1 for rank in outcomes["rank_worst"].to_pylist()]
     assert table["t2i/all ties hit"].to_pylist() == [*hits, *[None] * 10]
 
-    images = ("--encoder", "vectors", "--corpus", "thirty", "--modality", "image")
-    assert _export(with_vectors, "embedding-atlas", tmp_path / "images.parquet", *images) == 0
+    _export(with_vectors, f"{atlas} image --encoder vectors", tmp_path / "images.parquet")
     table = pq.read_table(tmp_path / "images.parquet")
     assert table["text"][0].as_py() == "x\nx"
     assert table["image"].type == pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    capsys.readouterr()
-    assert _export(with_vectors, "embedding-atlas", tmp_path / "a.csv", *images) == 2
-    assert "end it with .parquet" in capsys.readouterr().err
-    assert _export(with_vectors, "embedding-atlas", tmp_path / "a.parquet", "--encoder", "vectors") == 2
-    assert "export embedding-atlas needs --corpus, --modality" in capsys.readouterr().err
-    assert _export(with_vectors, "embedding-atlas", tmp_path / "a.parquet", "--encoder", "ties", *images[2:]) == 2
-    assert "ties" in capsys.readouterr().err
+    for words, suffix, fault in (
+        (f"{atlas} image --encoder vectors", "csv", "end it with .parquet"),
+        ("embedding-atlas --encoder vectors", "parquet", "export embedding-atlas needs --corpus, --modality"),
+        (f"{atlas} image --encoder ties", "parquet", "ties"),
+    ):
+        assert fault in _export(with_vectors, words, tmp_path / f"a.{suffix}", code=2).err
 
 
 def test_a_figure_that_mteb_wants_is_computed_from_stored_outcomes(workspace: Path, tmp_path: Path) -> None:
-    assert _export(workspace, "results", tmp_path, "--as", "mteb", "--encoder", "distinct") == 0
+    _export(workspace, "results --as mteb --encoder distinct", tmp_path)
     [file] = tmp_path.glob("results/*/*/capim-thirty-t2i-all.json")
     [scores] = json.loads(file.read_text("utf-8"))["scores"]["test"]
     outcomes = EmbeddingStore.open(workspace / "store").rows("outcomes", encoder="distinct", protocol="t2i/all")

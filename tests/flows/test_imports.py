@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from capim.tasks.corpora import open_corpus
+from tests.command import command, json_rows
 
-Run: TypeAlias = Callable[..., str]
+QUICK = "--replicates 200 --quiet"
 
 pytestmark = pytest.mark.slow
 
@@ -23,25 +21,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     return tmp_path / "workspace"
-
-
-@pytest.fixture
-def run(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command; returns what it printed."""
-
-    def command(*words: str, code: int = 0) -> str:
-        capsys.readouterr()
-        done = main([*words, "--workspace", str(workspace)])
-        printed = capsys.readouterr()
-        assert done == code, printed.err
-        return printed.out if words[0] in ("results", "query", "report") else printed.err
-
-    return command
-
-
-def rows(run: Run, *words: str) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = json.loads(run(*words, "--format", "json", "--quiet"))
-    return listed
 
 
 def describe(folder: Path, name: str, n: int) -> str:
@@ -70,58 +49,54 @@ def save(folder: Path, vectors: dict[str, NDArray[np.float32]]) -> dict[str, str
 
 
 def test_two_corpora_by_two_imports_each_are_one_model_and_the_report_says_nothing_else(
-    run: Run, workspace: Path, tmp_path: Path
+    workspace: Path, tmp_path: Path
 ) -> None:
     files = {}
     for seed, name in enumerate(("first", "second")):
         corpus = describe(tmp_path, name, 12)
-        files[corpus] = save(
-            tmp_path / name, embed(corpus, np.random.default_rng(seed).standard_normal((12, 16)), noise=0.3)
-        )
+        images = np.random.default_rng(seed).standard_normal((12, 16))
+        files[corpus] = save(tmp_path / name, embed(corpus, images, noise=0.3))
     for side in ("images", "captions"):
         for corpus, of_corpus in files.items():
-            said = run("import", "--encoder", "theirs", "--corpus", corpus, f"--{side}", of_corpus[side])
+            said = command(f"import --encoder theirs --corpus {corpus} --{side} {of_corpus[side]}", workspace).err
     assert "theirs: 60 captions of second imported" in said
     assert "run `capim evaluate --corpora second --encoders theirs`" in said
-    run("evaluate", "--replicates", "200", "--quiet")
-    found = [(row["corpus"], row["protocol"], row["metric"]) for row in rows(run, "results", "--encoder", "theirs")]
+    command(f"evaluate {QUICK}", workspace)
+    rows = json_rows("results --encoder theirs", workspace)
+    found = [(row["corpus"], row["protocol"], row["metric"]) for row in rows]
     assert len(found) == len(set(found))
     assert {corpus for corpus, _, _ in found} == {"first", "second"}
-    text = Path(run("report").strip()).with_name("report.md").read_text("utf-8")
+    text = command("report", workspace).page.with_name("report.md").read_text("utf-8")
     assert text.count("unversioned") == 1
     assert "| theirs | theirs | unversioned | imported v1 | single | 16 | – | float32 | – |" in text
     for untrue in ("earlier version", "Left out", "changed"):
         assert untrue not in text, untrue
-    store = EmbeddingStore.open(workspace / "store")
-    assert store.encoders().num_rows == 1
+    assert EmbeddingStore.open(workspace / "store").encoders().num_rows == 1
 
 
-def test_the_same_again_writes_nothing_and_other_contents_need_a_replace(
-    run: Run, workspace: Path, tmp_path: Path
-) -> None:
+def test_the_same_again_writes_nothing_and_other_contents_need_a_replace(workspace: Path, tmp_path: Path) -> None:
     corpus = describe(tmp_path, "few", 12)
     files = save(tmp_path / "in", embed(corpus, np.random.default_rng(0).standard_normal((12, 16)), noise=0.3))
-    request = ("import", "--encoder", "theirs", "--corpus", corpus)
-    said = run(*request, "--images", files["images"])
-    assert (
-        "captions of few by theirs are missing: run `capim import --corpus few --encoder theirs --captions FILE`"
-        in said
-    )
-    run(*request, "--captions", files["captions"])
-    run("evaluate", "--replicates", "200", "--quiet")
-    before = rows(run, "results")
-    assert "stored already with the same contents; nothing was written" in run(*request, "--images", files["images"])
-    assert rows(run, "results") == before
+    request = f"import --encoder theirs --corpus {corpus}"
+    images = f"{request} --images {files['images']}"
+    advice = "captions of few by theirs are missing: run `capim import --corpus few --encoder theirs --captions FILE`"
+    assert advice in command(images, workspace).err
+    command(f"{request} --captions {files['captions']}", workspace)
+    command(f"evaluate {QUICK}", workspace)
+    before = json_rows("results", workspace)
+    assert "stored already with the same contents; nothing was written" in command(images, workspace).err
+    assert json_rows("results", workspace) == before
     np.save(files["images"], -np.load(files["images"]))
-    assert "add --replace" in run(*request, "--images", files["images"], code=2)
-    assert rows(run, "results") == before
-    assert "replaced" in run(*request, "--images", files["images"], "--replace")
-    assert json.loads(run("results", "--format", "json", "--quiet", code=1)) == [], "no rows is exit code 1"
-    run("evaluate", "--replicates", "200", "--quiet")
-    assert {row["metric"]: row["value"] for row in rows(run, "results", "--protocol", "t2i/all")}["R@1"] < 0.2
+    assert "add --replace" in command(images, workspace, code=2).err
+    assert json_rows("results", workspace) == before
+    assert "replaced" in command(f"{images} --replace", workspace).err
+    assert command("results --format json", workspace, code=1).rows == [], "no rows is exit code 1"
+    command(f"evaluate {QUICK}", workspace)
+    [row] = json_rows("results --protocol t2i/all --metric R@1", workspace)
+    assert row["value"] < 0.2
 
 
-def test_what_float16_costs_is_what_the_ablation_of_the_float32_set_says(run: Run, tmp_path: Path) -> None:
+def test_what_float16_costs_is_what_the_ablation_of_the_float32_set_says(workspace: Path, tmp_path: Path) -> None:
     """Pairs of images that are almost equal, at distances around the rounding of float16."""
     n = 120
     corpus = describe(tmp_path, "near", n)
@@ -129,27 +104,23 @@ def test_what_float16_costs_is_what_the_ablation_of_the_float32_set_says(run: Ru
     images = np.repeat(generator.standard_normal((n // 2, 64)), 2, axis=0)
     images[1::2] += generator.standard_normal((n // 2, 64)) * np.geomspace(1e-4, 1e-2, n // 2)[:, None]
     files = save(tmp_path / "in", embed(corpus, images, noise=0.0))
-    both = [word for side, file in files.items() for word in (f"--{side}", file)]
-    assert "rounded" not in run("import", "--encoder", "fine", "--corpus", corpus, *both)
-    said = run("import", "--encoder", "coarse", "--corpus", corpus, *both, "--storage", "float16")
+    both = f"--corpus {corpus} --images {files['images']} --captions {files['captions']}"
+    assert "rounded" not in command(f"import --encoder fine {both}", workspace).err
+    said = command(f"import --encoder coarse {both} --storage float16", workspace).err
     assert f"of {n * 64:,} values rounded, each vector by at most 0.0" in said
-    run("evaluate", "--replicates", "200", "--quiet", "--protocols", "t2i/all")
-    run("compare", "--replicates", "200", "--quiet", "--analyses", "ablations")
-    value = {row["encoder"]: row["value"] for row in rows(run, "results", "--metric", "R@1")}
+    command(f"evaluate --protocols t2i/all {QUICK}", workspace)
+    command(f"compare --analyses ablations {QUICK}", workspace)
+    value = {row["encoder"]: row["value"] for row in json_rows("results --metric R@1", workspace)}
     assert abs(value["coarse"] - value["fine"]) > 0.01
-    [ablation] = rows(
-        run,
-        "query",
-        "SELECT value, detail FROM slices WHERE encoder = 'fine' AND analysis = 'precision' "
-        "AND feature = 'stored in' AND level_name = 'float16'",
-    )
+    slices = EmbeddingStore.open(workspace / "store").rows("slices", encoder="fine", analysis="precision")
+    [ablation] = [r for r in slices.to_pylist() if (r["feature"], r["level_name"]) == ("stored in", "float16")]
     assert ablation["value"] == pytest.approx(value["coarse"], abs=1e-12)
     assert json.loads(ablation["detail"])["change"] == pytest.approx(value["coarse"] - value["fine"], abs=1e-12)
-    text = Path(run("report").strip()).with_name("report.md").read_text("utf-8")
+    text = command("report", workspace).page.with_name("report.md").read_text("utf-8")
     assert "float16 would change R@1 by +" in text
 
 
-def test_a_manifest_and_a_folder_import_many_sets_or_none(run: Run, workspace: Path, tmp_path: Path) -> None:
+def test_a_manifest_and_a_folder_import_many_sets_or_none(workspace: Path, tmp_path: Path) -> None:
     corpus = describe(tmp_path, "few", 12)
     for seed, encoder in enumerate("ab"):
         vectors = embed(corpus, np.random.default_rng(seed).standard_normal((12, 16)), noise=0.3)
@@ -166,24 +137,24 @@ def test_a_manifest_and_a_folder_import_many_sets_or_none(run: Run, workspace: P
         )
 
     write("images")
-    assert "expected the 60 items of corpus 'few', got 12" in run("import", "--manifest", str(manifest), code=2)
+    said = command(f"import --manifest {manifest}", workspace, code=2).err
+    assert "expected the 60 items of corpus 'few', got 12" in said
     assert not (workspace / "store").exists()
     write("captions")
-    assert "b (revision v1): 60 captions of few imported" in run("import", "--manifest", str(manifest))
+    said = command(f"import --manifest {manifest}", workspace).err
+    assert "b (revision v1): 60 captions of few imported" in said
     store = EmbeddingStore.open(workspace / "store")
     assert len(store.sealed_sets()) == 4
-    again = run("import", "--folder", str(tmp_path / "in"))
+    again = command(f"import --folder {tmp_path}/in", workspace).err
     assert again.count("nothing was written") == 4
     assert len(store.sealed_sets()) == 4
 
 
-def test_the_storage_type_of_an_encode_is_an_option_and_its_rounding_is_said(
-    run: Run, workspace: Path, tmp_path: Path
-) -> None:
-    request = ("embed", "--corpora", describe(tmp_path, "few", 5), "--device", "cpu", "--quiet")
-    assert "rounded" not in run(*request, "--encoders", "tiny-clip")
-    assert "stored as float16: " in run(*request, "--encoders", "tiny-clip", "--storage", "float16")
-    assert "stored as float16: " in run(*request, "--encoders", "tiny-colpali")
+def test_the_storage_type_of_an_encode_is_an_option_and_its_rounding_is_said(workspace: Path, tmp_path: Path) -> None:
+    embed = f"embed --corpora {describe(tmp_path, 'few', 5)} --device cpu"
+    assert "rounded" not in command(f"{embed} --encoders tiny-clip", workspace).err
+    for request in ("tiny-clip --storage float16", "tiny-colpali"):
+        assert "stored as float16: " in command(f"{embed} --encoders {request}", workspace).err
     store = EmbeddingStore.open(workspace / "store")
     stored = [(sealed.key.encoder, sealed.storage) for sealed in store.sealed_sets() if sealed.key.modality == "image"]
     assert stored == [("tiny-clip", "float32"), ("tiny-clip", "float16"), ("tiny-colpali", "float16")]

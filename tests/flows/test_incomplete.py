@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import capim.tasks.evaluate
-from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
+from tests.command import command
 
 ROOT = Path(__file__).resolve().parents[2]
 SOUND = ("tiny-clip", "tiny-clip-plain")
@@ -80,25 +80,19 @@ def check(workspace: Path, names: set[str]) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_corrupt_checkpoint_in_any_place_is_named_and_the_others_are_complete(
-    place: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_corrupt_checkpoint_in_any_place_is_named_and_the_others_are_complete(place: int, tmp_path: Path) -> None:
     suite = suite_of(tmp_path, ("checkpoint",), place)
-    assert main(["run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]) == 1
-    printed = capsys.readouterr()
-    assert Path(printed.out.strip()).is_file(), "the report"
+    printed = command(f"run {suite} --quiet", tmp_path / "workspace", code=1)
+    assert printed.page.is_file(), "the report"
     assert "1 encoder failed; the others are complete:\n  - broken-checkpoint: " in printed.err
     assert "Traceback" not in printed.err
     assert "cannot be loaded" in check(tmp_path / "workspace", {"broken-checkpoint"})["message"]
 
 
 @pytest.mark.slow
-def test_a_missing_package_nan_and_memory_are_reasons_of_one_line_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_package_nan_and_memory_are_reasons_of_one_line_each(tmp_path: Path) -> None:
     suite = suite_of(tmp_path, ("package", "nan", "memory"), 1)
-    assert main(["run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]) == 1
-    lines = capsys.readouterr().err.splitlines()
+    lines = command(f"run {suite} --quiet", tmp_path / "workspace", code=1).err.splitlines()
     start = lines.index("capim: 3 encoders failed; the others are complete:")
     reasons = lines[start + 1 :]
     assert [line.split(":")[0] for line in reasons] == [f"  - broken-{kind}" for kind in ("package", "nan", "memory")]
@@ -108,29 +102,23 @@ def test_a_missing_package_nan_and_memory_are_reasons_of_one_line_each(
 
 
 @pytest.mark.slow
-def test_embed_encodes_the_others_and_a_repaired_encoder_completes_the_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_embed_encodes_the_others_and_a_repaired_encoder_completes_the_report(tmp_path: Path) -> None:
     suite, workspace = suite_of(tmp_path, ("checkpoint",), 0), tmp_path / "workspace"
-    for shards in ("1", "2"):
-        assert main(["embed", str(suite), "--quiet", "--shards", shards, "--workspace", str(workspace)]) == 1
-        assert "  - broken-checkpoint: " in capsys.readouterr().err
+    for shards in (1, 2):
+        said = command(f"embed {suite} --quiet --shards {shards}", workspace, code=1).err
+        assert "  - broken-checkpoint: " in said
     assert {s.key.encoder for s in EmbeddingStore.open(workspace / "store").sealed_sets()} == {*SOUND}
     sound = ROOT / "tasks" / "encoders" / "tiny" / "clip" / "model.safetensors"
     (tmp_path / "models" / "checkpoint" / "model.safetensors").write_bytes(sound.read_bytes())
-    assert main(["run", str(suite), "--quiet", "--workspace", str(workspace)]) == 0
-    report = Path(capsys.readouterr().out.strip()).with_name("report.md").read_text()
-    assert "failed" not in report
+    page = command(f"run {suite} --quiet", workspace).page
+    assert "failed" not in page.with_name("report.md").read_text()
 
 
 @pytest.mark.slow
-def test_only_broken_encoders_are_an_error_and_make_no_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_broken_encoders_are_an_error_and_make_no_report(tmp_path: Path) -> None:
     suite = tmp_path / "suite.toml"
     suite.write_text('corpora = ["shapes"]\nsample = 8\n' + broken(tmp_path / "models", "checkpoint"))
-    assert main(["run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]) == 1
-    assert "cannot be loaded" in capsys.readouterr().err
+    assert "cannot be loaded" in command(f"run {suite} --quiet", tmp_path / "workspace", code=1).err
     assert not (tmp_path / "workspace" / "reports").exists()
     [run] = EmbeddingStore.open(tmp_path / "workspace" / "store").rows("runs").to_pylist()
     assert run["state"] == "failed"
@@ -138,11 +126,10 @@ def test_only_broken_encoders_are_an_error_and_make_no_report(
 
 @pytest.mark.slow
 def test_an_encoder_that_cannot_be_scored_does_not_stop_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = tmp_path / "workspace"
-    embed = ["embed", "--corpora", "shapes", "--sample", "8", "--encoders", ",".join(SOUND), "--device", "cpu"]
-    assert main([*embed, "--quiet", "--workspace", str(workspace)]) == 0
+    command(f"embed --corpora shapes --sample 8 --encoders {','.join(SOUND)} --device cpu --quiet", workspace)
     scored = capim.tasks.evaluate.score.fn
 
     def score(sets: Any, **options: Any) -> Any:
@@ -151,23 +138,20 @@ def test_an_encoder_that_cannot_be_scored_does_not_stop_the_others(
         return scored(sets, **options)
 
     monkeypatch.setattr(capim.tasks.evaluate.score, "fn", score)
-    assert main(["evaluate", "--replicates", "100", "--quiet", "--workspace", str(workspace)]) == 1
-    assert "  - tiny-clip on shapes-sample8: a row was changed on disk" in capsys.readouterr().err
+    said = command("evaluate --replicates 100 --quiet", workspace, code=1).err
+    assert "  - tiny-clip on shapes-sample8: a row was changed on disk" in said
     assert {*EmbeddingStore.open(workspace / "store").rows("results")["encoder"].to_pylist()} == {SOUND[1]}
 
 
 @pytest.mark.parametrize(
-    ("option", "text"),
+    ("device", "text"),
     [
-        (["--device", "cuda:99"], "device 'cuda:99' does not exist"),
-        (["--device", "cpu,graphics"], "device 'graphics' is unknown"),
+        ("cuda:99", "device 'cuda:99' does not exist"),
+        ("cpu,graphics", "device 'graphics' is unknown"),
     ],
 )
-def test_a_wrong_request_still_refuses_the_whole_run(
-    option: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_request_still_refuses_the_whole_run(device: str, text: str, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
-    words = ["run", "--corpora", "shapes", "--sample", "8", "--encoders", "tiny-clip", *option]
-    assert main([*words, "--workspace", str(workspace)]) == 2
-    assert text in capsys.readouterr().err
+    run = f"run --corpora shapes --sample 8 --encoders tiny-clip --device {device}"
+    assert text in command(run, workspace, code=2).err
     assert not workspace.exists()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from tests.benchmarks.judged_pages import write_judged_pages
+from tests.command import command, json_rows
 
-QUICK = ("--replicates", "200")
+QUICK = "--replicates 200"
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +23,15 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with np.load(queries) as saved:
         np.savez(folder / "mirrored.npz", ids=saved["ids"], vectors=saved["vectors"][:, ::-1])
     for encoder, captions in (("random", queries), ("mirrored", str(folder / "mirrored.npz"))):
-        words = ["import", "--corpus", str(folder / "finance"), "--encoder", encoder, "--images", pages]
-        assert main([*words, "--captions", captions, "--workspace", str(folder)]) == 0
-    words = ["evaluate", "--corpora", "finance", "--encoders", "random,mirrored", *QUICK]
-    assert main([*words, "--workspace", str(folder)]) == 0
+        files = f"--images {pages} --captions {captions}"
+        command(f"import --corpus {folder}/finance --encoder {encoder} {files}", folder)
+    command(f"evaluate --corpora finance --encoders random,mirrored {QUICK}", folder)
     return folder
 
 
 def test_figures_equal_pytrec_eval_on_the_exported_run_and_qrels(workspace: Path, tmp_path: Path) -> None:
     pytrec_eval = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
-    assert main(["export", "trec", "--to", str(tmp_path), "--workspace", str(workspace)]) == 0
+    command(f"export trec --to {tmp_path}", workspace)
     place = tmp_path / "finance" / "t2i-judged"
     qrels = pytrec_eval.parse_qrel((place / "qrels.txt").open())
     assert {grade for found in qrels.values() for grade in found.values()} == {1, 2}
@@ -54,42 +52,31 @@ def test_figures_equal_pytrec_eval_on_the_exported_run_and_qrels(workspace: Path
 
 
 def test_an_exported_run_is_imported_again_with_the_same_figures(workspace: Path, tmp_path: Path) -> None:
-    assert main(["export", "trec", "--to", str(tmp_path), "--workspace", str(workspace)]) == 0
+    command(f"export trec --to {tmp_path}", workspace)
     run = tmp_path / "finance" / "t2i-judged" / "random.run"
-    words = ["import", "--run", str(run), "--encoder", "again", "--corpus", "finance", *QUICK]
-    assert main([*words, "--workspace", str(workspace)]) == 0
+    command(f"import --run {run} --encoder again --corpus finance {QUICK}", workspace)
     rows = EmbeddingStore.open(workspace / "store").rows("results").to_pylist()
     value = {(row["encoder"], row["metric"]): row["value"] for row in rows if row["protocol"] == "t2i/judged"}
     for metric in ("nDCG@10", "recall@5", "AP", "unjudged@10"):
         assert value["again", metric] == pytest.approx(value["random", metric], abs=1e-12), metric
 
 
-def test_encoders_are_compared_by_the_headline_of_judged_documents(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["compare", "--corpora", "finance", "--encoders", "random,mirrored", *QUICK, "--permutations", "1000"]
-    assert main([*words, "--workspace", str(workspace)]) == 0
-    capsys.readouterr()
+def test_encoders_are_compared_by_the_headline_of_judged_documents(workspace: Path) -> None:
+    command(f"compare --corpora finance --encoders random,mirrored {QUICK} --permutations 1000", workspace)
     query = "SELECT metric, family, n_clusters FROM comparisons WHERE protocol = 't2i/judged'"
-    assert main(["query", query, "--format", "json", "--workspace", str(workspace)]) == 0
-    rows = {row["metric"]: row for row in json.loads(capsys.readouterr().out)}
+    rows = {row["metric"]: row for row in json_rows(f'query "{query}"', workspace)}
     assert {name for name, row in rows.items() if row["family"] == "headline"} == {"nDCG@10"}
     assert rows["nDCG@10"]["n_clusters"] == 20
-    assert main(["analyse", "--corpora", "finance", *QUICK, "--workspace", str(workspace)]) == 0
+    command(f"analyse --corpora finance {QUICK}", workspace)
 
 
-def test_judgements_are_a_table_of_sql(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_judgements_are_a_table_of_sql(workspace: Path) -> None:
     query = "SELECT count(*) AS n, min(grade) AS low, max(grade) AS high FROM relevance WHERE ground_truth = 'judged'"
-    assert main(["query", query, "--format", "json", "--workspace", str(workspace)]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"n": 120, "low": 1, "high": 2}]
+    assert json_rows(f'query "{query}"', workspace) == [{"n": 120, "low": 1, "high": 2}]
 
 
-def test_compression_is_measured_by_the_headline_and_reported(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ann = ["ann", "--corpora", "finance", "--encoders", "random", "--methods", "binary,IVF_PQ", "--format", "json"]
-    assert main([*ann, *QUICK, "--workspace", str(workspace)]) == 0
-    rows = json.loads(capsys.readouterr().out)
+def test_compression_is_measured_by_the_headline_and_reported(workspace: Path) -> None:
+    rows = json_rows(f"ann --corpora finance --encoders random --methods binary,IVF_PQ {QUICK}", workspace)
     assert [(row["method"], row["setting"]) for row in rows] == [
         ("exact", ""), ("binary", "items"), ("binary", "items and queries"), ("IVF_PQ", "20 partitions read"),
     ]  # fmt: skip
@@ -107,13 +94,11 @@ def test_compression_is_measured_by_the_headline_and_reported(
     assert 10 < one["depth"] <= 80
     assert "at least 256 vectors, got 80" in index["reason"]
     query = "SELECT value FROM slices WHERE analysis = 'ann' AND level_name = 'items'"
-    assert main(["query", query, "--format", "json", "--workspace", str(workspace)]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"value": one["value"]}]
+    assert json_rows(f'query "{query}"', workspace) == [{"value": one["value"]}]
 
 
 def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
-    assert main(["report", "--workspace", str(workspace)]) == 0
-    page = max((workspace / "reports").rglob("report.html"), key=lambda file: file.stat().st_mtime).read_text()
+    page = command("report", workspace).page.read_text()
     assert "nDCG@10" in page
     assert "t2i/judged" in page
     assert "unjudged in the top 10" in page
@@ -124,9 +109,8 @@ def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
 
 
 def test_pages_in_two_stages_and_fused_are_encoders_like_any_other(workspace: Path) -> None:
-    members = ["--corpora", "finance", *QUICK, "--workspace", str(workspace)]
-    assert main(["rerank", "--first", "random", "--second", "mirrored", "--depths", "10,80", *members]) == 0
-    assert main(["fuse", "--encoders", "random,mirrored", *members]) == 0
+    command(f"rerank --first random --second mirrored --depths 10,80 --corpora finance {QUICK}", workspace)
+    command(f"fuse --encoders random,mirrored --corpora finance {QUICK}", workspace)
     store = EmbeddingStore.open(workspace / "store")
     value = {(row["encoder"], row["metric"]): row["value"] for row in store.rows("results").to_pylist()}
     for metric in ("nDCG@10", "recall@10", "AP"):  # all 80 pages ordered again: the second encoder alone

@@ -144,16 +144,16 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+SOURCES: dict[tuple[str, ...], dict[str, Write]] = {
+    ("import", "--encoder", "new", "--corpus", "toy", "--images", "{}"): IMPORTS,
+    ("import", "--encoder", "new", "--corpus", "toy", "--outcomes", "{}"): OUTCOMES,
+    ("import", "--encoder", "new", "--corpus", "toy", "--run", "{}"): RUNS,
+    ("corpora", "check", "{}"): CORPORA,
+    ("run", "{}"): SUITES,
+    ("evaluate", "--metric", "{}:f", "--corpora", "toy"): METRICS,
+}
 CASES = [
-    *(
-        (("import", "--encoder", "new", "--corpus", "toy", "--images", "{}"), name, make)
-        for name, make in IMPORTS.items()
-    ),
-    *((("import", "--encoder", "new", "--corpus", "toy", "--outcomes", "{}"), n, make) for n, make in OUTCOMES.items()),
-    *((("import", "--encoder", "new", "--corpus", "toy", "--run", "{}"), name, make) for name, make in RUNS.items()),
-    *((("corpora", "check", "{}"), name, make) for name, make in CORPORA.items()),
-    *((("run", "{}"), name, make) for name, make in SUITES.items()),
-    *((("evaluate", "--metric", "{}:f", "--corpora", "toy"), name, make) for name, make in METRICS.items()),
+    *((words, name, make) for words, files in SOURCES.items() for name, make in files.items()),
     (("search", "--encoder", "enc", "--corpus", "toy", "--image", "{}"), "pipe.png", os.mkfifo),
     (("search", "--encoder", "enc", "--corpus", "toy", "--vector", "{}"), "pipe.npy", os.mkfifo),
     (("search", "--encoder", "enc", "--corpus", "toy", "\ud800"), "unused", Path.mkdir),

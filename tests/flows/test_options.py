@@ -1,12 +1,14 @@
-"""Every option of every command changes what the command does, or is refused: ``CASES`` has a row for each.
+"""Every option of every command changes what the command does, or is refused: each has a case.
 
 A case runs a command twice, without the option and with it, on one small evaluated store. What the command prints, the
 files that it writes and the arguments that its steps get must differ; or the second call must be refused with a reason.
-A new option needs a row.
+A new option needs a value in ``VALUES``, or a case in ``SPECIAL``.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import re
 import secrets
@@ -14,7 +16,7 @@ import shlex
 import shutil
 import webbrowser
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +43,7 @@ from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus, publish_report
 from capim.tasks.runtime.references import AnalysisRef, CombinedRef, CompareRef, Derived, MetricRef
 from capim.tasks.watch import WatchedFigures, watch_libraries, watch_metrics, watch_vectors
+from tests.command import command
 from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES, PAIRS = "shapes-sample12", "shapes-winoground-sample12"
@@ -60,243 +63,158 @@ class Case:
     writes: bool = False  # it changes the store: each call gets a copy
 
 
-def _configured(words: str, **options: str) -> dict[str, Case]:
-    """Cases of a command for several options that take one value."""
-    return {name: Case(words, f"--{name.replace('_', '-')} {value}".strip()) for name, value in options.items()}
-
-
-RESAMPLED = {"replicates": "200", "level": "0.9", "interval": "bca", "seed": "1"}
-ENCODED = {
-    "sample": "8",
-    "batch_size": "7",
-    "device": "cpu:0",
-    "shards": "2",
-    "precision": "bfloat16",
-    "storage": "float16",
-    "compile": "",
-    "trust_remote_code": "",
-}
-SCORED = {"memory": "1GiB", "parts": "2", "distractors": "shapes-winoground-sample12"}
-TESTED = {"adjustment": "benjamini-hochberg", "permutations": "2000", "margin": "2"}
-SELECTED = {"corpora": "shapes-winoground", "encoders": "tiny-clip-plain"}
-SUITE = "{suite}"
-THEIRS = f"import --corpus {SHAPES} --encoder theirs --images {{images}}"  # "earlier" is stored with other images
-SEARCH = f"search 'a red circle' --encoder tiny-clip --corpus {SHAPES}"
+EMBED = "embed --corpora shapes --sample 12 --encoders tiny-clip --device cpu"
+IMPORT = f"import --corpus {SHAPES} --encoder theirs"
+SEARCH = f"--encoder tiny-clip --corpus {SHAPES}"
 EXPLAIN = f"explain --encoder tiny-colpali --corpus {SHAPES} --query {{caption}} --item {{item}}"
-CASES: dict[str, dict[str, Case]] = {
-    "demo": {},
-    "run": {
-        **_configured(f"run {RUN}", **SELECTED, **ENCODED, **RESAMPLED, protocols="t2i/all", keep_replicates=""),
-        **_configured(f"run {RUN}", **SCORED, **TESTED, analyses="complexity"),
-        "suite": Case(f"run {RUN}", SUITE),
-    },
-    "embed": {
-        **_configured(f"embed {RUN}".replace("--replicates 100 ", ""), **SELECTED, **ENCODED, seed="1"),
-        "only": Case(f"embed {RUN}".replace("--replicates 100 ", ""), "--only images"),
-        "shard": Case("embed --corpora shapes --sample 12 --encoders tiny-clip --device cpu --shards 2", "--shard 1"),
-        "submit": Case(f"embed {RUN}".replace("--replicates 100 ", ""), "--submit", refused="--submit needs a server"),
-        "suite": Case("embed --corpora shapes --sample 12 --device cpu", SUITE, without="--encoders tiny-clip"),
-    },
-    "evaluate": {
-        **_configured(f"evaluate {STORED}", corpora=PAIRS, encoders="tiny-clip", device="cpu:0", protocols="t2i/all"),
-        **_configured(f"evaluate {STORED}", **RESAMPLED, **SCORED, keep_replicates="", metric="{metric}:hit"),
-        "judgements": Case(f"evaluate {STORED}", "--judgements {judgements}"),
-        "format": Case(f"evaluate {STORED}", "--format json", refused="--format has no effect without --metric"),
-        "suite": Case(f"evaluate {STORED}", SUITE),
-    },
-    "compare": {
-        **_configured(f"compare {STORED}", corpora=PAIRS, encoders="tiny-clip,tiny-colpali", protocols="t2i/all"),
-        **_configured(f"compare {STORED}", **RESAMPLED, **TESTED, analyses="complexity"),
-        **_configured(f"compare {STORED}", metric="{metric}:hit", format="json"),
-        "suite": Case(f"compare {STORED}", SUITE),
-    },
-    "analyse": {
-        **_configured(f"analyse {STORED}", corpora=PAIRS, encoders="tiny-clip", protocols="t2i/all"),
-        **_configured(f"analyse {STORED}", **RESAMPLED, permutations="2000", analyses="complexity"),
-        **_configured(f"analyse {STORED}", format="json", columns="corpus"),
-        "wide": Case(f"analyse {STORED} --format csv", "--wide", refused="--wide has no effect with --format csv"),
-        "suite": Case(f"analyse {STORED}", SUITE),
-    },
-    "watch": {
-        **_configured(f"watch {RUN}", **SELECTED, **ENCODED, **RESAMPLED, protocols="t2i/all", keep_replicates=""),
-        **_configured(f"watch {RUN}", **SCORED, format="json", permutations="2000", baseline="{run}"),
-        "suite": Case(f"watch {RUN}", SUITE),
-    },
-    "report": {
-        **_configured("report", corpora=PAIRS, encoders="tiny-clip", protocols="t2i/all"),
-        "compare": Case("report", "--compare {report} {report}"),
-        "suite": Case("report", SUITE),
-    },
-    "serve": _configured("serve", port="1", open=""),
-    "results": {
-        **_configured("results", encoders="tiny-clip", corpora=PAIRS, protocols="t2i/all", metrics="R@1"),
-        **_configured("results", against="published", format="csv"),
-    },
-    "import": {
-        "corpus": Case(
-            "import --encoder theirs --images {images}", f"--corpus {SHAPES}", without=f"--corpus {PAIRS}", writes=True
-        ),
-        "encoder": Case(
-            f"import --corpus {SHAPES} --images {{images}}", "--encoder theirs", without="--encoder ours", writes=True
-        ),
-        "images": Case(
-            f"import --corpus {SHAPES} --encoder theirs --captions {{captions}}", "--images {images}", writes=True
-        ),
-        "captions": Case(
-            f"import --corpus {SHAPES} --encoder theirs --images {{images}}", "--captions {captions}", writes=True
-        ),
-        "revision": Case(THEIRS, "--revision r2", writes=True),
-        "note": Case(THEIRS, "--note 'a remark'", writes=True),
-        "storage": Case(THEIRS, "--storage float16", writes=True),
-        "manifest": Case("import", "--manifest {manifest}", without="--manifest {other_manifest}", writes=True),
-        "folder": Case("import", "--folder {imports}", without="--manifest {manifest}", writes=True),
-        "replace": Case(THEIRS.replace("theirs", "earlier"), "--replace", writes=True),
-        "outcomes": Case(f"import --corpus {SHAPES} --encoder theirs", "--outcomes {tmp}/none.csv", refused="none.csv"),
-        "run": Case(f"import --corpus {SHAPES} --encoder theirs", "--run {tmp}/none.trec", refused="none.trec"),
-        "scores": Case(f"import --corpus {SHAPES} --encoder theirs", "--scores {scores}", writes=True),
-        "protocol": Case(
-            f"import --corpus {SHAPES} --encoder theirs --scores {{scores}}", "--protocol t2i/all", writes=True
-        ),
-        "replicates": Case(THEIRS, "--replicates 200", refused="--replicates has no effect"),
-    },
-    "export": {
-        "what": Case(f"export --to {{tmp}}/f.csv --corpus {SHAPES}", "results", without="outcomes"),
-        "to": Case("export results", "--to {tmp}/f.csv", without="--to {tmp}/g.json"),
-        "kind": Case("export results --to {tmp}/f.csv", "--as clip-benchmark"),
-        **_configured("export results --to {tmp}/f.csv", encoder="tiny-clip", corpus=PAIRS, protocol="t2i/all"),
-        "modality": Case(
-            f"export embeddings --to {{tmp}}/f.npz --encoder tiny-clip --corpus {SHAPES}",
-            "--modality image",
-            without="--modality caption",
-        ),
-        "projection": Case(
-            f"export embedding-atlas --to {{tmp}}/f.parquet --encoder tiny-clip --corpus {SHAPES} --modality image",
-            "--projection umap",
-            refused="umap is not installed: pip install umap-learn",
-        ),
-    },
-    "query": {
-        "sql": Case("query", "'SELECT 1 AS one, 2 AS two'", without="'SELECT 2 AS one, 1 AS two'"),
-        "format": Case("query 'SELECT 1 AS one, 2 AS two'", "--format json"),
-    },
-    "search": {
-        "text": Case(SEARCH.replace("'a red circle'", ""), "'a blue square'", without="'a red circle'"),
-        "image": Case(SEARCH, "--image {picture}"),
-        "vector": Case(SEARCH.replace("'a red circle'", ""), "--vector {vector}", without="'a red circle'"),
-        "modality": Case(SEARCH, "--modality caption"),
-        "encoder": Case(
-            SEARCH.replace("--encoder tiny-clip", ""), "--encoder tiny-clip-plain", without="--encoder tiny-clip"
-        ),
-        "corpus": Case(SEARCH.replace(f"--corpus {SHAPES}", ""), f"--corpus {PAIRS}", without=f"--corpus {SHAPES}"),
-        "k": Case(SEARCH, "-k 3"),
-        "index": Case(SEARCH, "--index", refused="has 12 rows; below 256 exact search is faster"),
-        **_configured(SEARCH, html="{tmp}/f.html", open="", device="cpu:0", format="json"),
-    },
-    "explain": {
-        "encoder": Case(EXPLAIN.replace("tiny-colpali", "tiny-clip"), "", refused="one vector per item"),
-        "corpus": Case(EXPLAIN.replace(f"--corpus {SHAPES}", ""), "--corpus other", refused="'other'"),
-        "query": Case(EXPLAIN, "--query nobody", refused="caption 'nobody' is not in corpus"),
-        "item": Case(EXPLAIN, "--item nothing", refused="image 'nothing' is not in corpus"),
-        "to": Case(EXPLAIN, "--to {tmp}/f.json"),
-        "format": Case(EXPLAIN, "--format json"),
-    },
-    "rerank": {
-        "first": Case(f"rerank {STORED} --second tiny-colpali", "--first tiny-clip", without="--first tiny-clip-plain"),
-        "second": Case(
-            f"rerank {STORED} --first tiny-colpali", "--second tiny-clip", without="--second tiny-clip-plain"
-        ),
-        **_configured(
-            "rerank --replicates 100 --first tiny-clip --second tiny-colpali", depths="5", corpora=SHAPES, **RESAMPLED
-        ),
-    },
-    "fuse": {
-        "encoders": Case(
-            f"fuse {STORED}", "--encoders tiny-clip,tiny-colpali", without="--encoders tiny-clip,tiny-clip-plain"
-        ),
-        **_configured(
-            "fuse --replicates 100 --encoders tiny-clip,tiny-colpali", weights="1,2", corpora=SHAPES, **RESAMPLED
-        ),
-    },
-    "ann": {
-        **_configured(f"ann {STORED} --methods int8", encoders="tiny-clip", corpora=PAIRS, **RESAMPLED),
-        **_configured(f"ann {STORED} --methods int8", methods="binary", format="json"),
-    },
-    "list": {
-        "what": Case("list", "metrics", without="protocols"),
-        "pin": Case("list corpora", "--pin {tmp}/pinned.toml", refused="--pin works with encoders only"),
-        "format": Case("list metrics", "--format csv"),
-    },
-    "check": {
-        "encoder": Case("check", "tiny-clip", without="tiny-clip-plain"),
-        "suite": Case("check own", "--suite {own}"),
-        **_configured("check tiny-clip", device="cpu:0", precision="bfloat16", compile="", trust_remote_code=""),
-        "format": Case("check tiny-clip", "--format json"),
-    },
-    "completion": {"shell": Case("completion", "bash", without="fish")},
-    "corpora check": {"what": Case("corpora check", "{small}", without="{smaller}")},
-    "corpora ids": {
-        "what": Case("corpora ids", "{small}", without="{smaller}"),
-        **_configured(f"corpora ids {SHAPES}", modality="caption", format="csv"),
-    },
-    "store info": _configured("store info", format="csv"),
-    "store verify": _configured("store verify", format="csv"),
-    "store compact": {"format": Case("store compact", "--format json", writes=True)},
-    "store prune": {
-        "keep": Case("store prune", "--keep 1"),
-        "yes": Case("store prune --keep 1", "--yes", writes=True),
-        "format": Case("store prune --keep 1", "--format json"),
-    },
-    "store diff": {
-        "a": Case("store diff", "{set} {set}", without="{other} {set}"),
-        "b": Case("store diff {set}", "{other}", without="{set}"),
-        "other": Case("store diff {set} {set}", "--other {tmp}"),
-        "format": Case("store diff {set} {set}", "--format csv"),
-    },
-    "store repair": {
-        "name": Case("store repair", "results", without="outcomes", writes=True),
-        "all": Case("store repair", "--all", without="outcomes", writes=True),
-        "accept": Case("store repair results", "--accept", writes=True),
-    },
-    "store drop": {
-        "encoder": Case("store drop --corpus " + SHAPES, "--encoder tiny-clip"),
-        "corpus": Case("store drop --encoder tiny-clip", f"--corpus {SHAPES}"),
-        "modality": Case("store drop --encoder tiny-clip", "--modality image"),
-        "yes": Case("store drop --encoder tiny-clip", "--yes", writes=True),
-    },
-}  # fmt: skip
-for command, column in {
-    "compare": "encoder",
-    "watch": "verdict",
-    "ann": "change",
-    "results": "value",
-    "query": "two",
-    "search": "score",
-    "explain": "share",
-    "list": "name",
-    "check": "check",
-    "corpora ids": "id",
-    "store info": "state",
-    "store verify": "state",
-    "store compact": "bytes_freed",
-    "store prune": "what",
-    "store diff": "equal",
-}.items():
-    case = CASES[command]["format"]
-    words = f"{case.words} {case.without}"
-    CASES[command] |= {
-        "columns": Case(f"{words} --format csv", f"--columns {column}", writes=case.writes),
-        # on a terminal: tests/flows/test_terminal.py
-        "wide": Case(f"{words} --format csv", "--wide", refused="--wide has no effect with --format csv"),
-    }
-CASES["evaluate"] |= {
-    option: Case(f"evaluate {STORED}", f"--{option}{value}", refused=f"--{option} has no effect without --metric")
-    for option, value in {"columns": " value", "wide": ""}.items()
+BASES = {
+    "run": f"run {RUN}",
+    "embed": EMBED,
+    "evaluate": f"evaluate {STORED}",
+    "compare": f"compare {STORED}",
+    "analyse": f"analyse {STORED}",
+    "watch": f"watch {RUN}",
+    "import": f"{IMPORT} --images {{images}}",
+    "export": "export results --to {tmp}/f.csv",
+    "query": "query 'SELECT 1 AS one, 2 AS two'",
+    "search": f"search 'a red circle' {SEARCH}",
+    "explain": EXPLAIN,
+    "rerank": "rerank --replicates 100 --first tiny-clip --second tiny-colpali",
+    "fuse": "fuse --replicates 100 --encoders tiny-clip,tiny-colpali",
+    "ann": f"ann {STORED} --methods int8",
+    "list": "list metrics",
+    "check": "check tiny-clip",
+    "corpora ids": f"corpora ids {SHAPES}",
+    "store prune": "store prune --keep 1",
+    "store diff": "store diff {set} {set}",
+    "store repair": "store repair results",
+    "store drop": "store drop --encoder tiny-clip",
 }
-for command in ("results", "store info"):
-    CASES[command]["wide"] = Case(command, "--wide")
+"""Command -> its words without the option of a case, where they are more than its name."""
+WRITE = ("import", "store compact", "store repair")
+COLUMNS = {
+    "analyse": "corpus", "ann": "change", "check": "check", "compare": "encoder", "corpora ids": "id",
+    "explain": "share", "list": "name", "query": "two", "results": "value", "search": "score",
+    "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
+    "store verify": "state", "watch": "verdict",
+}  # fmt: skip
+VALUES = {
+    "accept": "", "adjustment": "benjamini-hochberg", "against": "published", "analyses": "complexity",
+    "baseline": "{run}", "batch_size": "7", "captions": "{captions}", "compile": "", "corpora": PAIRS, "corpus": PAIRS,
+    "depths": "5", "device": "cpu:0", "distractors": PAIRS, "encoder": "tiny-clip",
+    "encoders": "tiny-clip,tiny-colpali", "format": "json", "html": "{tmp}/f.html", "image": "{picture}",
+    "interval": "bca", "judgements": "{judgements}", "k": "3", "keep_replicates": "", "kind": "clip-benchmark",
+    "level": "0.9", "margin": "2", "memory": "1GiB", "methods": "binary", "metric": "{metric}:hit", "metrics": "R@1",
+    "modality": "caption", "note": "'a remark'", "only": "images", "open": "", "parts": "2", "permutations": "2000",
+    "port": "1", "precision": "bfloat16", "protocol": "t2i/all", "protocols": "t2i/all", "replicates": "200",
+    "revision": "r2", "sample": "8", "seed": "1", "shards": "2", "storage": "float16", "suite": "{suite}",
+    "to": "{tmp}/f.json", "trust_remote_code": "", "weights": "1,2", "yes": "",
+}  # fmt: skip
+"""Option -> a value that is neither its default nor that of the words without it."""
+SPECIAL = {
+    **{f"{name} corpora": Case(BASES[name], "--corpora shapes-winoground") for name in ("run", "embed", "watch")},
+    **{f"{name} encoders": Case(BASES[name], "--encoders tiny-clip-plain") for name in ("run", "embed", "watch")},
+    "embed shard": Case(f"{EMBED} --shards 2", "--shard 1"),
+    "embed submit": Case(EMBED, "--submit", refused="--submit needs a server"),
+    "embed suite": Case("embed --corpora shapes --sample 12 --device cpu", "{suite}", without="--encoders tiny-clip"),
+    **{
+        f"evaluate {name}": Case(BASES["evaluate"], f"--{words}", refused=f"--{name} has no effect without --metric")
+        for name, words in {"format": "format json", "columns": "columns value", "wide": "wide"}.items()
+    },
+    "report compare": Case("report", "--compare {report} {report}"),
+    "results wide": Case("results", "--wide"),
+    "import corpus": Case(
+        "import --encoder theirs --images {images}", f"--corpus {SHAPES}", without=f"--corpus {PAIRS}", writes=True
+    ),
+    "import encoder": Case(
+        f"import --corpus {SHAPES} --images {{images}}", "--encoder theirs", without="--encoder ours", writes=True
+    ),
+    "import images": Case(f"{IMPORT} --captions {{captions}}", "--images {images}", writes=True),
+    "import manifest": Case("import", "--manifest {manifest}", without="--manifest {other_manifest}", writes=True),
+    "import folder": Case("import", "--folder {imports}", without="--manifest {manifest}", writes=True),
+    # "earlier" is stored with other images
+    "import replace": Case(BASES["import"].replace("theirs", "earlier"), "--replace", writes=True),
+    "import outcomes": Case(IMPORT, "--outcomes {tmp}/none.csv", refused="none.csv"),
+    "import run": Case(IMPORT, "--run {tmp}/none.trec", refused="none.trec"),
+    "import scores": Case(IMPORT, "--scores {scores}", writes=True),
+    "import protocol": Case(f"{IMPORT} --scores {{scores}}", "--protocol t2i/all", writes=True),
+    "import replicates": Case(BASES["import"], "--replicates 200", refused="--replicates has no effect"),
+    "export what": Case(f"export --to {{tmp}}/f.csv --corpus {SHAPES}", "results", without="outcomes"),
+    "export to": Case("export results", "--to {tmp}/f.csv", without="--to {tmp}/g.json"),
+    "export modality": Case(
+        f"export embeddings --to {{tmp}}/f.npz --encoder tiny-clip --corpus {SHAPES}",
+        "--modality image",
+        without="--modality caption",
+    ),
+    "export projection": Case(
+        f"export embedding-atlas --to {{tmp}}/f.parquet --encoder tiny-clip --corpus {SHAPES} --modality image",
+        "--projection umap",
+        refused="umap is not installed: pip install umap-learn",
+    ),
+    "query sql": Case("query", "'SELECT 1 AS one, 2 AS two'", without="'SELECT 2 AS one, 1 AS two'"),
+    "search text": Case(f"search {SEARCH}", "'a blue square'", without="'a red circle'"),
+    "search vector": Case(f"search {SEARCH}", "--vector {vector}", without="'a red circle'"),
+    "search encoder": Case(
+        f"search 'a red circle' --corpus {SHAPES}", "--encoder tiny-clip-plain", without="--encoder tiny-clip"
+    ),
+    "search corpus": Case(
+        "search 'a red circle' --encoder tiny-clip", f"--corpus {PAIRS}", without=f"--corpus {SHAPES}"
+    ),
+    "search index": Case(BASES["search"], "--index", refused="has 12 rows; below 256 exact search is faster"),
+    "explain encoder": Case(EXPLAIN.replace("tiny-colpali", "tiny-clip"), "", refused="one vector per item"),
+    "explain corpus": Case(EXPLAIN.replace(f"--corpus {SHAPES}", ""), "--corpus other", refused="'other'"),
+    "explain query": Case(EXPLAIN, "--query nobody", refused="caption 'nobody' is not in corpus"),
+    "explain item": Case(EXPLAIN, "--item nothing", refused="image 'nothing' is not in corpus"),
+    "rerank first": Case(
+        f"rerank {STORED} --second tiny-colpali", "--first tiny-clip", without="--first tiny-clip-plain"
+    ),
+    "rerank second": Case(
+        f"rerank {STORED} --first tiny-colpali", "--second tiny-clip", without="--second tiny-clip-plain"
+    ),
+    **{f"{name} corpora": Case(BASES[name], f"--corpora {SHAPES}") for name in ("rerank", "fuse")},
+    "fuse encoders": Case(
+        f"fuse {STORED}", "--encoders tiny-clip,tiny-colpali", without="--encoders tiny-clip,tiny-clip-plain"
+    ),
+    "list what": Case("list", "metrics", without="protocols"),
+    "list pin": Case("list corpora", "--pin {tmp}/pinned.toml", refused="--pin works with encoders only"),
+    "check encoder": Case("check", "tiny-clip", without="tiny-clip-plain"),
+    "check suite": Case("check own", "--suite {own}"),
+    "completion shell": Case("completion", "bash", without="fish"),
+    **{f"corpora {part} what": Case(f"corpora {part}", "{small}", without="{smaller}") for part in ("check", "ids")},
+    "store info wide": Case("store info", "--wide"),
+    "store prune keep": Case("store prune", "--keep 1"),
+    "store diff a": Case("store diff", "{set} {set}", without="{other} {set}"),
+    "store diff b": Case("store diff {set}", "{other}", without="{set}"),
+    "store diff other": Case("store diff {set} {set}", "--other {tmp}"),
+    "store repair name": Case("store repair", "results", without="outcomes", writes=True),
+    "store repair all": Case("store repair", "--all", without="outcomes", writes=True),
+    "store drop encoder": Case(f"store drop --corpus {SHAPES}", "--encoder tiny-clip"),
+    "store drop corpus": Case("store drop --encoder tiny-clip", f"--corpus {SHAPES}"),
+}
+"""Command and option -> its case, where that is more than a value."""
+
+
+def case_of(command: str, action: argparse.Action) -> Case:
+    """The case of an option of a command."""
+    option, words = action.dest, BASES.get(command, command)
+    if special := SPECIAL.get(f"{command} {option}"):
+        return special
+    if option == "wide":  # on a terminal: tests/flows/test_terminal.py
+        return Case(f"{words} --format csv", "--wide", refused="--wide has no effect with --format csv")
+    writes = command in WRITE or option == "yes"
+    if option == "columns":
+        return Case(f"{words} --format csv", f"--columns {COLUMNS[command]}", writes=writes)
+    flag = next(iter(action.option_strings), "")
+    return Case(words, f"{flag} {VALUES[option]}".strip(), writes=writes)
 
 
 LEAVES = leaf_parsers()
+CASES = {
+    name: {
+        action.dest: case_of(name, action) for action in parser._actions if action.dest not in {*PROGRAM, "workspace"}
+    }
+    for name, parser in LEAVES.items()
+}
 WITH_WORKSPACE = {command for command, parser in LEAVES.items() if "workspace" in {a.dest for a in parser._actions}}
 
 
@@ -305,49 +223,41 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two corpora of twelve images, three encoders; and a report."""
     folder = tmp_path_factory.mktemp("options") / "workspace"
     run = "run --corpora shapes,shapes-winoground --sample 12 --encoders tiny-clip,tiny-clip-plain,tiny-colpali"
-    words = [*shlex.split(run), "--replicates", "100", "--device", "cpu", "--quiet", "--workspace", str(folder)]
-    assert cli.main(words) == 0
-    words = ["ann", "--corpora", f"{SHAPES},{PAIRS}", "--encoders", "tiny-clip", "--methods", "int8", "--quiet"]
-    assert cli.main([*words, "--replicates", "100", "--workspace", str(folder)]) == 0
+    command(f"{run} --replicates 100 --device cpu --quiet", folder)
+    ann = f"ann --corpora {SHAPES},{PAIRS} --encoders tiny-clip --methods int8"
+    command(f"{ann} --replicates 100 --quiet", folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the placeholders of the cases stand for."""
+    """What the placeholders of the cases stand for: files by their names, and parts of the store."""
     folder = tmp_path_factory.mktemp("files")
     store = EmbeddingStore.open(evaluated / "store")
-    named = {}
-    for modality in ("image", "caption"):
-        named[f"{modality}s"] = str(folder / f"{modality}.npz")
-        export = ["export", "embeddings", "--encoder", "tiny-clip", "--corpus", SHAPES, "--modality", modality]
-        assert cli.main([*export, "--to", named[f"{modality}s"], "--workspace", str(evaluated)]) == 0
-    earlier = ["export", "embeddings", "--encoder", "tiny-clip-plain", "--corpus", SHAPES, "--modality", "image"]
-    assert cli.main([*earlier, "--to", str(folder / "earlier.npz"), "--workspace", str(evaluated)]) == 0
-    words = ["import", "--corpus", SHAPES, "--encoder", "earlier", "--images", str(folder / "earlier.npz")]
-    assert cli.main([*words, "--workspace", str(evaluated)]) == 0
+    for name, encoder, modality in (
+        ("images", "tiny-clip", "image"),
+        ("captions", "tiny-clip", "caption"),
+        ("earlier", "tiny-clip-plain", "image"),
+    ):
+        subject = f"--encoder {encoder} --corpus {SHAPES} --modality {modality}"
+        command(f"export embeddings {subject} --to {folder}/{name}.npz", evaluated)
+    command(f"import --corpus {SHAPES} --encoder earlier --images {folder}/earlier.npz", evaluated)
     for name, encoder in (("manifest", "one"), ("other_manifest", "two")):
-        fields = {"encoder": encoder, "corpus": SHAPES, "images": named["images"]}
-        table = "[[set]]\n" + "".join(f'{field} = "{value}"\n' for field, value in fields.items())
-        (folder / f"{name}.toml").write_text(table)
-        named[name] = str(folder / f"{name}.toml")
+        row = f'encoder = "{encoder}"\ncorpus = "{SHAPES}"\nimages = "{folder}/images.npz"\n'
+        (folder / f"{name}.toml").write_text(f"[[set]]\n{row}")
     inside = folder / "imports" / "three" / SHAPES
     inside.mkdir(parents=True)
-    shutil.copy(named["images"], inside / "images.npz")
-    named["imports"] = str(folder / "imports")
+    shutil.copy(folder / "images.npz", inside)
     for name, n_scenes in (("small", 4), ("smaller", 3)):
         (folder / f"{name}.toml").write_text(f'reader = "shapes"\nn_scenes = {n_scenes}\n')
-        named[name] = str(folder / f"{name}.toml")
     (folder / "suite.toml").write_text('name = "other"\nencoders = ["tiny-clip-plain"]\nprotocols = ["t2i/all"]\n')
     (folder / "own.toml").write_text(
         '[[encoder]]\nname = "own"\nadapter = "hf_dual"\ncheckpoint = "nowhere"\ndim = 4\n'
     )
     ids = [texts(table["id"])[0] for table in (store.corpus(SHAPES).captions, store.corpus(SHAPES).images)]
     (folder / "judgements.csv").write_text(f"corpus,direction,query_id,item_id\n{SHAPES},t2i,{ids[0]},{ids[1]}\n")
-    named["judgements"] = str(folder / "judgements.csv")
-    named["scores"] = str(folder / "scores.npy")
     scores = np.random.default_rng(0).standard_normal((store.corpus(SHAPES).captions.num_rows, 12))
-    np.save(named["scores"], scores.astype(np.float32))
+    np.save(folder / "scores.npy", scores.astype(np.float32))
     (folder / "metric.py").write_text("def hit(outcomes):\n    return outcomes.rank_worst <= 2\n")
     picture = next(iter(store.thumbnails(texts(store.corpus(SHAPES).images["sha"])).values()))
     (folder / "picture.jpg").write_bytes(picture)
@@ -357,21 +267,16 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         store.key(encoder=encoder, corpus=SHAPES, modality="image").table
         for encoder in ("tiny-clip", "tiny-clip-plain")
     )
-    assert cli.main(["watch", *RUN.split(), "--workspace", str(evaluated)]) == 0
+    command(f"watch {RUN}", evaluated)
     [report] = [page.parent for page in (evaluated / "reports").glob("*/report.html")]
     return {
-        **named,
-        "metric": str(folder / "metric.py"),
-        "suite": str(folder / "suite.toml"),
-        "own": str(folder / "own.toml"),
-        "picture": str(folder / "picture.jpg"),
-        "vector": str(folder / "vector.npy"),
+        **{file.stem: str(file) for file in folder.iterdir()},
         "set": first,
         "other": second,
         "report": str(report),
         "run": texts(store.rows("watched")["run"])[0],
-        "caption": texts(store.corpus(SHAPES).captions["id"])[0],
-        "item": texts(store.corpus(SHAPES).images["id"])[0],
+        "caption": ids[0],
+        "item": ids[1],
     }
 
 
@@ -427,70 +332,66 @@ def without_option() -> dict[str, Observed]:
     return {}
 
 
-def _observed(
-    words: str, workspace: Path | None, files: dict[str, str], tmp: Path, calls: list[str], capsys: Any
-) -> Observed:
-    """Exit code, the error text, and everything that a command did: output, files, arguments of its steps."""
-    tmp.mkdir(parents=True)
-    calls.clear()
-    capsys.readouterr()
-    rest = [] if workspace is None else ["--workspace", str(workspace)]
-    try:
-        code = cli.main([*shlex.split(words.format(**files, tmp=tmp)), *rest])
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    printed = capsys.readouterr()
-    written = {path.relative_to(tmp).as_posix(): path.read_bytes() for path in tmp.rglob("*") if path.is_file()}
-    # what compacting frees: compressed times do not always have as many bytes
-    freed = r"|(?m:^\w+ +\d+$)" if words.startswith("store compact") else ""
-    passing = re.compile(rf"\d{{8}}T\d{{6}}-[a-z-]+-[0-9a-f]{{4}}|0x[0-9a-f]+|{re.escape(str(tmp.parent))}/\w+{freed}")
-    shown = tuple(passing.sub("", text) for text in (printed.out, printed.err, *calls))
-    return code, printed.err, (code, shown, written)
+Observe = Callable[[Case, str, str], Observed]
 
 
-def _cases() -> Iterator[Any]:
-    for command, options in CASES.items():
-        for option, case in options.items():
-            yield pytest.param(case, id=f"{command} {option}")
+@pytest.fixture
+def observe(
+    evaluated: Path, files: dict[str, str], calls: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Observe:
+    """Runs the command of a case with some option; gives everything that it did: output, files, arguments of steps."""
+
+    def observed(case: Case, name: str, option: str) -> Observed:
+        workspace, folder = evaluated, tmp_path / name
+        folder.mkdir()
+        if case.writes:
+            workspace = shutil.copytree(evaluated, tmp_path / f"workspace-{name}")
+        words = shlex.split(f"{case.words} {option}".format(**files, tmp=folder))
+        rest = ["--workspace", str(workspace)] if _command(case.words) in WITH_WORKSPACE else []
+        calls.clear()
+        capsys.readouterr()
+        try:
+            code = cli.main([*words, *rest])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        printed = capsys.readouterr()
+        found = [file for file in folder.rglob("*") if file.is_file()]
+        written = {file.relative_to(folder).as_posix(): file.read_bytes() for file in found}
+        # what compacting frees: compressed times do not always have as many bytes
+        freed = r"|(?m:^\w+ +\d+$)" if case.words.startswith("store compact") else ""
+        run = r"\d{8}T\d{6}-[a-z-]+-[0-9a-f]{4}"
+        passing = re.compile(rf"{run}|0x[0-9a-f]+|{re.escape(str(tmp_path))}/\w+{freed}")
+        shown = tuple(passing.sub("", text) for text in (printed.out, printed.err, *calls))
+        return code, printed.err, (code, shown, written)
+
+    return observed
 
 
-def test_every_option_has_a_case() -> None:
-    declared = {(command, action.dest) for command, parser in LEAVES.items() for action in parser._actions}
-    known = {(command, option) for command, options in CASES.items() for option in options}
-    everywhere = {(command, option) for command in LEAVES for option in (*PROGRAM, "workspace")}
-    assert declared - everywhere == known
+def test_every_special_case_is_of_an_option() -> None:
+    assert SPECIAL.keys() <= {f"{command} {option}" for command, options in CASES.items() for option in options}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", _cases())
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{command} {option}")
+        for command, options in CASES.items()
+        for option, case in options.items()
+    ],
+)
 def test_an_option_changes_what_the_command_does_or_is_refused(
-    case: Case,
-    evaluated: Path,
-    files: dict[str, str],
-    calls: list[str],
-    without_option: dict[str, Observed],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    case: Case, observe: Observe, without_option: dict[str, Observed]
 ) -> None:
-    def observed(name: str, option: str) -> Observed:
-        workspace: Path | None = evaluated
-        if case.writes:
-            workspace = tmp_path / f"workspace-{name}"
-            shutil.copytree(evaluated, workspace)
-        if _command(case.words) not in WITH_WORKSPACE:
-            workspace = None
-        return _observed(f"{case.words} {option}", workspace, files, tmp_path / name, calls, capsys)
-
-    code, error, after = observed("with", case.option)
+    code, error, after = observe(case, "with", case.option)
     if case.refused:
         assert code == 2
         assert case.refused in error
         return
     words = f"{case.words} {case.without}"
     if words not in without_option:  # the same for all options of a command that change nothing in the store
-        without_option[words] = observed("without", case.without)
-    _, _, before = without_option[words]
-    assert before != after
+        without_option[words] = observe(case, "without", case.without)
+    assert without_option[words][2] != after
     if case.option != "--other {tmp}":  # names a workspace without a store
         assert code == 0 or case.words == "check own", error
 
@@ -498,24 +399,11 @@ def test_an_option_changes_what_the_command_does_or_is_refused(
 @pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(command for command, options in CASES.items() if options))
 def test_the_same_command_again_does_the_same_so_that_a_difference_means_the_option(
-    command: str,
-    evaluated: Path,
-    files: dict[str, str],
-    calls: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    command: str, observe: Observe
 ) -> None:
     case = next(case for case in CASES[command].values() if not case.refused)
-    seen = []
-    for name in ("before", "first", "second"):
-        workspace: Path | None = evaluated
-        if case.writes:
-            workspace = tmp_path / f"workspace-{name}"
-            shutil.copytree(evaluated, workspace)
-        if command not in WITH_WORKSPACE:
-            workspace = None
-        seen.append(_observed(f"{case.words} {case.without}", workspace, files, tmp_path / name, calls, capsys)[2])
-    assert seen[1] == seen[2]
+    _, first, second = (observe(case, name, case.without)[2] for name in ("before", "first", "second"))
+    assert first == second
 
 
 def _command(words: str) -> str:
@@ -578,36 +466,15 @@ def test_every_field_of_a_suite_is_used_by_the_command_or_named_as_without_effec
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = {
-        "name": '"n"',
-        "workspace": '"w"',
-        "corpora": '["shapes"]',
-        "encoders": '["tiny-clip"]',
-        "protocols": '["t2i/all"]',
-        "sample": "12",
-        "batch_size": "7",
-        "device": '"cpu:0"',
-        "shards": "2",
-        "precision": '"bfloat16"',
-        "storage": '"float16"',
-        "compile": "true",
-        "parts": "2",
-        "memory": '"3GiB"',
-        "distractors": '["shapes-winoground"]',
-        "replicates": "200",
-        "seed": "1",
-        "level": "0.9",
-        "interval": '"bca"',
-        "adjustment": '"benjamini-hochberg"',
-        "permutations": "2000",
-        "margin": "2.0",
-        "keep_replicates": "true",
-        "analyses": '["complexity"]',
-        "baseline": '"r"',
-        "trust_remote_code": "true",
-    }
+        "name": "n", "workspace": "w", "corpora": ["shapes"], "encoders": ["tiny-clip"], "protocols": ["t2i/all"],
+        "sample": 12, "batch_size": 7, "device": "cpu:0", "shards": 2, "precision": "bfloat16", "storage": "float16",
+        "compile": True, "parts": 2, "memory": "3GiB", "distractors": ["shapes-winoground"], "replicates": 200,
+        "seed": 1, "level": 0.9, "interval": "bca", "adjustment": "benjamini-hochberg", "permutations": 2000,
+        "margin": 2.0, "keep_replicates": True, "analyses": ["complexity"], "baseline": "r", "trust_remote_code": True,
+    }  # fmt: skip
     assert values.keys() == FIELDS.keys()
     suite = tmp_path / "suite.toml"
-    suite.write_text("".join(f"{name} = {value}\n" for name, value in values.items()))
+    suite.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))
     configs = []
 
     def start(_: object, config: Any, **__: object) -> Any:

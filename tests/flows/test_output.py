@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import logging
@@ -18,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from capim.flows.cli import main
 from capim.flows.config import RunConfig
 from capim.flows.execution import recorded_run
 from capim.flows.terminal import Form, Rows, link
@@ -26,46 +24,29 @@ from capim.store import EmbeddingStore
 from capim.store.errors import plain
 from capim.store.schema import RUNS
 from capim.tasks.runtime.task import CONSOLE_LEVEL, hide_prefects_lines
-
-ROWS = [
-    {"encoder": "a", "value": 0.5, "ci_low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},
-    {"encoder": "bb", "value": 0.25, "ci_low": 0.125, "when": datetime(2026, 1, 2, tzinfo=UTC)},
-]
+from tests.command import command
 
 
-def _printed(form: Any, columns: tuple[str, ...] | None = None) -> str:
+def _printed(rows: list[dict[str, Any]], form: Any, columns: tuple[str, ...] | None = None) -> str:
     out = io.StringIO()
-    Rows(rows=ROWS, columns=columns).print(Form(format=form), out)
+    Rows(rows=rows, columns=columns).print(Form(format=form), out)
     return out.getvalue()
 
 
-def test_json_carries_every_column_and_nulls() -> None:
-    rows = json.loads(_printed("json"))
-    assert rows[0]["ci_low"] is None
-    assert rows[1]["value"] == 0.25
-    assert rows[0]["when"] == "2026-01-02T00:00:00+00:00"
-
-
-def test_json_has_null_where_a_number_is_none_or_infinite() -> None:
-    out = io.StringIO()
-    rows = [
-        {"value": math.nan, "high": math.inf, "list": [1, -math.inf], "object": {"low": math.nan}, "sum": Decimal(3)}
-    ]
-    Rows(rows=rows).print(Form(format="json"), out)
-    found = json.loads(out.getvalue(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    assert found == [{"value": None, "high": None, "list": [1, None], "object": {"low": None}, "sum": 3}]
-
-
-def test_csv_is_read_back_by_the_csv_module() -> None:
-    rows = list(csv.DictReader(io.StringIO(_printed("csv"))))
-    assert [row["encoder"] for row in rows] == ["a", "bb"]
-    assert rows[1]["ci_low"] == "0.125"
+def test_json_has_every_column_and_null_where_a_number_is_none_or_infinite() -> None:
+    row = {"value": math.nan, "high": math.inf, "list": [1, -math.inf], "object": {"low": math.nan}, "sum": Decimal(3)}
+    printed = _printed([row | {"when": datetime(2026, 1, 2, tzinfo=UTC)}], "json")
+    found = json.loads(printed, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    numbers = {"value": None, "high": None, "list": [1, None], "object": {"low": None}, "sum": 3}
+    assert found == [numbers | {"when": "2026-01-02T00:00:00+00:00"}]
 
 
 def test_a_table_aligns_numbers_to_the_right_and_shows_only_the_columns_asked_for() -> None:
-    lines = _printed("table", columns=("encoder", "value", "absent")).splitlines()
+    rows = [{"encoder": "a", "value": 0.5, "ci_low": None}, {"encoder": "bb", "value": 0.25, "ci_low": 0.125}]
+    lines = _printed(rows, "table", columns=("encoder", "value", "absent")).splitlines()
     assert lines[0] == "encoder   value"
     assert lines[2:] == ["a        0.5000", "bb       0.2500"]
+    assert _printed(rows, "csv").splitlines() == ["encoder,value,ci_low", "a,0.5,", "bb,0.25,0.125"]
 
 
 def test_no_rows_is_an_empty_json_list_and_a_word_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +64,7 @@ def test_escape_sequences_and_bidirectional_overrides_of_a_caption_are_shown_as_
 
 
 def test_no_secret_of_an_address_is_stored_with_a_run_or_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "s3://KEY:SEC/RET@bucket/runs"
     monkeypatch.setattr(sys, "argv", ["capim", "run", "--workspace", secret])
@@ -100,8 +81,7 @@ def test_no_secret_of_an_address_is_stored_with_a_run_or_printed(
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://KEY:RET@127.0.0.1:9")
-    assert main(["store", "info", "--workspace", secret.replace("/RET", "RET")]) == 1
-    printed = "".join(capsys.readouterr())
+    printed = "".join(command(f"store info --workspace {secret.replace('/RET', 'RET')}", code=1))
     assert "127.0.0.1:9" in printed
     assert "RET" not in printed
 

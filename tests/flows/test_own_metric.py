@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import RETRIEVAL, Metric
+from tests.command import command, json_rows
 from tests.random_store import OTHER, SPECS, random_store
 
 N_SCENES = 20
 PROTOCOLS = ("i2t/any", "t2i/all")
-SAME = ["--replicates", "100", "--quiet"]
-ONLY = ["--protocols", ",".join(PROTOCOLS), "--device", "cpu"]
+SAME = "--replicates 100 --quiet"
+EVALUATE = f"evaluate --protocols {','.join(PROTOCOLS)} --device cpu {SAME}"
+COMPARE = f"compare --analyses complexity {SAME}"
 NEW = Metric(
     name="hit_2",
     title="Found among the first two, ties lost",
@@ -73,9 +74,8 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with three encoders of random vectors, evaluated and compared."""
     folder = tmp_path_factory.mktemp("own-metric") / "workspace"
     random_store(folder / "store", read_shapes(n_scenes=N_SCENES), (*SPECS, OTHER))
-    where = ["--workspace", str(folder)]
-    assert main(["evaluate", *ONLY, *SAME, "--keep-replicates", *where]) == 0
-    assert main(["compare", "--analyses", "complexity", *SAME, *where]) == 0
+    command(f"{EVALUATE} --keep-replicates", folder)
+    command(COMPARE, folder)
     return folder
 
 
@@ -103,9 +103,14 @@ def plain(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(({k: v for k, v in row.items() if k not in ("run", "created")} for row in found), key=repr)
 
 
+def others(found: list[dict[str, Any]], *metrics: str) -> list[dict[str, Any]]:
+    """The rows of other metrics."""
+    return [row for row in found if row["metric"] not in metrics]
+
+
 # --- a metric of the table -------------------------------------------------------------------------------------------
 def test_a_metric_added_to_the_table_is_computed_for_stored_evaluations_and_nothing_else_is(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> NDArray[np.float64]:
         raise AssertionError("a stored metric was computed again")
@@ -115,21 +120,20 @@ def test_a_metric_added_to_the_table_is_computed_for_stored_evaluations_and_noth
     with monkeypatch.context() as stored:
         for name in ("R@1", "MRR", "median_rank", "mAP@R"):
             stored.setitem(METRICS, name, replace(METRICS[name], values=refused))
-        assert main(["evaluate", *ONLY, *SAME, "--keep-replicates"]) == 0
-        assert "0 protocols scored, 6 were already stored; 6 figures computed" in capsys.readouterr().err
-        assert main(["evaluate", *ONLY, *SAME, "--keep-replicates"]) == 0
-        assert capsys.readouterr().err.endswith("6 were already stored\n")
+        said = command(f"{EVALUATE} --keep-replicates").err
+        assert "0 protocols scored, 6 were already stored; 6 figures computed" in said
+        assert command(f"{EVALUATE} --keep-replicates").err.endswith("6 were already stored\n")
     for table in ("results", "replicates"):
         after = rows(workspace, table)
-        assert [row for row in after if row["metric"] != NEW.name] == before[table]
+        assert others(after, NEW.name) == before[table]
         assert len(after) == len(before[table]) + 6
     assert rows(workspace, "outcomes") == before["outcomes"]
     ranks = rows(workspace, "outcomes", encoder="one", protocol="t2i/all")
     [row] = rows(workspace, "results", metric=NEW.name, encoder="one", protocol="t2i/all")
     assert row["value"] == np.mean([rank["rank_worst"] <= 2 for rank in ranks])
-    assert main(["compare", "--analyses", "complexity", *SAME]) == 0
+    command(COMPARE)
     after = rows(workspace, "comparisons")
-    assert [row for row in after if row["metric"] != NEW.name] == before["comparisons"]
+    assert others(after, NEW.name) == before["comparisons"]
     assert sum(row["metric"] == NEW.name for row in after) == 6
 
 
@@ -137,21 +141,19 @@ def test_a_metric_of_several_relevant_items_is_added_only_where_there_are_severa
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(METRICS, "recall_all@3", replace(METRICS["recall_all@10"], name="recall_all@3"))
-    assert main(["evaluate", *ONLY, *SAME]) == 0
+    command(EVALUATE)
     assert {row["protocol"] for row in rows(workspace, "results", metric="recall_all@3")} == {"i2t/any"}
 
 
 def test_another_version_of_a_metric_replaces_its_results_and_all_that_was_made_of_them(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halved = replace(METRICS["R@1"], values=lambda *given: METRICS["success@1"].values(*given) / 2, version=2)
     tables = ("results", "replicates", "comparisons", "slices")
     before = {table: rows(workspace, table) for table in tables}
     value = {figure_of(row): row["value"] for row in before["results"]}
     monkeypatch.setitem(METRICS, "R@1", halved)
-    capsys.readouterr()
-    assert main(["evaluate", *ONLY, *SAME]) == 0
-    assert "0 protocols scored, 6 were already stored; 6 figures computed" in capsys.readouterr().err
+    assert "0 protocols scored, 6 were already stored; 6 figures computed" in command(EVALUATE).err
     for table in tables:  # nothing is replaced
         assert [row for row in rows(workspace, table) if row in before[table]] == before[table]
     after = {table: current(workspace, table) for table in ("results", "comparisons", "slices")}
@@ -163,10 +165,10 @@ def test_another_version_of_a_metric_replaces_its_results_and_all_that_was_made_
         lost = {row["metric"] for row in before[table]} - {row["metric"] for row in after[table]}
         assert lost == {"R@1", *(["RSUM"] if table == "comparisons" else [])}
     # with replicates they are computed, because none of today's version are stored
-    assert main(["evaluate", *ONLY, *SAME, "--keep-replicates"]) == 0
+    command(f"{EVALUATE} --keep-replicates")
     kept = rows(workspace, "replicates", metric="R@1", result=[row["result"] for row in found])
     assert sorted(row["value"] for row in kept) == sorted(row["value"] for row in found)
-    assert main(["compare", "--analyses", "complexity", *SAME]) == 0
+    command(COMPARE)
     pairs = {figure_of(row): row for row in current(workspace, "comparisons", metric="R@1")}
     earlier = [row for row in before["comparisons"] if row["metric"] == "R@1"]
     assert len(pairs) == len(earlier) == 6
@@ -184,60 +186,49 @@ def in_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with two encoders of random vectors, evaluated on captions in several languages."""
     folder = tmp_path_factory.mktemp("languages") / "workspace"
     random_store(folder / "store", read_shapes_multilingual(n_scenes=10), (SPECS[0], OTHER))
-    assert main(["evaluate", "--device", "cpu", *SAME, "--workspace", str(folder)]) == 0
+    command(f"evaluate --device cpu {SAME}", folder)
     return folder
 
 
-@pytest.mark.parametrize("command", ["evaluate", "compare"])
+@pytest.mark.parametrize("words", [f"evaluate --device cpu {SAME}", COMPARE], ids=["evaluate", "compare"])
 def test_means_over_languages_have_the_version_of_their_metric(
-    in_languages: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_languages: Path, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = Path(shutil.copytree(in_languages, tmp_path / "workspace"))
-    monkeypatch.setenv("CAPIM_WORKSPACE", str(workspace))
-    words = {"evaluate": ["evaluate", "--device", "cpu"], "compare": ["compare", "--analyses", "complexity"]}
 
-    def figures() -> dict[tuple[str, str, str], tuple[float | None, str]]:
+    def figures() -> dict[tuple[str, str, str], tuple[Any, str]]:
         found = current(workspace, "results")
         return {(r["encoder"], r["protocol"], r["metric"]): (r["value"], r["metric_version"]) for r in found}
 
     before = figures()
     halved = replace(METRICS["R@5"], values=lambda *given: METRICS["success@5"].values(*given) / 2, version=2)
     monkeypatch.setitem(METRICS, "R@5", halved)
-    assert main([*words[command], *SAME]) == 0
+    command(words, workspace)
     after = figures()
     assert after.keys() == before.keys()
     assert {version for (_, _, metric), (_, version) in after.items() if metric == "R@5"} == {"2"}
     means = [key for key in before if key[1] == "t2i/*/*" and key[2] in ("R@1", "R@5")]
     assert len(means) == 4
     for key in means:
-        assert after[key][0] == pytest.approx(before[key][0] / (2 if key[2] == "R@5" else 1))  # type: ignore[operator]
-    assert main([*words["compare"], *SAME]) == 0
+        assert after[key][0] == pytest.approx(before[key][0] / (2 if key[2] == "R@5" else 1))
+    command(COMPARE, workspace)
     for row in current(workspace, "comparisons", protocol="t2i/*/*"):
         sides = [after[row[side], "t2i/*/*", row["metric"]] for side in ("encoder_a", "encoder_b")]
-        assert row["difference"] == pytest.approx(sides[0][0] - sides[1][0])  # type: ignore[operator]
+        assert row["difference"] == pytest.approx(sides[0][0] - sides[1][0])
         assert {version for _, version in sides} == {row["metric_version"]}
 
 
 # --- a user's metric -------------------------------------------------------------------------------------------------
-def median_length(workspace: Path) -> int:
+def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(workspace: Path) -> None:
     captions = EmbeddingStore.open(workspace / "store").items("shapes", "caption")["text"].to_pylist()
-    return int(np.median([len(str(text).split()) for text in captions]))
-
-
-def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    n = median_length(workspace)
-    name = f"own:short(n={n})"
-    asked = ["--metric", f"own.py:short(n={n})", *SAME]
+    n = int(np.median([len(str(text).split()) for text in captions]))
+    name, metric = f"own:short(n={n})", f"--metric 'own.py:short(n={n})'"
     before = {table: rows(workspace, table) for table in ("results", "comparisons", "slices")}
-    capsys.readouterr()
-    assert main(["evaluate", *asked, *ONLY, "--keep-replicates", "--format", "json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = json_rows(f"{EVALUATE} {metric} --keep-replicates")
     assert {(row["metric"], row["protocol"]) for row in printed} == {(name, "t2i/all")}
-    query = "SELECT o.encoder, o.rank_worst, c.text FROM outcomes o JOIN captions c ON o.query_id = c.id"
-    assert main(["query", f"{query} WHERE o.protocol = 't2i/all'", "--format", "json"]) == 0
-    chosen = [row for row in json.loads(capsys.readouterr().out) if len(row["text"].split()) <= n]
+    query = "SELECT o.encoder, o.rank_worst, c.text FROM outcomes o JOIN captions c ON o.query_id = c.id "
+    ranks = json_rows(f"query \"{query} WHERE o.protocol = 't2i/all'\"")
+    chosen = [row for row in ranks if len(row["text"].split()) <= n]
     for row in printed:
         hits = [c["rank_worst"] == 1 for c in chosen if c["encoder"] == row["encoder"]]
         assert (row["value"], row["n_queries"]) == (pytest.approx(np.mean(hits)), len(hits))
@@ -248,28 +239,23 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(
     assert {row["analysis"] for row in own["slices"]} >= {"complexity", "ordinal"}
     assert own["metrics"][0]["title"] == "Found first, of captions of at most n words."
     for table, earlier in before.items():
-        assert [row for row in rows(workspace, table) if row["metric"] != name] == earlier
+        assert others(rows(workspace, table), name) == earlier
     # without --metric its comparisons stay as they are; with it they are computed again
-    assert main(["compare", "--analyses", "complexity", *SAME, "--adjustment", "benjamini-hochberg"]) == 0
+    command(f"{COMPARE} --adjustment benjamini-hochberg")
     assert current(workspace, "comparisons", metric=name) == own["comparisons"]
-    assert main(["compare", *asked, "--adjustment", "benjamini-hochberg"]) == 0
-    assert "3 comparisons by own.py:short" in capsys.readouterr().err
+    again = command(f"compare {metric} {SAME} --adjustment benjamini-hochberg")
+    assert "3 comparisons by own.py:short" in again.err
     assert {row["adjustment"] for row in current(workspace, "comparisons", metric=name)} == {"benjamini-hochberg"}
     assert rows(workspace, "results", metric=name) == own["results"]
-    assert main(["report"]) == 0
-    page = Path(capsys.readouterr().out.strip()).read_text()
+    page = command("report").page.read_text()
     title = f"Found first, of captions of at most n words ({name})"
     for section in ("leaderboard", "differences", "slices"):
         shown = page.partition(f'<section id="{section}"')[2].partition("</section>")[0]
         assert title in shown, section
 
 
-def test_a_metric_of_score_blocks_works_for_single_and_multi_vectors(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    assert main(["evaluate", "--metric", "own.py:margin", *ONLY, *SAME, "--format", "json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+def test_a_metric_of_score_blocks_works_for_single_and_multi_vectors(workspace: Path) -> None:
+    printed = json_rows(f"{EVALUATE} --metric own.py:margin")
     assert {(row["encoder"], row["protocol"]) for row in printed} == {
         (encoder, protocol) for encoder in ("one", "other", "many") for protocol in PROTOCOLS
     }
@@ -279,10 +265,8 @@ def test_a_metric_of_score_blocks_works_for_single_and_multi_vectors(
         assert -2 * 3 < row["value"] < 2 * 3
 
 
-def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["evaluate", "--metric", "own.py:first_items", *ONLY, *SAME]) == 0
+def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices(workspace: Path) -> None:
+    command(f"{EVALUATE} --metric own.py:first_items")
     name = "own:first_items"
     results, comparisons = (rows(workspace, table, metric=name) for table in ("results", "comparisons"))
     assert (len(results), len(comparisons), rows(workspace, "slices", metric=name)) == (6, 6, [])
@@ -290,123 +274,106 @@ def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices
         assert row["ci_low"] <= row["ci_high"] and row["value"] == int(row["value"])
     assert {row["p_sign_flip"] for row in comparisons} == {row["wins"] for row in comparisons} == {None}
     assert all("aggregate" in row["reason"] for row in comparisons)
-    capsys.readouterr()
-    assert main(["report"]) == 0
-    text = Path(capsys.readouterr().out.strip()).with_name("report.md").read_text()
+    text = command("report").page.with_name("report.md").read_text()
     assert "Bold: lowest value; an aggregate over queries has no test." in text
 
 
-def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(workspace: Path) -> None:
     before = rows(workspace, "results")
-    capsys.readouterr()
-    assert main(["evaluate", "--metric", "own.py:broken", *ONLY, *SAME]) == 2
     line = 1 + SHORT.splitlines().index('        raise LookupError("nothing of that kind")')
-    message = capsys.readouterr().err
-    assert message == (
+    assert command(f"{EVALUATE} --metric own.py:broken", code=2).err == (
         f"capim: metric 'own:broken': LookupError: nothing of that kind, at own.py line {line}: "
         'raise LookupError("nothing of that kind")\n'
     )
     assert rows(workspace, "results") == before
     assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
-    assert main(["evaluate", "--metric", "own.py:broken", *ONLY, *SAME, "--debug"]) == 2
-    assert "Traceback" in capsys.readouterr().err
+    assert "Traceback" in command(f"{EVALUATE} --metric own.py:broken --debug", code=2).err
     n_runs = len(rows(workspace, "runs"))
-    assert main(["evaluate", "--metric", "own.py:absent", *ONLY, *SAME]) == 2
+    command(f"{EVALUATE} --metric own.py:absent", code=2)
     assert len(rows(workspace, "runs")) == n_runs
 
 
 def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> None:
     file = workspace.parent / "own.py"
-    evaluate = ["evaluate", "--metric", "own.py:short(n=99)", *ONLY, *SAME]
+    evaluate = f"{EVALUATE} --metric 'own.py:short(n=99)'"
     tables = ("results", "comparisons", "slices")
 
     def counts() -> list[int]:
         return [len(current(workspace, table, metric="own:short(n=99)")) for table in tables]
 
-    others = {table: rows(workspace, table) for table in tables}
+    before = {table: rows(workspace, table) for table in tables}
     file.write_text(SHORT.replace("np.nan if text is None else", "1 if text is None else"))
-    assert main([*evaluate, "--keep-replicates"]) == 0
+    command(f"{evaluate} --keep-replicates")
     everywhere = counts()
     assert everywhere[:2] == [6, 6]
     file.write_text(SHORT)
-    assert main(evaluate) == 0
+    command(evaluate)
     assert counts()[:2] == [3, 3]
     assert 0 < counts()[2] < everywhere[2]
     file.write_text(SHORT.replace("return np.where(words <= n,", "return np.where(words < 0,"))
-    assert main(evaluate) == 0
+    command(evaluate)
     assert counts() == [0, 0, 0]
     assert rows(workspace, "replicates", metric="own:short(n=99)") == []
-    assert {table: rows(workspace, table) for table in tables} == others
+    assert {table: rows(workspace, table) for table in tables} == before
 
 
-def test_rows_of_an_earlier_state_of_the_file_are_not_shown_beside_those_of_the_present_one(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_of_an_earlier_state_of_the_file_are_not_shown_beside_those_of_the_present_one(workspace: Path) -> None:
     file, name = workspace.parent / "own.py", "own:short(n=99)"
-    evaluate = ["evaluate", "--metric", "own.py:short(n=99)", *ONLY, *SAME]
-    assert main(evaluate) == 0
-    file.write_text(f"# a remark\n{SHORT}")
-    assert main([*evaluate, "--encoders", "one"]) == 0
-    assert len({row["metric_version"] for row in rows(workspace, "results", metric=name)}) == 1
-    file.write_text(SHORT.replace('["rank_worst"].to_numpy() == 1', '["rank_worst"].to_numpy() == 2'))
-    assert main([*evaluate, "--encoders", "one"]) == 0
-    assert len({row["metric_version"] for row in rows(workspace, "results", metric=name)}) == 2
-    capsys.readouterr()
-    assert main(["report"]) == 0
-    folder = Path(capsys.readouterr().out.strip()).parent
-    document = json.loads((folder / "results.json").read_text())
+    evaluate = f"{EVALUATE} --metric 'own.py:short(n=99)'"
+    command(evaluate)
+    for text, n_versions in (
+        (f"# a remark\n{SHORT}", 1),
+        (SHORT.replace('["rank_worst"].to_numpy() == 1', '["rank_worst"].to_numpy() == 2'), 2),
+    ):
+        file.write_text(text)
+        command(f"{evaluate} --encoders one")
+        assert len({row["metric_version"] for row in rows(workspace, "results", metric=name)}) == n_versions
+    page = command("report").page
+    document = json.loads(page.with_name("results.json").read_text())
     shown = [row for table in ("results", "comparisons") for row in document[table] if row["metric"] == name]
     assert [row.get("encoder") for row in shown] == ["one"]
-    assert f"{name} of many on shapes by another version of the metric" in (folder / "report.md").read_text()
+    assert f"{name} of many on shapes by another version of the metric" in page.with_name("report.md").read_text()
 
 
-def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["evaluate", "--metric", "own.py:nowhere", *ONLY, *SAME]) == 0
-    assert "0 results and 0 comparisons by own.py:nowhere stored" in capsys.readouterr().err
+def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(workspace: Path) -> None:
+    said = command(f"{EVALUATE} --metric own.py:nowhere").err
+    assert "0 results and 0 comparisons by own.py:nowhere stored" in said
     assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
 
 
 def test_ranks_that_are_known_as_ranges_are_left_out_where_they_do_not_determine_the_metric(
-    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workspace: Path, tmp_path: Path
 ) -> None:
-    hits = tmp_path / "hits"
-    hits.mkdir()
+    (tmp_path / "hits").mkdir()
     for cutoff, positions in ((1, [0, 3]), (5, [0, 1, 3])):
-        np.save(hits / f"theirs_ir{cutoff}_rank_index.npy", np.array(positions))
-    assert main(["import", "--corpus", "shapes", "--outcomes", str(hits), "--replicates", "100"]) == 0
-    capsys.readouterr()
+        np.save(tmp_path / "hits" / f"theirs_ir{cutoff}_rank_index.npy", np.array(positions))
+    command("import --corpus shapes --outcomes hits --replicates 100")
     (tmp_path / "at.py").write_text("def at(outcomes, k):\n    return outcomes.rank_worst <= k\n")
     for k, determined in ((5, True), (3, False)):
-        assert main(["evaluate", "--metric", f"at.py:at(k={k})", *ONLY, *SAME]) == 0
-        left_out = "theirs on shapes, t2i/all: its ranks are known as ranges" in capsys.readouterr().err
+        said = command(f"{EVALUATE} --metric 'at.py:at(k={k})'").err
+        assert ("theirs on shapes, t2i/all: its ranks are known as ranges" in said) == (not determined)
         encoders = {row["encoder"] for row in rows(workspace, "results", metric=f"at:at(k={k})")}
-        assert ("theirs" in encoders, left_out) == (determined, not determined)
-    assert main(["evaluate", "--metric", "own.py:margin", "--encoders", "theirs", *SAME]) == 2
-    assert "theirs on shapes, t2i/all: no score blocks, the store has no embeddings" in capsys.readouterr().err
+        assert ("theirs" in encoders) == determined
+    said = command(f"evaluate --metric own.py:margin --encoders theirs {SAME}", code=2).err
+    assert "theirs on shapes, t2i/all: no score blocks, the store has no embeddings" in said
 
 
 def test_a_metric_added_to_the_table_is_computed_for_imported_outcomes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = tmp_path / "imported"
     captions = [str(row) for row in open_corpus("shapes").captions["id"].to_pylist()]
     ranks = "".join(f"t2i/all,{caption},{1 + n % 3}\n" for n, caption in enumerate(captions))
     (tmp_path / "ranks.csv").write_text(f"protocol,query,rank\n{ranks}")
-    where = ["--workspace", str(workspace), "--replicates", "100"]
-    outcomes = ["--outcomes", str(tmp_path / "ranks.csv"), "--encoder", "theirs", "--corpus", "shapes"]
-    assert main(["import", *outcomes, *where]) == 0
+    outcomes = f"--outcomes {tmp_path}/ranks.csv --encoder theirs --corpus shapes"
+    command(f"import {outcomes} --replicates 100", workspace)
     before = rows(workspace, "results")
     monkeypatch.setitem(METRICS, NEW.name, NEW)
-    capsys.readouterr()
-    assert main(["evaluate", *where]) == 0
-    assert "0 protocols scored, 1 were already stored; 1 figures computed" in capsys.readouterr().err
+    said = command("evaluate --replicates 100", workspace).err
+    assert "0 protocols scored, 1 were already stored; 1 figures computed" in said
     after = rows(workspace, "results")
-    assert [row for row in after if row["metric"] != NEW.name] == before
+    assert others(after, NEW.name) == before
     [new] = [row for row in after if row["metric"] == NEW.name]
     assert new["value"] == pytest.approx(np.mean([1 + n % 3 <= 2 for n in range(len(captions))]))
-    assert main(["evaluate", "--encoders", "theirs", *where]) == 0
-    assert main(["evaluate", "--encoders", "nobody", *where]) == 2
+    command("evaluate --encoders theirs --replicates 100", workspace)
+    command("evaluate --encoders nobody --replicates 100", workspace, code=2)

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from tests.command import Printed, command, json_rows
 
-QUICK = ("--replicates", "200", "--quiet")
 N_IMAGES = 40
 
 
@@ -27,7 +26,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
         add_corpus(store, name, prefix=name)
         for encoder, n_hits in (("strong", 38), ("weak", 9), ("partial", 20)):
             if (encoder, name) != ("partial", "z"):
-                assert imported(folder, encoder, name, n_hits) == 0
+                imported(folder, encoder, name, n_hits)
     return folder
 
 
@@ -44,28 +43,24 @@ def workspace(evaluated: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(evaluated, tmp_path / "workspace"))
 
 
-def imported(workspace: Path, encoder: str, corpus: str, n_hits: int, *more: str) -> int:
+def imported(workspace: Path, encoder: str, corpus: str, n_hits: int, more: str = "") -> None:
     """Import ranks of the captions: 1 for those of the first images, 3 for the others."""
     file = workspace.parent / "ranks.csv"
     ranks = [f"c{i}-{k},{1 if i < n_hits else 3}" for i in range(N_IMAGES) for k in range(2)]
     file.write_text("\n".join(["query,rank", *ranks]) + "\n")
-    subject = ["--encoder", encoder, "--corpus", corpus, "--outcomes", str(file)]
-    return main(["import", *subject, *more, "--replicates", "100", "--quiet", "--workspace", str(workspace)])
+    command(f"import --encoder {encoder} --corpus {corpus} --outcomes {file} {more} --replicates 100", workspace)
 
 
-def compare(workspace: Path, *words: str) -> int:
-    return main(["compare", *QUICK, *words, "--workspace", str(workspace)])
+def compare(workspace: Path, words: str = "") -> Printed:
+    return command(f"compare --replicates 200 --quiet {words}", workspace)
 
 
 def stored(workspace: Path) -> list[dict[str, Any]]:
     return EmbeddingStore.open(workspace / "store").rows("rankings").to_pylist()
 
 
-def test_the_ranking_is_printed_with_ranks_figures_and_who_is_left_out(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert compare(workspace) == 0
-    printed = capsys.readouterr()
+def test_the_ranking_is_printed_with_ranks_figures_and_who_is_left_out(workspace: Path) -> None:
+    printed = compare(workspace)
     heading, _, first, second = printed.out.splitlines()
     assert heading.split() == ["ranks", "encoder", "macro_mean", "low", "high", "borda", "x", "y", "z"]
     assert first.split()[:3] == ["1", "strong", "0.9500"]
@@ -75,36 +70,29 @@ def test_the_ranking_is_printed_with_ranks_figures_and_who_is_left_out(
     assert "corpora like these: at least 5 corpora say something about others like them, there are 3" in printed.err
 
 
-def test_one_corpus_under_three_names_is_ranked_once_and_so_not_at_all(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_corpus_under_three_names_is_ranked_once_and_so_not_at_all(workspace: Path) -> None:
     """Ranks 1 and 2 "with 95 % confidence", where p is .24 on the one corpus that there is."""
     for name in ("x2", "x3"):
         add_corpus(EmbeddingStore.open(workspace / "store"), name, prefix="x")
         for encoder in ("strong", "weak"):
-            assert imported(workspace, encoder, name, 38) == 0
-    assert compare(workspace, "--corpora", "x,x2,x3") == 0
+            imported(workspace, encoder, name, 38)
+    counted_once = "x, x2 and x3 hold the same photographs and captions: they count once"
+    told = " ".join(compare(workspace, "--corpora x,x2,x3").err.split())
     assert stored(workspace) == []
-    told = " ".join(capsys.readouterr().err.split())
     assert "no ranking: no two encoders have 3 corpora in common" in told
-    assert "x, x2 and x3 hold the same photographs and captions: they count once" in told
-    assert compare(workspace) == 0
+    assert counted_once in told
+    assert counted_once in " ".join(compare(workspace).err.split())
     assert {row["n_corpora"] for row in stored(workspace)} == {3}
-    assert "x, x2 and x3 hold the same photographs and captions: they count once" in " ".join(
-        capsys.readouterr().err.split()
-    )
 
 
-def test_corpora_that_share_photographs_are_joined_by_them_and_it_is_told(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_corpora_that_share_photographs_are_joined_by_them_and_it_is_told(workspace: Path) -> None:
     add_corpus(EmbeddingStore.open(workspace / "store"), "others", prefix="x", caption="another text")
     for encoder, n_hits in (("strong", 38), ("weak", 9)):
-        assert imported(workspace, encoder, "others", n_hits) == 0
-    assert compare(workspace, "--corpora", "x,others,y", "--encoders", "strong,weak") == 0
+        imported(workspace, encoder, "others", n_hits)
     told = "40 of the 40 photographs of x are in others: a photograph is one unit in all corpora that have it."
-    assert told in " ".join(capsys.readouterr().err.split()) + "."
-    assert compare(workspace, "--corpora", "x,z,y", "--encoders", "strong,weak") == 0
+    said = compare(workspace, "--corpora x,others,y --encoders strong,weak").err
+    assert told in " ".join(said.split()) + "."
+    compare(workspace, "--corpora x,z,y --encoders strong,weak")
     of_weak = [row for row in stored(workspace) if (row["encoder"], row["statistic"]) == ("weak", "macro mean")]
     joint, apart = (row for row in of_weak if row["estimand"] == "these corpora")
     assert (joint["value"], '"others"' in joint["corpora"]) == (apart["value"], True)
@@ -112,59 +100,44 @@ def test_corpora_that_share_photographs_are_joined_by_them_and_it_is_told(
     assert wider > 1.1, "three corpora of 40 images each are 120 independent images, these are 80"
 
 
-def test_json_has_the_stored_rows_and_sql_reads_them(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(workspace, "--format", "json") == 0
-    rows = json.loads(capsys.readouterr().out)
+def test_json_has_the_stored_rows_and_sql_reads_them(workspace: Path) -> None:
+    rows = compare(workspace, "--format json").rows
     assert [row["encoder"] for row in rows] == [row["encoder"] for row in stored(workspace)]
     statement = "SELECT encoder, value, rank_low, rank_high FROM rankings WHERE statistic = 'macro mean' "
     statement += "AND estimand = 'these corpora' AND tied_with_best"
-    assert main(["query", statement, "--format", "json", "--workspace", str(workspace)]) == 0
-    [best] = json.loads(capsys.readouterr().out)
+    [best] = json_rows(f'query "{statement}"', workspace)
     assert (best["encoder"], best["rank_low"], best["rank_high"]) == ("strong", 1, 1)
 
 
-def test_two_corpora_have_no_ranking_and_the_reason(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(workspace, "--corpora", "x,y") == 0
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "a ranking over corpora needs 3 of them, got 2" in printed.err
+def test_two_corpora_have_no_ranking_and_the_reason_and_one_no_word_about_it(workspace: Path) -> None:
+    two, one = compare(workspace, "--corpora x,y"), compare(workspace, "--corpora x")
+    assert two.out == one.out == ""
+    assert "a ranking over corpora needs 3 of them, got 2" in two.err
+    assert "ranking" not in one.err
     assert stored(workspace) == []
 
 
-def test_one_corpus_has_no_ranking_and_no_word_about_it(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(workspace, "--corpora", "x") == 0
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "ranking" not in printed.err
-
-
-def test_the_same_command_again_replaces_the_ranking(workspace: Path) -> None:
-    assert compare(workspace) == 0
+def test_the_same_command_again_replaces_the_ranking_which_goes_with_the_outcomes_of_any_encoder(
+    workspace: Path,
+) -> None:
+    compare(workspace)
     before = stored(workspace)
-    assert compare(workspace, "--level", "0.9") == 0
+    compare(workspace, "--level 0.9")
     after = stored(workspace)
-    assert len(after) == len(before)
+    assert len(after) == len(before) > 0
     assert {row["level"] for row in after} == {0.9}
-
-
-def test_a_ranking_goes_with_the_outcomes_of_any_of_its_encoders(workspace: Path) -> None:
-    assert compare(workspace) == 0
-    assert stored(workspace)
-    assert imported(workspace, "weak", "y", 30, "--replace") == 0
+    imported(workspace, "weak", "y", 30, "--replace")
     assert stored(workspace) == []
 
 
-def test_the_ranking_follows_the_first_screen(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(workspace) == 0
-    capsys.readouterr()
-    assert main(["report", "--workspace", str(workspace)]) == 0
-    page = Path(capsys.readouterr().out.strip())
-    document = json.loads((page.parent / "results.json").read_text())
+def test_the_ranking_follows_the_first_screen(workspace: Path) -> None:
+    compare(workspace)
+    page = command("report", workspace).page
+    document = json.loads(page.with_name("results.json").read_text())
     text = page.read_text("utf-8")
     assert re.findall('<section id="([^"]+)"', text)[1:3] == ["breaks", "ranking"]
     first = text.partition('<table id="ranking-corpora"')[2].partition("</table>")[0]
     assert re.findall(r'<span class="value">([^<]*)</span>', first)[:2] == ["strong", "1"]
     assert {row["encoder"] for row in document["rankings"]} == {"strong", "weak", "partial"}
-    assert main(["report", "--corpora", "x,y", "--workspace", str(workspace)]) == 0
-    other = json.loads((Path(capsys.readouterr().out.strip()).parent / "results.json").read_text())
-    assert other["rankings"] == []
+    other = command("report --corpora x,y", workspace).page.with_name("results.json")
+    assert json.loads(other.read_text())["rankings"] == []

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from capim.flows.cli import main
 from capim.store import EmbeddingStore
+from tests.command import command
 
 
 def test_the_printed_address_opens_the_pages_of_this_store_and_ctrl_c_is_no_fault(
@@ -38,10 +39,9 @@ def test_the_printed_address_opens_the_pages_of_this_store_and_ctrl_c_is_no_faul
     assert str(tmp_path) in shown.text
 
 
-def test_a_port_that_cannot_be_had_is_a_wrong_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_cannot_be_had_is_a_wrong_request(tmp_path: Path) -> None:
     EmbeddingStore.open(tmp_path / "store", create=True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for wrong in (str(port), "70000"):
-            assert main(["serve", "--port", wrong, "--workspace", str(tmp_path)]) == 2
-            assert f"port {wrong} cannot be used" in capsys.readouterr().err
+            assert f"port {wrong} cannot be used" in command(f"serve --port {wrong}", tmp_path, code=2).err

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 
 import pytest
 
-from capim.flows.cli import main
 from capim.flows.config import split
 from capim.flows.parser import PLURALS
+from tests.command import command
 from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES = "shapes-sample12"
@@ -42,25 +40,14 @@ TYPOS = {
 }
 
 
-def _run(command: str, workspace: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error."""
-    words = shlex.split(command)
-    without = words[0] in ("list", "check") or words[:2] == ["corpora", "check"]
-    capsys.readouterr()
-    try:
-        code = main(words if without else [*words, "--workspace", str(workspace)])
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    return code, *capsys.readouterr()
+WITHOUT_STORE = ("list", "check", "corpora check")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("command", "meant"), TYPOS.values(), ids=TYPOS)
-def test_a_wrong_word_is_answered_with_the_nearest_right_one(
-    command: str, meant: str, small_demo: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, error = _run(command, small_demo, capsys)
-    assert (code, out) == (2, "")
+@pytest.mark.parametrize(("words", "meant"), TYPOS.values(), ids=TYPOS)
+def test_a_wrong_word_is_answered_with_the_nearest_right_one(words: str, meant: str, small_demo: Path) -> None:
+    out, error = command(words, None if words.startswith(WITHOUT_STORE) else small_demo, code=2)
+    assert out == ""
     assert f"did you mean {meant!r}?" in error
     assert error.startswith("capim: ")
     assert "Traceback" not in error
@@ -69,30 +56,24 @@ def test_a_wrong_word_is_answered_with_the_nearest_right_one(
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 @pytest.mark.parametrize(
-    ("command", "hint"),
+    ("words", "hint"),
     [
         ("query \"SELECT * FROM results WHERE encoder = 'tiny-clap'\"", "'tiny-clap'; did you mean 'tiny-clip'?"),
         ("query \"SELECT * FROM results WHERE metric = 'r@5'\"", "'r@5'; did you mean 'R@5'?"),
-        (
-            f"results --corpus {SHAPES} --protocol winoground",
-            f"instead of corpus {SHAPES}: shapes-winoground-sample12",
-        ),
+        (f"results --corpus {SHAPES} --protocol winoground", f"instead of corpus {SHAPES}: shapes-winoground-sample12"),
         (f"results --corpus {SHAPES} --protocol winoground", "instead of protocol winoground: i2t/any"),
     ],
 )
-def test_no_rows_is_exit_code_1_with_the_nearest_values(
-    command: str, hint: str, form: str, small_demo: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, error = _run(f"{command} --format {form}", small_demo, capsys)
-    assert code == 1
-    assert "no rows" in error
-    assert hint in error
-    assert form != "json" or json.loads(out) == []
+def test_no_rows_is_exit_code_1_with_the_nearest_values(words: str, hint: str, form: str, small_demo: Path) -> None:
+    printed = command(f"{words} --format {form}", small_demo, code=1)
+    assert "no rows" in printed.err
+    assert hint in printed.err
+    assert form != "json" or printed.rows == []
 
 
 SPELT = [
-    (command, action.dest, option)
-    for command, parser in leaf_parsers().items()
+    (words, action.dest, option)
+    for words, parser in leaf_parsers().items()
     for action in parser._actions
     for option in action.option_strings
     if option.lstrip("-") in {*PLURALS, *PLURALS.values()}
@@ -103,12 +84,12 @@ def test_both_spellings_are_in_more_than_thirty_places() -> None:
     assert len(SPELT) > 30
 
 
-@pytest.mark.parametrize(("command", "dest", "option"), SPELT, ids=[f"{c} {o}" for c, _, o in SPELT])
-def test_singular_and_plural_are_one_option_in_every_command(command: str, dest: str, option: str) -> None:
-    parser = leaf_parsers()[command]
+@pytest.mark.parametrize(("words", "dest", "option"), SPELT, ids=[f"{c} {o}" for c, _, o in SPELT])
+def test_singular_and_plural_are_one_option_in_every_command(words: str, dest: str, option: str) -> None:
+    parser = leaf_parsers()[words]
     known = parser._option_string_actions
     twins = {f"--{one}": f"--{several}" for one, several in PLURALS.items()}
-    other = {**twins, **{several: one for one, several in twins.items()}}[option]
+    other = twins.get(option) or next(one for one, several in twins.items() if several == option)
     assert known[other] is known[option]
     if known[option].type is split and not parser._get_positional_actions():
         required = [
@@ -119,7 +100,7 @@ def test_singular_and_plural_are_one_option_in_every_command(command: str, dest:
 
 
 @pytest.mark.parametrize(
-    "command",
+    "words",
     [
         "report --corpora ''",
         "results --encoder ' , '",
@@ -127,23 +108,19 @@ def test_singular_and_plural_are_one_option_in_every_command(command: str, dest:
         "run --encoders tiny-clip --analyses ''",
     ],
 )
-def test_an_option_for_names_without_a_name_is_refused_not_taken_for_all(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, error = _run(command, tmp_path / "workspace", capsys)
-    assert (code, out) == (2, "")
+def test_an_option_for_names_without_a_name_is_refused_not_taken_for_all(words: str, tmp_path: Path) -> None:
+    out, error = command(words, tmp_path / "workspace", code=2)
+    assert out == ""
     assert "all are taken" in error
     assert not (tmp_path / "workspace").exists()
 
 
-def test_an_option_that_takes_one_name_refuses_a_second(small_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, error = _run(f"search x --encoder tiny-clip --encoders tiny-colpali --corpus {SHAPES}", small_demo, capsys)
-    assert code == 2
+def test_an_option_that_takes_one_name_refuses_a_second() -> None:
+    error = command("search x --encoder tiny-clip --encoders tiny-colpali --corpus shapes", code=2).err
     assert "--encoder: takes one name, got 'tiny-clip' and 'tiny-colpali'" in error
 
 
-def test_an_abbreviated_option_is_not_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, error = _run("run --rep 100", tmp_path, capsys)
-    assert code == 2
+def test_an_abbreviated_option_is_not_guessed() -> None:
+    error = command("run --rep 100", code=2).err
     assert "`capim run` has no option --rep" in error
     assert "did you mean '--replicates'?" in error

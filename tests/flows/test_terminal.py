@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import fcntl
 import io
 import json
 import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
+import termios
+import threading
 import webbrowser
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from rich.cells import cell_len
@@ -20,8 +26,9 @@ from rich.cells import cell_len
 from capim.flows.cli import main
 from capim.flows.tables import TextColumn, lay_out
 from capim.flows.terminal import RESULT_COLUMNS
-from tests.flows.terminal import on_terminal
+from tests.command import command, json_rows
 
+RUN = "run --corpora shapes --sample 12 --replicates 100 --analyses complexity --device cpu --encoders tiny-clip"
 WITH_ROWS = [
     "list encoders",
     "list corpora",
@@ -39,6 +46,32 @@ WITH_ROWS = [
     "search circle --encoder tiny-clip --corpus shapes-sample12",
     "corpora ids shapes-multilingual-sample12 --modality caption --quiet",
 ]
+
+
+def on_terminal(*words: str, columns: int = 80) -> tuple[int, str]:
+    """Exit code of ``capim WORDS``, and everything that it wrote to a terminal of so many columns."""
+    controller, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    received: list[bytes] = []
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # what a terminal without writers gives on Linux
+            while block := os.read(controller, 65536):
+                received.append(block)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        with (
+            os.fdopen(terminal, "w", encoding="utf-8") as stream,
+            contextlib.redirect_stdout(stream),
+            contextlib.redirect_stderr(stream),
+        ):
+            code = main(words)
+    finally:
+        reader.join()
+        os.close(controller)
+    return code, b"".join(received).decode().replace("\r\n", "\n")
 
 
 def _words(command: str, workspace: Path) -> list[str]:
@@ -75,17 +108,13 @@ def test_columns_without_room_are_named_and_shown_by_wide(command: str, small_de
 
 @pytest.mark.slow
 def test_a_pipe_gets_the_whole_table_whatever_the_terminal_and_json_and_csv_every_column(
-    small_demo: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small_demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "30")
-    words = ["results", "--metrics", "R@1", "--workspace", str(small_demo)]
-    assert main(words) == 0
-    table, *_ = capsys.readouterr()
+    table = command("results --metrics R@1", small_demo).out
     assert tuple(table.split("\n")[0].split()) == RESULT_COLUMNS
-    assert main([*words, "--format", "json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert main([*words, "--format", "csv"]) == 0
-    listed = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    rows = json_rows("results --metrics R@1", small_demo)
+    listed = list(csv.DictReader(io.StringIO(command("results --metrics R@1 --format csv", small_demo).out)))
     assert len(rows) == len(listed) == len(table.splitlines()) - 2
     assert list(rows[0]) == list(listed[0])
     assert {"reason", "run", "seed", "image_tag"} <= rows[0].keys()
@@ -93,19 +122,10 @@ def test_a_pipe_gets_the_whole_table_whatever_the_terminal_and_json_and_csv_ever
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
-def test_chosen_columns_are_printed_in_their_order_in_every_form(
-    form: str, small_demo: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["results", "--metric", "R@1", "--columns", "value,run,encoder", "--format", form]
-    assert main([*words, "--workspace", str(small_demo)]) == 0
-    printed = capsys.readouterr().out
-    names = list(json.loads(printed)[0]) if form == "json" else printed.splitlines()[0].replace(",", " ").split()
+def test_chosen_columns_are_printed_in_their_order_in_every_form(form: str, small_demo: Path) -> None:
+    printed = command(f"results --metric R@1 --columns value,run,encoder --format {form}", small_demo)
+    names = [*printed.rows[0]] if form == "json" else printed.out.splitlines()[0].replace(",", " ").split()
     assert names == ["value", "run", "encoder"]
-
-
-def test_wide_is_refused_where_there_is_no_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "metrics", "--wide", "--format", "csv"]) == 2
-    assert "--wide has no effect with --format csv" in capsys.readouterr().err
 
 
 def test_a_table_wraps_texts_never_numbers_and_measures_wide_characters() -> None:
@@ -132,9 +152,8 @@ def test_the_columns_to_keep_find_room_before_the_others() -> None:
 def test_a_run_on_a_terminal_is_one_line_with_the_time_left_and_ends_with_the_verdict_and_a_link(
     tmp_path: Path,
 ) -> None:
-    words = ["run", "--corpora", "shapes", "--sample", "12", "--encoders", "tiny-clip,tiny-clip-plain"]
-    words += ["--replicates", "100", "--analyses", "complexity", "--device", "cpu"]
-    code, printed = on_terminal(*words, "--workspace", str(tmp_path))
+    words = f"{RUN},tiny-clip-plain --workspace {tmp_path}"
+    code, printed = on_terminal(*words.split())
     assert code == 0
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed).splitlines()
     drawn = [line for line in lines if "━" in line]
@@ -152,38 +171,25 @@ def test_a_run_on_a_terminal_is_one_line_with_the_time_left_and_ends_with_the_ve
 
 
 @pytest.mark.slow
-def test_a_run_in_a_pipe_prints_the_path_alone_to_stdout_and_the_verdict_to_stderr(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["run", "--corpora", "shapes", "--sample", "12", "--encoders", "tiny-clip", "--replicates", "100"]
-    assert main([*words, "--analyses", "complexity", "--device", "cpu", "--workspace", str(tmp_path)]) == 0
-    out, error = capsys.readouterr()
+def test_a_run_in_a_pipe_prints_the_path_alone_to_stdout_and_the_verdict_to_stderr(tmp_path: Path) -> None:
+    out, error = command(RUN, tmp_path)
     [page] = (tmp_path / "reports").glob("*/report.html")
     assert out == f"{page}\n"
-    assert re.fullmatch(
-        r"shapes-sample12: tiny-clip .* on text to image and .* on image to text\.", error.splitlines()[-1]
-    )
+    verdict = r"shapes-sample12: tiny-clip .* on text to image and .* on image to text\."
+    assert re.fullmatch(verdict, error.splitlines()[-1])
     assert "\x1b" not in out + error
 
 
 @pytest.mark.slow
-def test_a_search_names_files_and_opens_its_page(
-    small_demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    opened: list[str] = []
-
-    def open_page(url: str) -> bool:
-        opened.append(url)
-        return True
-
-    monkeypatch.setattr(webbrowser, "open", open_page)
-    search = ["search", "a red circle", "--encoder", "tiny-clip", "--corpus", "shapes-sample12"]
-    assert main([*search, "-k", "3", "--open", "--workspace", str(small_demo)]) == 0
-    out, error = capsys.readouterr()
+def test_a_search_names_files_and_opens_its_page(small_demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Mock(return_value=True)
+    monkeypatch.setattr(webbrowser, "open", opened)
+    search = "search 'a red circle' --encoder tiny-clip --corpus shapes-sample12 -k 3 --open"
+    out, error = command(search, small_demo)
     assert out.splitlines()[0].split() == ["rank", "score", "file", "id", "objects", "width", "height"]
     assert len(out.splitlines()) == 5
     assert all(line.split()[2].endswith(".png") for line in out.splitlines()[2:])
-    [url] = opened
+    (url,) = opened.call_args.args
     assert error.strip() == url.removeprefix("file://")
     assert "a red circle" in Path(error.strip()).read_text("utf-8")
 
@@ -225,9 +231,8 @@ def test_a_shell_completes_commands_options_and_names(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script_that_its_shell_can_read(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
+def test_completion_is_a_script_that_its_shell_can_read(shell: str) -> None:
+    script = command(f"completion {shell}").out
     assert "capim" in script
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=script, text=True, check=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ import pytest
 
 import capim.tasks.watch
 from capim.flows.benchmark import RegressionError, watch
-from capim.flows.cli import main
 from capim.flows.config import RunConfig
 from capim.flows.execution import start
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.encoders import encode_images, load_encoder, spec_of
 from capim.tasks.metrics import METRICS
+from tests.command import command
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +60,7 @@ def test_a_second_watch_finds_nothing_where_nothing_changed(config: RunConfig) -
 
 
 def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(watch, config)
 
@@ -80,9 +79,8 @@ def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
     assert states == ["completed", "failed"]
     suite = tmp_path / "suite.toml"
     suite.write_text('encoders = ["tiny-clip"]\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 12\n')
-    assert main(["watch", str(suite), "--format", "json", "--workspace", config.workspace, "--quiet"]) == 1
-    printed = capsys.readouterr()
-    assert [finding["verdict"] for finding in json.loads(printed.out)][:2] == ["fail", "note"]
+    printed = command(f"watch {suite} --format json --quiet", tmp_path, code=1)
+    assert [finding["verdict"] for finding in printed.rows][:2] == ["fail", "note"]
     assert printed.err.startswith("capim: regression: [fail] tiny-clip on few, images")
 
 
@@ -134,16 +132,13 @@ def test_a_corpus_that_changed_is_reported_as_not_comparable_until_a_run_with_it
     assert start(watch, pinned).findings == ()
 
 
-def test_a_baseline_without_such_figures_is_refused_with_runs_that_have_some(
-    config: RunConfig, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_baseline_without_such_figures_is_refused_with_runs_that_have_some(config: RunConfig, tmp_path: Path) -> None:
     first = start(watch, named(config, "tiny-clip"))
     n_runs = EmbeddingStore.open(config.store_uri).rows("runs").num_rows
     with pytest.raises(RequestError, match=f"is not in .* did you mean '{first.run}'"):
         start(watch, dataclasses.replace(named(config, "tiny-clip"), baseline=f"{first.run}x"))
-    others = ["watch", "--corpora", "shapes", "--encoders", "tiny-clip", "--baseline", first.run]
-    assert main([*others, "--protocols", "nope", "--workspace", config.workspace]) == 2
-    said = capsys.readouterr().err
+    others = f"watch --corpora shapes --encoders tiny-clip --baseline {first.run} --protocols nope"
+    said = command(others, tmp_path, code=2).err
     assert f"run '{first.run}' has no figures of tiny-clip, only of ours" in said
     assert "leave --baseline out" in said
     assert "'nope'" in said  # all faults together

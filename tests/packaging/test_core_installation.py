@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from capim.flows.cli import main
 from capim.flows.config import RunConfig
+from tests.command import command
 
 MODEL_LIBRARIES = (
-    "colpali_engine",
-    "open_clip",
-    "uform",
-    "einops",
-    "sentence_transformers",
-    "timm",
-    "peft",
-    "torchvision",
-)
+    "colpali_engine", "open_clip", "uform", "einops", "sentence_transformers", "timm", "peft", "torchvision",
+)  # fmt: skip
 
 # Runs commands in one process in which none of these libraries can be imported.
 SCRIPT = f"""\
@@ -50,17 +44,17 @@ found = search(store, one, encoder="tiny-clip", corpus="shapes-sample12", modali
 print(found["item_id"][0], images.ids[0])
 """
 
-SAMPLE = ["--corpora", "shapes", "--sample", "12", "--encoders"]
-CHOSEN = ["--corpora", "shapes-sample12", "--encoders", "tiny-clip,tiny-clip-plain"]
+EMBED = "embed --quiet --device cpu --corpora shapes --sample 12 --encoders"
+CHOSEN = "--corpora shapes-sample12 --encoders tiny-clip,tiny-clip-plain --quiet"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def run_without_extras(*commands: list[str]) -> list[tuple[int, str, str]]:
+def run_without_extras(*commands: str, workspace: Path | None = None) -> list[tuple[int, str, str]]:
     """Exit code, output and errors of each command."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], input=json.dumps(commands), capture_output=True, text=True, check=False
-    )
+    place = [] if workspace is None else ["--workspace", str(workspace)]
+    words = json.dumps([[*shlex.split(each), *place] for each in commands])
+    done = subprocess.run([sys.executable, "-c", SCRIPT], input=words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
@@ -68,28 +62,25 @@ def run_without_extras(*commands: list[str]) -> list[tuple[int, str, str]]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("core") / "workspace"
-    (embedded,) = run_without_extras(
-        ["embed", *SAMPLE, CHOSEN[-1], "--device", "cpu", "--quiet", "--workspace", str(folder)]
-    )
-    assert embedded[0] == 0, embedded[2]
+    [(code, _, error)] = run_without_extras(f"{EMBED} tiny-clip,tiny-clip-plain", workspace=folder)
+    assert code == 0, error
     return folder
 
 
 def test_stored_vectors_are_evaluated_compared_queried_and_reported(workspace: Path) -> None:
-    where = ["--workspace", str(workspace)]
-    chosen = [*CHOSEN, "--quiet", *where]
     results = run_without_extras(
-        ["list", "encoders"],
-        ["evaluate", *chosen, "--replicates", "100"],
-        ["compare", *chosen, "--replicates", "100"],
-        ["report", *chosen],
-        ["results", *where],
-        ["query", "SELECT count(*) AS n FROM outcomes", *where],
-        ["store", "verify", *where],
+        f"evaluate {CHOSEN} --replicates 100",
+        f"compare {CHOSEN} --replicates 100",
+        f"report {CHOSEN}",
+        "results",
+        "query 'SELECT count(*) AS n FROM outcomes'",
+        "store verify",
+        workspace=workspace,
     )
+    results += run_without_extras("list encoders")
     assert [code for code, _, _ in results] == [0] * len(results), results
-    assert "tiny-clip-plain" in results[4][1]
-    assert "colpali-v1.3" in results[0][1]
+    assert "tiny-clip-plain" in results[3][1]
+    assert "colpali-v1.3" in results[-1][1]
 
 
 def test_stored_vectors_are_searched_by_a_stored_item(workspace: Path) -> None:
@@ -102,7 +93,7 @@ def test_stored_vectors_are_searched_by_a_stored_item(workspace: Path) -> None:
     assert nearest == itself
 
 
-def test_an_encoder_that_needs_an_extra_names_it(workspace: Path, tmp_path: Path) -> None:
+def test_an_encoder_that_needs_an_extra_names_it(workspace: Path) -> None:
     def needs(name: str, libraries: str, extra: str) -> str:
         return f"encoder '{name}' needs {libraries}; install it with: pip install 'capim[{extra}]'"
 
@@ -113,25 +104,18 @@ def test_an_encoder_that_needs_an_extra_names_it(workspace: Path, tmp_path: Path
         "jina-clip-v1": needs("jina-clip-v1", "einops, timm", "jina"),
         "uform-multilingual-v2": needs("uform-multilingual-v2", "uform, torchvision", "uform"),
     }
-    results = run_without_extras(*(["check", name, "--quiet"] for name in expected))
-    for (code, _, message), text in zip(results, expected.values(), strict=True):
+    results = run_without_extras(*(f"check {name} --quiet" for name in expected))
+    results += run_without_extras(f"{EMBED} tiny-colpali", workspace=workspace)
+    for (code, _, message), text in zip(results, [*expected.values(), expected["tiny-colpali"]], strict=True):
         assert code == 2
         assert text in message
-    ((code, _, message),) = run_without_extras(
-        ["embed", *SAMPLE, "tiny-colpali", "--quiet", "--workspace", str(workspace)]
-    )
-    assert code == 2
-    assert expected["tiny-colpali"] in message
 
 
-def test_the_demo_without_extras_leaves_out_the_models_that_need_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_demo_without_extras_leaves_out_the_models_that_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "colpali_engine", None)
     ran: list[RunConfig] = []
-
     monkeypatch.setattr("capim.flows.steps.run", lambda config, **_: ran.append(config))
-    assert main(["demo", "--quiet"]) == 0
+    said = command("demo --quiet").err
     assert [config.encoders for config in ran] == [("tiny-clip", "tiny-clip-plain")] * 2
     message = "left out: encoder 'tiny-colpali' needs colpali-engine; install it with: pip install 'capim[colpali]'"
-    assert message in capsys.readouterr().err
+    assert message in said

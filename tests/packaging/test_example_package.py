@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import importlib.util
 import inspect
-import json
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from capim.flows.cli import main
 from capim.reports.write import SECTIONS
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
@@ -26,12 +24,10 @@ from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.encoders import ADAPTERS, catalog, resolve, spec_of
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import outcomes_of
+from tests.command import command, json_rows
 
 ROOT = Path(__file__).parents[2]
 TABLES: tuple[PluginTable, ...] = (ADAPTERS, ANALYSES, CORPORA, METRICS, SECTIONS, protocols.PACKAGES)
-CONTRACTS = (
-    "encoders/test_families.py", "corpora/test_contract.py", "metrics/test_contract.py", "reports/test_sections.py",
-)  # fmt: skip
 # A package that nobody can use: its module fails, one name is ours, one object is none.
 BROKEN = {
     "capim.adapters": "hf_dual = broken_rows:ADAPTER\n",
@@ -99,16 +95,15 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     forget()
 
 
-def listed(capsys: pytest.CaptureFixture[str], what: str) -> dict[str, dict[str, object]]:
-    assert main(["list", what, "--format", "json"]) == 0
-    return {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+def listed(what: str) -> dict[str, dict[str, object]]:
+    return {row["name"]: row for row in json_rows(f"list {what}")}
 
 
-def test_the_lists_show_the_rows_of_a_package_with_its_name(installed, capsys) -> None:
+def test_the_lists_show_the_rows_of_a_package_with_its_name(installed) -> None:
     for what, name in (
         ("adapters", "swatches"), ("encoders", "swatch"), ("corpora", "swatches"), ("metrics", "left_behind"),
     ):  # fmt: skip
-        rows = listed(capsys, what)
+        rows = listed(what)
         assert rows[name]["package"] == "capim-swatches 0.1.0"
         assert {row["package"] for row in rows.values()} == {"capim", "capim-swatches 0.1.0"}
 
@@ -138,23 +133,10 @@ def test_the_version_of_the_package_is_part_of_the_identity_of_its_encoders(inst
 
 
 def test_a_run_with_a_package_evaluates_its_metric_runs_its_analysis_and_reports_its_section(
-    installed, tmp_path, capsys
+    installed, tmp_path
 ) -> None:
-    where = ["--workspace", str(tmp_path / "w")]
-    words = [
-        "run",
-        "--corpora",
-        "swatches",
-        "--encoders",
-        "swatch",
-        "--replicates",
-        "100",
-        "--device",
-        "cpu",
-        "--quiet",
-    ]
-    assert main([*words, *where]) == 0
-    store = EmbeddingStore.open(str(tmp_path / "w" / "store"))
+    printed = command("run --corpora swatches --encoders swatch --replicates 100 --device cpu --quiet", tmp_path)
+    store = EmbeddingStore.open(tmp_path / "store")
     rows = store.rows("results", metric="left_behind").to_pylist()
     assert {(row["encoder"], row["protocol"]): row["value"] for row in rows} == {
         ("swatch", "t2i/all"): 1.0, ("swatch", "i2t/any"): 1.0, ("swatch", "t2i/warm"): 1.0,
@@ -164,7 +146,7 @@ def test_a_run_with_a_package_evaluates_its_metric_runs_its_analysis_and_reports
     assert {(row["protocol"], row["feature"], row["value"], row["analysis_version"]) for row in slices} == {
         ("t2i/all", part, 1.0, "1 of capim-swatches 0.1.0") for part in ("warm", "cold")
     }  # fmt: skip
-    page = Path(capsys.readouterr().out.split()[-1]).read_text()
+    page = printed.page.read_text()
     assert "text to image, warm" in page
     assert "Warm and cold colours · swatches" in page
     assert "Items left behind" in page
@@ -200,36 +182,27 @@ def test_the_contract_tests_find_the_rows_of_a_package_by_themselves(installed, 
     assert call_tests("metrics/test_contract.py", ("left_behind",), tmp_path) >= 5
 
 
-def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, capsys, caplog) -> None:
+def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, caplog) -> None:
     for what in ("adapters", "corpora"):
-        assert {row["package"] for row in listed(capsys, what).values()} == {"capim"}
-    assert "failing" not in listed(capsys, "metrics")
+        assert {row["package"] for row in listed(what).values()} == {"capim"}
+    assert "failing" not in listed("metrics")
     lines = [record.getMessage() for record in caplog.records]
-    package, remedy = (
-        "package capim-broken 2.0, entry point",
-        "update the package, or remove it with: pip uninstall capim-broken",
-    )
+    package = "package capim-broken 2.0, entry point"
+    remedy = "update the package, or remove it with: pip uninstall capim-broken"
     wanted = "TypeError: expected a capim.tasks.corpora.CorpusEntry, got function"
     assert tuple(lines) == (
         f"{package} 'hf_dual' of capim.adapters: this name belongs to capim; the row is left out",
         f"{package} 'none' of capim.corpora: json:dumps cannot be used ({wanted}); {remedy}",
         f"{package} 'failing' of capim.metrics: broken_rows:METRIC cannot be used (OSError: no licence); {remedy}",
     )
-    assert main(["corpora", "check", "none"]) == 2
-    assert "package capim-broken 2.0, entry point 'none'" in capsys.readouterr().out
+    assert f"{package} 'none'" in command("corpora check none", code=2).out
 
 
-def test_a_metric_that_fails_names_its_package(broken) -> None:
-    with pytest.raises(
-        WorkError, match=r"package capim-broken 2.0, entry point 'crashing' .*: the metric failed \(Attr"
-    ):
+def test_a_metric_and_an_analysis_that_fail_name_their_package(broken) -> None:
+    package = r"package capim-broken 2.0, entry point"
+    with pytest.raises(WorkError, match=rf"{package} 'crashing' .*: the metric failed \(Attr"):
         METRICS["crashing"].per_query(outcomes_of([[1], [3]]))
-
-
-def test_an_analysis_that_fails_names_its_package(broken) -> None:
-    with pytest.raises(
-        WorkError, match=r"package capim-broken 2.0, entry point 'failing' .*: the analysis failed \(Attr"
-    ):
+    with pytest.raises(WorkError, match=rf"{package} 'failing' .*: the analysis failed \(Attr"):
         list(ANALYSES["failing"].run(None))
 
 
@@ -239,9 +212,8 @@ def test_packages_are_looked_for_only_when_a_name_is_not_one_of_capims(monkeypat
 
     forget()
     monkeypatch.setattr("capim.store.plugins.entry_points", refuse)
-    for words in (["--help"], ["list", "--help"], ["run", "--help"]):
-        with pytest.raises(SystemExit):
-            main(words)
+    for words in ("--help", "list --help", "run --help"):
+        command(words)
     assert METRICS["R@1"].title
     assert CORPORA["shapes"].title
     assert resolve(spec_of("tiny-clip")).resolved

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 import capim
-from capim.flows.cli import main
 from capim.store import EmbeddingStore
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.statistics import VERSION
+from tests.command import command, json_rows
 from tests.reports.app.stores import asking
 
 METRIC = """
@@ -30,7 +30,7 @@ METRIC = Metric(name="depth", title="items above", directions=both, higher_is_be
                 values=lambda outcomes, ties: (outcomes.rank_worst - 1) * {factor} / 100)
 """
 Install = Callable[[str, float], None]
-SAME = ["--replicates", "100", "--quiet"]
+SAME = "--replicates 100 --quiet"
 
 
 def forget() -> None:
@@ -67,14 +67,18 @@ def workspace(tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch)
     install("1.0", 1.0)
     folder = tmp_path / "workspace"
     monkeypatch.setenv("CAPIM_WORKSPACE", str(folder))
-    captions = [str(row) for row in open_corpus("shapes").captions["id"].to_pylist()]
-    for name, rank in (("near", lambda n: 1 + n % 2), ("far", lambda n: 3 + n % 5)):
-        lines = [f"t2i/all,{caption},{rank(n)}\n" for n, caption in enumerate(captions)]
-        (tmp_path / "ranks.csv").write_text("".join(["protocol,query,rank\n", *lines]))
-        given = ["--outcomes", str(tmp_path / "ranks.csv"), "--encoder", name, "--corpus", "shapes"]
-        assert main(["import", *given, "--replicates", "100"]) == 0
-    assert main(["compare", *SAME]) == 0
+    imported(tmp_path, "near", lambda n: 1 + n % 2)
+    imported(tmp_path, "far", lambda n: 3 + n % 5)
+    command(f"compare {SAME}")
     return folder
+
+
+def imported(folder: Path, encoder: str, rank: Callable[[int], int]) -> None:
+    """Import the ranks of a model by the positions of the captions."""
+    captions = open_corpus("shapes").captions["id"].to_pylist()
+    lines = [f"t2i/all,{caption},{rank(n)}\n" for n, caption in enumerate(captions)]
+    (folder / "ranks.csv").write_text("".join(["protocol,query,rank\n", *lines]))
+    command(f"import --outcomes {folder}/ranks.csv --encoder {encoder} --corpus shapes --replicates 100")
 
 
 def rows(workspace: Path, table: str, **equals: str) -> list[dict[str, Any]]:
@@ -83,7 +87,7 @@ def rows(workspace: Path, table: str, **equals: str) -> list[dict[str, Any]]:
 
 # --- its direction ---------------------------------------------------------------------------------------------------
 def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_without_the_package(
-    workspace: Path, install: Install, capsys: pytest.CaptureFixture[str]
+    workspace: Path, install: Install
 ) -> None:
     value = {row["encoder"]: row["value"] for row in rows(workspace, "results", metric="depth")}
     assert value["near"] < 0.01 < 0.03 < value["far"]
@@ -96,12 +100,9 @@ def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_
     [pair] = rows(workspace, "comparisons", metric="depth")
     assert pair["lower_is_better"]
     assert pair["p_adjusted"] < 0.01
-    capsys.readouterr()
-    assert main(["results", "--metric", "depth", "--format", "json"]) == 0
-    assert [row["encoder"] for row in json.loads(capsys.readouterr().out)] == ["near", "far"]
+    assert [row["encoder"] for row in json_rows("results --metric depth")] == ["near", "far"]
 
-    assert main(["report"]) == 0
-    folder = Path(capsys.readouterr().out.strip()).parent
+    folder = command("report").page.parent
     words = "better" if pair["encoder_a"] == "near" else "worse"
     [line] = re.findall(r"<tr>(?:(?!</tr>).)*>depth<.*?</tr>", (folder / "report.html").read_text(), re.DOTALL)
     assert f"{pair['encoder_a']} − {pair['encoder_b']}" in line
@@ -113,11 +114,11 @@ def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_
     assert {row["lower_is_better"] for row in document["results"] if row["metric"] == "depth"} == {True}
 
     out = folder / "exports"
-    assert main(["export", "results", "--to", str(out / "all.csv")]) == 0
+    command(f"export results --to {out}/all.csv")
     exported = list(csv.DictReader((out / "all.csv").open()))
     assert {row["lower_is_better"] for row in exported if row["metric"] == "depth"} == {"True"}
     assert {row["lower_is_better"] for row in exported if row["metric"] == "R@1"} == {"False"}
-    assert main(["export", "results", "--as", "mteb", "--to", str(out / "mteb")]) == 0
+    command(f"export results --as mteb --to {out}/mteb")
     files = [json.loads(file.read_text()) for file in (out / "mteb").rglob("capim-*.json")]
     assert files
     assert all("depth" not in entry for file in files for entry in file["scores"]["test"])  # higher is better there
@@ -151,45 +152,29 @@ def differences(workspace: Path) -> list[tuple[float, str]]:
 
 
 def test_after_an_upgrade_of_a_package_its_metric_is_computed_anew_and_nothing_old_stays(
-    workspace: Path, install: Install, capsys: pytest.CaptureFixture[str]
+    workspace: Path, install: Install
 ) -> None:
     old, new = "1 of capim-depth 1.0", "1 of capim-depth 2.0"
     assert depths(workspace) == {"near": (0.005, old), "far": (0.04, old)}
     assert differences(workspace) == [(0.035, old)]
     others = [row for row in rows(workspace, "results") if row["metric"] != "depth"]
     install("2.0", 0.5)
-    capsys.readouterr()
-    assert main(["evaluate", *SAME]) == 0
-    assert "2 were already stored; 2 figures computed from stored outcomes" in capsys.readouterr().err
+    said = command(f"evaluate {SAME}").err
+    assert "2 were already stored; 2 figures computed from stored outcomes" in said
     assert depths(workspace) == {"near": (0.0025, new), "far": (0.02, new)}
     assert differences(workspace) == []
     assert [row for row in rows(workspace, "results") if row["metric"] != "depth"] == others
     assert len(rows(workspace, "comparisons")) == 6
-    assert main(["evaluate", *SAME]) == 0
-    assert capsys.readouterr().err.endswith("2 were already stored\n")
-    assert main(["compare", *SAME]) == 0
+    assert command(f"evaluate {SAME}").err.endswith("2 were already stored\n")
+    command(f"compare {SAME}")
     assert differences(workspace) == [(0.0175, new)]
 
 
-def test_a_comparison_by_an_upgraded_package_takes_the_results_along_and_says_so(
-    workspace: Path, install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install("2.0", 0.5)
-    capsys.readouterr()
-    assert main(["compare", *SAME]) == 0
-    assert "near on shapes: results by another version of a metric were computed anew\n" in capsys.readouterr().err
-    new = "1 of capim-depth 2.0"
-    assert depths(workspace) == {"near": (0.0025, new), "far": (0.02, new)}
-    assert differences(workspace) == [(0.0175, new)]
-
-
-def test_a_report_shows_one_version_of_a_metric_and_says_what_it_leaves_out(
-    workspace: Path, install: Install, capsys: pytest.CaptureFixture[str]
+def test_a_report_shows_one_version_of_a_metric_and_a_comparison_takes_all_results_along(
+    workspace: Path, install: Install
 ) -> None:
     def shown() -> tuple[dict[str, float], list[float], str]:
-        capsys.readouterr()
-        assert main(["report"]) == 0
-        folder = Path(capsys.readouterr().out.strip()).parent
+        folder = command("report").page.parent
         document = json.loads((folder / "results.json").read_text())
         results, pairs = (
             [row for row in document[table] if row["metric"] == "depth"] for table in ("results", "comparisons")
@@ -198,12 +183,13 @@ def test_a_report_shows_one_version_of_a_metric_and_says_what_it_leaves_out(
         return {row["encoder"]: row["value"] for row in results}, differences, (folder / "report.md").read_text()
 
     install("2.0", 0.5)
-    assert main(["evaluate", "--encoders", "near", *SAME]) == 0
+    command(f"evaluate --encoders near {SAME}")
     results, pairs, text = shown()
     assert (results, pairs) == ({"near": 0.0025}, [])
     left_out = "depth of far on shapes by another version of the metric (1 of capim-depth 1.0): run"
     assert f"Left out of this report: {left_out}" in text
-    assert main(["compare", *SAME]) == 0
+    said = command(f"compare {SAME}").err
+    assert "far on shapes: results by another version of a metric were computed anew\n" in said
     results, pairs, text = shown()
     assert (results, pairs) == ({"near": 0.0025, "far": 0.02}, [0.0175])
     assert "another version" not in text
@@ -212,14 +198,10 @@ def test_a_report_shows_one_version_of_a_metric_and_says_what_it_leaves_out(
 def test_a_family_of_more_encoders_does_not_outlive_the_version_that_it_was_compared_by(
     workspace: Path, install: Install, tmp_path: Path
 ) -> None:
-    captions = [str(row) for row in open_corpus("shapes").captions["id"].to_pylist()]
-    lines = [f"t2i/all,{caption},{2 + n % 3}\n" for n, caption in enumerate(captions)]
-    (tmp_path / "ranks.csv").write_text("".join(["protocol,query,rank\n", *lines]))
-    given = ["--outcomes", str(tmp_path / "ranks.csv"), "--encoder", "middle", "--corpus", "shapes"]
-    assert main(["import", *given, "--replicates", "100"]) == 0
-    assert main(["compare", *SAME]) == 0
+    imported(tmp_path, "middle", lambda n: 2 + n % 3)
+    command(f"compare {SAME}")
     install("2.0", 0.5)
-    assert main(["compare", "--encoders", "near,far", *SAME]) == 0
+    command(f"compare --encoders near,far {SAME}")
     assert differences(workspace) == [(0.0175, "1 of capim-depth 2.0")]
     assert len(rows(workspace, "comparisons", metric="R@1")) == 4  # of three encoders, and of two
 
@@ -227,20 +209,16 @@ def test_a_family_of_more_encoders_does_not_outlive_the_version_that_it_was_comp
 def test_results_of_a_package_that_is_not_installed_stay(workspace: Path, install: Install) -> None:
     before = depths(workspace), differences(workspace)
     install("", 1.0)
-    assert main(["evaluate", *SAME]) == 0
-    assert main(["compare", *SAME]) == 0
+    command(f"evaluate {SAME}")
+    command(f"compare {SAME}")
     assert (depths(workspace), differences(workspace)) == before
 
 
-def test_another_version_of_the_statistics_computes_every_result_anew(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_version_of_the_statistics_computes_every_result_anew(workspace: Path) -> None:
     store = EmbeddingStore.open(workspace / "store")
     found = store.rows("results")
     place = found.schema.get_field_index("statistics_version")
     earlier = found.set_column(place, found.schema.field(place), pa.array([0] * len(found), pa.int32()))
     store.write_rows("results", earlier, replace="result")
-    capsys.readouterr()
-    assert main(["evaluate", *SAME]) == 0
-    assert f"; {len(found)} figures computed from stored outcomes" in capsys.readouterr().err
+    assert f"; {len(found)} figures computed from stored outcomes" in command(f"evaluate {SAME}").err
     assert {row["statistics_version"] for row in rows(workspace, "results")} == {VERSION}
