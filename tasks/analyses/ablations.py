@@ -32,7 +32,7 @@ from capim.tasks.analyses.analysis import (
     Matrix,
     SingleVectors,
     Slice,
-    paired_difference,
+    paired_differences,
     slice_rows,
 )
 from capim.tasks.analyses.gallery import NOT_SAMPLED
@@ -137,21 +137,18 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
         n_searched = len(task.galleries[0])
         metric = METRIC if n_searched == len(data.task.galleries[0]) else f"{METRIC} among {n_searched:,} images"
         clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
-        stored: Scored | None = None
-        for form in forms:
-            scored = form.score()
-            stored = stored or scored
-            both = np.stack([scored.hits, stored.hits])
-            means = part_means(both, np.ones((1, len(scored.hits)), dtype=bool), clusters, data.resampling)
-            change = paired_difference(both, clusters, data.resampling)
+        found = [(form, form.score()) for form in forms]
+        hits = np.stack([scored.hits for _, scored in found])
+        means = part_means(hits, np.ones((1, len(task.queries)), dtype=bool), clusters, data.resampling)
+        changes = paired_differences(hits, clusters, [(at, 0) for at in range(len(hits))], data.resampling)
+        for at, ((form, scored), change) in enumerate(zip(found, changes, strict=True)):
             yield Slice(
                 encoder,
                 form.analysis,
                 form.feature,
                 metric,
-                means.interval(0, 0),
-                len(scored.hits),
-                clusters.n_occupied,
+                means.interval(at, 0),
+                *means.counts(at, 0),
                 level_name=form.level_name,
                 detail={
                     "bytes_per_item": form.bytes_per_item,
@@ -337,8 +334,8 @@ def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
     values = data.values(METRIC)
     specs = {name: spec for name, spec in data.specs.items() if name in data.outcomes}
     for finer, coarser in differing_in_precision(specs):
-        rows = [data.encoders.index(coarser), data.encoders.index(finer)]
-        difference = paired_difference(values[rows], data.clusters, data.resampling)
+        pair = data.encoders.index(coarser), data.encoders.index(finer)
+        [difference] = paired_differences(values, data.clusters, [pair], data.resampling)
         lists = [data.outcomes[name].top_ords for name in (coarser, finer)]
         firsts = [ords[:, 0] for ords in lists if ords is not None]
         differs = int((firsts[0] != firsts[1]).sum()) if len(firsts) == 2 else None

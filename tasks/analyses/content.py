@@ -5,12 +5,11 @@ The features of captions, what is in the image, tags, properties of judged queri
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,7 +18,9 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, contrast_slices, mean_slices, part_slices
 from capim.tasks.analyses.lexicon import (
-    any_of,
+    Phrases,
+    by_first_word,
+    found_in,
     inflected,
     lexicon,
     phrases,
@@ -48,10 +49,10 @@ def complexity(data: AnalysisInput) -> Iterator[Slice]:
     """
     ords = data.queries.query_ords
     english = english_captions(data.corpus)[ords]
-    texts = [text or "" for text in data.corpus.captions["text"].take(ords).to_pylist()]
-    has = caption_features([text if known else "" for text, known in zip(texts, english, strict=True)])
-    yield from contrast_slices(data, "complexity", has, among=english)
-    n_words = np.array([len(words_of(text)) for text in texts])
+    every = zip(data.corpus.captions["text"].take(ords).to_pylist(), english, strict=True)
+    texts = [text if known else "" for text, known in every]
+    yield from contrast_slices(data, "complexity", caption_features(texts), among=english)
+    n_words = np.array([content_of(text).n_words for text in texts])
     lengths = {f"{name} words": (n_words >= low) & (n_words <= high) for name, (low, high) in LENGTHS.items()}
     yield from contrast_slices(data, "length", lengths, among=english)
     ordinals = data.corpus.captions["ordinal"].take(ords).to_numpy()
@@ -67,14 +68,34 @@ def caption_features(texts: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
         >>> {name: has.tolist() for name, has in features.items()}["spatial"]
         [True, False, False]
     """
-    has = np.array([_features(text) for text in texts], dtype=bool).reshape(-1, len(FEATURES))
+    has = np.array([content_of(text).features for text in texts], dtype=bool).reshape(-1, len(FEATURES))
     return dict(zip(FEATURES, has.T, strict=True))
 
 
-@lru_cache(maxsize=1 << 18)  # captions: several analyses and protocols ask for the same ones
-def _features(text: str) -> tuple[bool, ...]:
-    """Which of :data:`FEATURES` one caption has."""
-    return tuple(bool(lexicon(name).matches(text)) for name in FEATURES)
+class Content(NamedTuple):
+    """Which of :data:`FEATURES` an English caption has, the COCO categories that it names, and its number of words."""
+
+    features: tuple[bool, ...]
+    objects: frozenset[str]
+    n_words: int
+
+
+@lru_cache(maxsize=1 << 18)
+def content_of(text: str) -> Content:
+    """What the lexicons find in an English caption: once, though all analyses, protocols and encoders ask for it.
+
+    Examples:
+        >>> sorted(content_of("Two men eat hot dogs beside a parked motor bike").objects)
+        ['hot dog', 'motorcycle', 'person']
+        >>> content_of("Waiting at the bus stop in an orange coat").objects
+        frozenset()
+    """
+    tokens = tokens_of(text)
+    plain = [token.removesuffix("'s") for token in tokens]
+    wanted, category_of = _vocabulary()
+    named = (category_of[" ".join(plain[phrase])] for phrase in found_in(plain, wanted))
+    features = tuple(bool(lexicon(name).matches(tokens)) for name in FEATURES)
+    return Content(features, frozenset(filter(None, named)), sum(token[0].isalnum() for token in tokens))
 
 
 def english_captions(corpus: Corpus) -> NDArray[np.bool_]:
@@ -152,7 +173,7 @@ def annotated_objects(corpus: Corpus) -> list[frozenset[str]]:
     return [frozenset(objects or ()) for objects in corpus.images["objects"].to_pylist()]
 
 
-def inferred_objects(corpus: Corpus) -> tuple[list[frozenset[str]], NDArray[np.bool_]]:
+def inferred_objects(corpus: Corpus) -> tuple[list[set[str]], NDArray[np.bool_]]:
     """The categories named in any English caption of every image, and which images have an English caption."""
     named: list[set[str]] = [set() for _ in range(len(corpus.images))]
     known = np.zeros(len(named), dtype=bool)
@@ -160,22 +181,8 @@ def inferred_objects(corpus: Corpus) -> tuple[list[frozenset[str]], NDArray[np.b
     texts: list[Any] = corpus.captions["text"].to_pylist()
     for caption in np.flatnonzero(english_captions(corpus) & (image_of >= 0)).tolist():
         known[image_of[caption]] = True
-        named[image_of[caption]] |= objects_named(texts[caption])
-    return [frozenset(names) for names in named], known
-
-
-def objects_named(text: str) -> set[str]:
-    """The COCO categories that a caption names.
-
-    Examples:
-        >>> sorted(objects_named("Two men eat hot dogs beside a parked motor bike"))
-        ['hot dog', 'motorcycle', 'person']
-        >>> objects_named("Waiting at the bus stop in an orange coat")
-        set()
-    """
-    pattern, category_of = _vocabulary()
-    joined = " ".join(token.removesuffix("'s") for token in tokens_of(text))
-    return {category for match in pattern.finditer(joined) if (category := category_of[match.group()])}
+        named[image_of[caption]] |= content_of(texts[caption]).objects
+    return named, known
 
 
 def _by_name(
@@ -194,8 +201,8 @@ def _by_name(
 
 
 @cache
-def _vocabulary() -> tuple[re.Pattern[str], dict[str, str | None]]:
-    """A pattern of all words, the longest first, and the category of each word (None: no category)."""
+def _vocabulary() -> tuple[Phrases, dict[str, str | None]]:
+    """All words, and the category of each word (None: no category)."""
     entry = read_lexicon_file("coco_objects")
     category_of: dict[str, str | None] = {
         form: category
@@ -204,7 +211,7 @@ def _vocabulary() -> tuple[re.Pattern[str], dict[str, str | None]]:
         for form in (word, inflected(word)[0])  # the regular plural is formed like the third person of verbs
     }
     category_of |= dict.fromkeys(phrases(entry["other"]))
-    return any_of(category_of), category_of
+    return by_first_word(category_of), category_of
 
 
 def tags(data: AnalysisInput) -> Iterator[Slice]:

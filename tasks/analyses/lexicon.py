@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 _TOKEN = re.compile(r"[a-z0-9][a-z0-9']*|[^\sa-z0-9]")
 _HYPHENS = re.compile(r"[-‐‑–—]+")
 _ALTERNATIVES = re.compile(r"\{([^}]*)\}")
 _E_DROPPED = re.compile(r"[^eo]e$")
-_NOTHING = re.compile(r"(?!)")
 _START = "^"
 
 
@@ -61,10 +60,32 @@ def phrases(text: str) -> Iterator[str]:
             yield "".join(chosen).replace("_", " ")
 
 
-def any_of(literal: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that finds any of some phrases in tokens joined by spaces, the longest first."""
-    ordered = sorted(set(literal), key=lambda each: (-len(each), each))
-    return re.compile(rf"(?<!\S)(?:{'|'.join(map(re.escape, ordered))})(?!\S)") if ordered else _NOTHING
+Phrases: TypeAlias = Mapping[str, Sequence[Sequence[str]]]
+"""First word -> the phrases that begin with it, word by word, the longest first."""
+
+
+def by_first_word(words: Iterable[str]) -> Phrases:
+    """Words and phrases as :func:`found_in` looks for them."""
+    found: dict[str, list[list[str]]] = {}
+    for phrase in sorted((each.split() for each in set(words)), key=len, reverse=True):
+        found.setdefault(phrase[0], []).append(phrase)
+    return found
+
+
+def found_in(tokens: Sequence[str], wanted: Phrases) -> Iterator[slice]:
+    """Where phrases stand, from left to right; of those that begin at one token, the longest.
+
+    Examples:
+        >>> list(found_in(["a", "hot", "dog"], by_first_word(["hot", "dog", "hot dog"])))
+        [slice(1, 3, None)]
+    """
+    free = 0
+    for at, token in enumerate(tokens):
+        if token in wanted and at >= free:
+            length = next((len(phrase) for phrase in wanted[token] if tokens[at : at + len(phrase)] == phrase), 0)
+            if length:
+                free = at + length
+                yield slice(at, free)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,25 +123,24 @@ class Lexicon:
         ignore: Phrases that are removed first: the same words in another sense ("half past", "pair of scissors").
     """
 
-    literal: re.Pattern[str]
+    literal: Phrases
     rules: tuple[Rule, ...]
-    ignore: re.Pattern[str]
+    ignore: Phrases
 
-    def matches(self, text: str) -> list[str]:
+    def matches(self, tokens: Sequence[str]) -> list[str]:
         """The words and phrases that show the feature: the literal ones in the order of the text, then by rule.
 
         Examples:
-            >>> lexicon("counting").matches("Someone with two dogs, one cat and a pair of scissors")
+            >>> lexicon("counting").matches(tokens_of("Someone with two dogs, one cat and a pair of scissors"))
             ['two', 'one']
-            >>> lexicon("colour").matches("An orange bird covered in red berries eats an orange.")
+            >>> lexicon("colour").matches(tokens_of("An orange bird covered in red berries eats an orange."))
             ['red', 'orange']
         """
-        joined = self.ignore.sub(";", " ".join(tokens_of(text)))
-        tokens = joined.split()
-        by_rule = [
-            token for at, token in enumerate(tokens) if any(r.accepts(tokens, at) for r in self._rules_of(token))
-        ]
-        return [match.group() for match in self.literal.finditer(joined)] + by_rule
+        kept = [*tokens]
+        for ignored in reversed([*found_in(tokens, self.ignore)]):
+            kept[ignored] = [";"]
+        by_rule = [token for at, token in enumerate(kept) if any(r.accepts(kept, at) for r in self._rules_of(token))]
+        return [" ".join(kept[phrase]) for phrase in found_in(kept, self.literal)] + by_rule
 
     @cached_property
     def _rules_of(self) -> Callable[[str], tuple[Rule, ...]]:
@@ -133,9 +153,9 @@ def lexicon(name: str) -> Lexicon:
     """The lexicon of a feature: ``lexicons/NAME.toml``."""
     entry = read_lexicon_file(name)
     return Lexicon(
-        literal=any_of([*phrases(entry["words"]), *_verb_forms(entry)]),
+        literal=by_first_word([*phrases(entry["words"]), *_verb_forms(entry)]),
         rules=tuple(Rule(**rule) for rule in entry.get("rules", ())),
-        ignore=any_of(phrases(entry.get("ignore", ""))),
+        ignore=by_first_word(phrases(entry.get("ignore", ""))),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from capim.tasks.analyses.content import FEATURES, caption_features
-from capim.tasks.analyses.lexicon import Rule, lexicon, read_lexicon_file
+from capim.tasks.analyses.lexicon import Rule, lexicon, read_lexicon_file, tokens_of
 
 LABELS = Path(__file__).parents[1] / "golden" / "caption_labels.tsv"
 ENOUGH = 0.95
@@ -36,7 +36,7 @@ ENOUGH = 0.95
     ],
 )
 def test_a_word_inside_another_or_in_another_sense_does_not_count(feature: str, text: str) -> None:
-    assert lexicon(feature).matches(text) == []
+    assert lexicon(feature).matches(tokens_of(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_word_inside_another_or_in_another_sense_does_not_count(feature: str, 
     ],
 )
 def test_words_phrases_and_inflections_are_found(feature: str, text: str, found: list[str]) -> None:
-    assert lexicon(feature).matches(text) == found
+    assert lexicon(feature).matches(tokens_of(text)) == found
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,9 @@ def test_precision_and_recall_on_captions_labelled_by_hand(shared_data: Path, pa
     with LABELS.open(newline="") as file:
         rows = [row for row in csv.DictReader(file, delimiter="\t") if row["part"] == part]
     assert len(rows) == 200
-    detected = [bool(lexicon(feature).matches(captions[row["image_id"]][int(row["ordinal"])])) for row in rows]
+    detected = [
+        bool(lexicon(feature).matches(tokens_of(captions[row["image_id"]][int(row["ordinal"])]))) for row in rows
+    ]
     true = [row[feature] == "1" for row in rows]
     hits = sum(a and b for a, b in zip(detected, true, strict=True))
     assert hits / sum(detected) >= ENOUGH
@@ -115,4 +117,4 @@ def test_real_captions_that_begin_with_a_numeral_say_how_many(shared_data: Path)
     images = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
     captions = [caption for image in images for caption in image["captions"] if caption.strip()[0].isdigit()]
     assert len(captions) == 12
-    assert all(lexicon("counting").matches(caption) for caption in captions)
+    assert all(lexicon("counting").matches(tokens_of(caption)) for caption in captions)

@@ -11,7 +11,7 @@ import pytest
 
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
-from capim.tasks.analyses.content import categories, complexity, objects_named
+from capim.tasks.analyses.content import categories, complexity, content_of
 from capim.tasks.analyses.misses import error_kinds
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking.protocols import build_task, select_protocols
@@ -168,4 +168,4 @@ def test_inferred_categories_are_precise_and_miss_what_captions_leave_out(by_cat
     ],
 )
 def test_objects_are_named_by_their_longest_words(caption: str, expected: set[str]) -> None:
-    assert objects_named(caption) == expected
+    assert content_of(caption).objects == expected
