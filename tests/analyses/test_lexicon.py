@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capim.tasks.analyses.content import FEATURES, caption_features
-from capim.tasks.analyses.lexicon import Rule, lexicon, read_lexicon_file, tokens_of
+from capim.tasks.analyses.content import FEATURES, Rule, caption_features, lexicon, read_lexicon_file, tokens_of
 
 LABELS = Path(__file__).parents[1] / "golden" / "caption_labels.tsv"
 ENOUGH = 0.95

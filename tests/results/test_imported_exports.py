@@ -12,10 +12,8 @@ from capim.store.errors import RequestError
 from capim.store.files import write_row_file
 from capim.tasks.metrics import metrics_of
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.results.imported.rows import named_rows
-from capim.tasks.results.imported.scores import ScoreMatrix, outcomes_of_matrix
-from capim.tasks.results.imported.sources import Source, outcomes_of_source
-from capim.tasks.results.imported.tables import outcomes_of_rows
+from capim.tasks.results.imported.sources import ScoreMatrix, Source, outcomes_of_matrix, outcomes_of_source
+from capim.tasks.results.imported.tables import named_rows, outcomes_of_rows
 from tests.results.thirty import N_IMAGES, assert_equal, thirty_images, tied_scores
 
 

@@ -13,7 +13,7 @@ from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
-from capim.tasks.results.imported.scores import ScoreMatrix, outcomes_of_matrix, outcomes_of_run, read_matrix, read_run
+from capim.tasks.results.imported.sources import ScoreMatrix, outcomes_of_matrix, outcomes_of_run, read_matrix, read_run
 from capim.tasks.statistics.draws import Resampling
 from tests.results.thirty import N_IMAGES, assert_equal, thirty_images, tied_scores, unit_vectors
 

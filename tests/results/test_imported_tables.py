@@ -21,9 +21,8 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.results.imported.rows import COLUMNS, HALVES, json_schema, named_rows
 from capim.tasks.results.imported.sources import Source, encoder_of_outcomes, outcomes_of_source
-from capim.tasks.results.imported.tables import outcomes_of_rows
+from capim.tasks.results.imported.tables import COLUMNS, HALVES, json_schema, named_rows, outcomes_of_rows
 from tests.results.thirty import N_IMAGES, thirty_images
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -85,7 +84,7 @@ def test_every_example_of_the_page_gives_its_figures(
 
 def test_the_schema_beside_the_page_is_that_of_the_code() -> None:
     written = json.loads((DOCS / "outcomes.schema.json").read_text())
-    assert written == json_schema(), "run: python -m capim.tasks.results.imported.rows > docs/outcomes.schema.json"
+    assert written == json_schema(), "run: python -m capim.tasks.results.imported.tables > docs/outcomes.schema.json"
     jsonschema.Draft202012Validator.check_schema(written)
 
 

@@ -16,9 +16,8 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.results.imported.rows import named_rows
 from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
-from capim.tasks.results.imported.tables import FoundRows, outcomes_of_rows
+from capim.tasks.results.imported.tables import FoundRows, named_rows, outcomes_of_rows
 from tests.results.gpt_4v import gpt_4v_file, gpt_4v_files
 
 SCORES = ("winoground_text", "winoground_image", "winoground_group")
