@@ -64,8 +64,8 @@ def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[n
     ``top_ords`` are the best items of every query, shape ``(n_queries, width)``, -1 beyond the gallery.
 
     Examples:
-        >>> k_occurrence(np.int32([[0, 1], [0, 2], [1, 0]]), 2, 4).tolist()
-        [3, 2, 1, 0]
+        >>> k_occurrence(np.int32([[0, 1, 3], [0, 2, 3], [1, 0, -1], [2, -1, -1]]), 2, 4).tolist()
+        [3, 2, 2, 0]
     """
     listed = top_ords[:, :k].ravel()
     return np.bincount(listed[listed >= 0], minlength=n_items)
