@@ -199,13 +199,17 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
         return lambda: single_hits(change(images), change(queries), all_queries)
 
-    def changed(change_of: Callable[[bool], Change], half: bool, part: RetrievalTask) -> Scored:
-        return single_hits(*change_of(half)(images, captions[part.queries]), renumbered(part))
-
     def fitted(change_of: Callable[[bool], Change]) -> Callable[[], Scored]:
-        return partial(cross_fitted, task, halves.images, partial(changed, change_of))
+        return lambda: cross_fitted(
+            task,
+            halves.images,
+            lambda half, part: single_hits(*change_of(half)(images, captions[part.queries]), renumbered(part)),
+        )
 
-    from_other = partial(_fitted_on_other, vectors, halves)
+    def from_other(fit: Callable[[Matrix, Matrix], Parameters]) -> Callable[[bool], Parameters]:
+        """What is fitted on the images and captions outside a half, for either half; computed once."""
+        return cache(lambda half: fit(images[halves.images != half], captions[halves.captions != half]))
+
     axes, reach = from_other(transforms.principal_axes), from_other(transforms.reach)
 
     def projected(half: bool, n: int) -> Change:
@@ -232,13 +236,6 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
         shortened = partial(VectorForm, level_name=f"{kept} components", bytes_per_item=kept * BYTES[storage])
         yield shortened(analysis="truncation", score=each(partial(transforms.truncated, dim=kept)))
         yield shortened(analysis="pca", score=fitted(partial(projected, n=kept)), fitted=True)
-
-
-def _fitted_on_other(
-    vectors: SingleVectors, halves: Halves, fit: Callable[[Matrix, Matrix], Parameters]
-) -> Callable[[bool], Parameters]:
-    """What is fitted on the images and captions outside a half, for either half; computed once."""
-    return cache(lambda half: fit(vectors.images[halves.images != half], vectors.captions[halves.captions != half]))
 
 
 def late_forms(

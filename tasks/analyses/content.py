@@ -51,8 +51,8 @@ def complexity(data: AnalysisInput) -> Iterator[Slice]:
     """
     ords = data.queries.query_ords
     english = english_captions(data.corpus)[ords]
-    every = zip(data.corpus.captions["text"].take(ords).to_pylist(), english, strict=True)
-    texts = [text if known else "" for text, known in every]
+    every: list[Any] = data.corpus.captions["text"].take(ords).to_pylist()
+    texts = [text if known else "" for text, known in zip(every, english, strict=True)]
     yield from contrast_slices(data, "complexity", caption_features(texts), among=english)
     n_words = np.array([content_of(text).n_words for text in texts])
     lengths = {f"{name} words": (n_words >= low) & (n_words <= high) for name, (low, high) in LENGTHS.items()}
@@ -187,9 +187,7 @@ def inferred_objects(corpus: Corpus) -> tuple[list[set[str]], NDArray[np.bool_]]
     return named, known
 
 
-def _by_name(
-    objects: Sequence[Iterable[str]],
-) -> tuple[dict[str, NDArray[np.bool_]], dict[str, NDArray[np.bool_]]]:
+def _by_name(objects: Sequence[Iterable[str]]) -> tuple[dict[str, NDArray[np.bool_]], dict[str, NDArray[np.bool_]]]:
     """Category -> which images have it, and the same for supercategories; both in COCO's order."""
     order = {category: at for at, category in enumerate(SUPERCATEGORY_OF)}
     names = sorted({name for each in objects for name in each}, key=lambda name: (order.get(name, len(order)), name))

@@ -266,21 +266,14 @@ def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
             else:
                 finite = (drawn := np.concatenate(recalls[k]))[np.isfinite(drawn)]
                 interval = interval_of(float(finite.mean()), finite, level=how.level)
-            yield Slice(
-                encoder,
-                "resampled-gallery",
-                "gallery",
-                metric.name,
-                interval,
-                *data.counts,
-                level_name="resampled (biased)",
-                detail={
-                    "fixed_gallery": clusters.mean(fixed),
-                    "gallery_share": n_present / clusters.n_clusters / replicates,
-                    "replicates": replicates,
-                    "undecided": undecided[k],
-                },
-            )
+            detail = {
+                "fixed_gallery": clusters.mean(fixed),
+                "gallery_share": n_present / clusters.n_clusters / replicates,
+                "replicates": replicates,
+                "undecided": undecided[k],
+            }
+            figure, level_name = (encoder, "resampled-gallery", "gallery", metric.name), "resampled (biased)"
+            yield Slice(*figure, interval, *data.counts, level_name=level_name, detail=detail)
 
 
 def _per_image(images: NDArray[np.int32], chosen: NDArray[np.bool_], n_images: int) -> sparse.csr_matrix:

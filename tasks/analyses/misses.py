@@ -93,9 +93,7 @@ def with_lists_only(data: AnalysisInput) -> AnalysisInput | None:
     return replace(data, outcomes=outcomes) if outcomes and data.protocol.direction in ("t2i", "i2t") else None
 
 
-def causes_of(
-    data: AnalysisInput,
-) -> tuple[dict[str, NDArray[np.bool_]], dict[str, dict[str, NDArray[np.bool_]]]]:
+def causes_of(data: AnalysisInput) -> tuple[dict[str, NDArray[np.bool_]], dict[str, dict[str, NDArray[np.bool_]]]]:
     """Cause -> which misses it marks, shape ``(n_encoders, n_queries)``; encoder -> source -> where it says so.
 
     A cause is absent where it cannot be known: no other annotation, or fewer than ``FEWEST`` encoders.

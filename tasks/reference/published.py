@@ -96,13 +96,7 @@ def published(table: str | Path | None = None) -> list[Published]:
 
 
 def judge_figure(
-    value: float,
-    *,
-    checkpoint: str,
-    corpus: str,
-    protocol: str,
-    metric: str,
-    references: Sequence[Published],
+    value: float, *, checkpoint: str, corpus: str, protocol: str, metric: str, references: Sequence[Published]
 ) -> ReferenceCheck:
     """Compare one figure, a fraction, with the published ones of its model on the complete data set ``corpus``.
 
@@ -202,11 +196,7 @@ class CheckedResult(NamedTuple):
 
 
 def judge_results(
-    results: pa.Table,
-    *,
-    specs: Mapping[str, EncoderSpec],
-    n_images: Mapping[str, int],
-    references: Sequence[Published],
+    results: pa.Table, *, specs: Mapping[str, EncoderSpec], n_images: Mapping[str, int], references: Sequence[Published]
 ) -> list[CheckedResult]:
     """Every result that has a reference, and the headline metrics of those that have none.
 

@@ -266,7 +266,8 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(shapes, encoders
     spec, corpus, embedded = specs["tiny-clip"], shapes.corpus, shapes.vectors("tiny-clip")
     right = METRICS["R@1"].value(shapes.outcomes["tiny-clip"])
     table = [Published(spec.checkpoint, "shapes", "t2i/all", "R@1", right, "this test")]
-    padded = encode_captions(LeftPadded(encoders["tiny-clip"]), corpus.captions["text"].to_pylist()).values
+    wrong: Any = LeftPadded(encoders["tiny-clip"])
+    padded = encode_captions(wrong, corpus.captions["text"].to_pylist()).values
     source = {
         **dict.fromkeys(("evaluation", "image_tag", "caption_tag", "run"), "x"),
         "encoder": "tiny-clip", "encoder_fingerprint": spec.fingerprint,

@@ -256,7 +256,7 @@ def test_what_most_of_three_or_more_encoders_choose_is_a_suspicion() -> None:
     assert row(three, "agreement", WITHOUT).interval.value == 1
     two_of_three = ambiguous(subject(a=miss, b=miss, c=wrong((3, 6))))
     assert row(two_of_three, "agreement", SHARE).interval.value == 0
-    five = {**dict.fromkeys("abc", miss), "d": wrong((3, 6)), "e": np.eye(N)}
+    five: dict[str, Any] = {**dict.fromkeys("abc", miss), "d": wrong((3, 6)), "e": np.eye(N)}
     assert row(ambiguous(subject(**five)), "agreement", SHARE).interval.value == 0
     slices = list(ambiguous(subject(**{**five, "d": miss})))
     assert row(slices, "agreement", SHARE).interval.value == 1

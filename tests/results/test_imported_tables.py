@@ -40,7 +40,7 @@ SMALL = build_corpus(
     + [CaptionRow(f"{i}-n", None, f"negative of {i}") for i in "ab"],
     source=None,
     pairs=[PairRow(f"p{k}", i, f"{i}-0", f"{i}-n", "swap") for k, i in enumerate("ab")],
-    quadruples=[QuadrupleRow(f"q{k}", i, j, f"{i}-0", f"{j}-0") for k, (i, j) in enumerate(("ab", "cd"))],
+    quadruples=[QuadrupleRow(f"q{k}", i, j, f"{i}-0", f"{j}-0") for k, (i, j) in enumerate((("a", "b"), ("c", "d")))],
 )
 THIRTY = thirty_images()
 

@@ -40,7 +40,8 @@ def bivlc(shared_data: Path) -> Corpus:
         [CaptionRow(name, name, text) for name, text in texts.items()],
         source=None,
         quadruples=[
-            QuadrupleRow(str(k), *[f"{k}/0", f"{k}/1"] * 2, [row["type"], row["subtype"]]) for k, row in enumerate(rows)
+            QuadrupleRow(f"{k}", f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", [row["type"], row["subtype"]])
+            for k, row in enumerate(rows)
         ],
     )
 
