@@ -167,9 +167,10 @@ def published_name(checkpoint: str, references: Iterable[Published]) -> str:
     """The name of a checkpoint in the table; the checkpoint itself where the table does not have it.
 
     Examples:
-        >>> table = [Published("open_clip:ViT-B-32/laion400m", "c", "t2i/all", "R@1", 0.5, "a table")]
-        >>> published_name("ViT-B-32/laion400m", table), published_name("hf-hub:apple/DFN5B", table)
-        ('open_clip:ViT-B-32/laion400m', 'hf-hub:apple/DFN5B')
+        >>> names = ("open_clip:ViT-B-32/laion400m", "laion/H-14")
+        >>> table = [Published(name, "c", "t2i/all", "R@1", 0.5, "a table") for name in names]
+        >>> [published_name(name, table) for name in ("ViT-B-32/laion400m", "hf-hub:laion/H-14", "hf-hub:apple/DFN5B")]
+        ['open_clip:ViT-B-32/laion400m', 'laion/H-14', 'hf-hub:apple/DFN5B']
     """
     plain = checkpoint.removeprefix("hf-hub:").removeprefix("open_clip:")
     models = {reference.model for reference in references}
