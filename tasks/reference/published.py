@@ -244,10 +244,8 @@ def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> pa.Table:
     created = datetime.now(UTC)
     rows = []
     for row, (verdict, reference, remark) in checked:
-        identity = {
-            name: row[name]
-            for name in ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol", "metric")
-        }
+        identity = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol", "metric")
+        copied = (*identity, "value", "ci_low", "ci_high", "n_queries", "n_clusters")
         detail = reference and {
             "published": reference.value,
             "published_protocol": reference.protocol,
@@ -256,9 +254,8 @@ def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> pa.Table:
         }
         rows.append(
             {
-                **identity,
-                **{name: row[name] for name in ("value", "ci_low", "ci_high", "n_queries", "n_clusters")},
-                "slice": digest16([ANALYSIS, *identity.values()]),
+                **{name: row[name] for name in copied},
+                "slice": digest16([ANALYSIS, *(row[name] for name in identity)]),
                 "analysis": ANALYSIS,
                 "feature": "published figure",
                 "level_name": verdict,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -127,8 +126,9 @@ def neighbourhood_kept(
     if n < 2 * nearest + 1:
         return Kept(float("nan"), float("nan"), nearest, 0)
     rows = np.unique(np.linspace(0, n - 1, min(sample, n)).round().astype(np.int64))
-    kept = penalty = 0
-    for block in _blocks(rows, n):
+    kept, penalty, size = 0, 0, max(1, _NUMBERS // n)
+    for start in range(0, len(rows), size):
+        block = rows[start : start + size]
         near = vectors[block] @ vectors.T
         far = ((points[block, None, :] - points[None, :, :]) ** 2).sum(axis=2)
         near[np.arange(len(block)), block], far[np.arange(len(block)), block] = -np.inf, np.inf
@@ -140,11 +140,6 @@ def neighbourhood_kept(
             penalty += int(np.maximum(above.sum(axis=1) + 1 - nearest, 0).sum())
     highest = len(rows) * nearest * (2 * n - 3 * nearest - 1)
     return Kept(kept / (len(rows) * nearest), 1 - 2 * penalty / highest, nearest, len(rows))
-
-
-def _blocks(rows: NDArray[np.int64], n: int) -> Iterator[NDArray[np.int64]]:
-    size = max(1, _NUMBERS // n)
-    yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 def _read(file: Path) -> Map | None:

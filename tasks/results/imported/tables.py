@@ -767,21 +767,10 @@ def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
     Raises:
         RequestError: Lists that contradict each other or the task; all faults together.
     """
-    worst = last_ranks(task)
-    hit_at_cutoff = _hits_at_cutoffs(hits, len(task.queries), worst)
-    low = np.ones(len(task.queries), dtype=np.int32)
-    high = worst.copy()
-    for cutoff, hit in hit_at_cutoff.items():  # ascending: a miss raises the lower end
-        low[~hit] = cutoff + 1
-    for cutoff, hit in reversed(hit_at_cutoff.items()):
-        high[hit] = np.minimum(cutoff, worst)[hit]
-    return outcomes_of_ranges(task, low, high)
-
-
-def _hits_at_cutoffs(hits: HitLists, n_queries: int, worst: NDArray[np.int32]) -> dict[int, NDArray[np.bool_]]:
-    """Cutoff -> whether each query hits, cutoffs ascending."""
+    n_queries, worst = len(task.queries), last_ranks(task)
+    low, high = np.ones(n_queries, dtype=np.int32), worst.copy()
     faults = [] if hits else ["no hit list: expected at least the list of the queries that hit at 1"]
-    hit_at: dict[int, NDArray[np.bool_]] = {}
+    smaller, before = 0, np.zeros(n_queries, dtype=bool)
     for cutoff in sorted(hits):
         positions = np.asarray(hits[cutoff])
         if cutoff < 1 or positions.ndim != 1 or not (np.issubdtype(positions.dtype, np.integer) or not positions.size):
@@ -791,29 +780,27 @@ def _hits_at_cutoffs(hits: HitLists, n_queries: int, worst: NDArray[np.int32]) -
             )
             continue
         positions = positions.astype(np.int64)
-        hit = np.zeros(n_queries, dtype=bool)
-        inside = (positions >= 0) & (positions < n_queries)
+        hit, inside = np.zeros(n_queries, dtype=bool), (positions >= 0) & (positions < n_queries)
+        hit[positions[inside]] = True
         if not inside.all():
             faults.append(
                 f"hits at {cutoff}: position {int(positions[~inside][0])} is outside 0..{n_queries - 1}, the positions "
                 f"of the {n_queries} queries; the lists may be of another direction or corpus"
             )
-        hit[positions[inside]] = True
         if hit.sum() != inside.sum():
             faults.append(f"hits at {cutoff}: {int(inside.sum() - hit.sum())} positions are listed more than once")
-        impossible = int((~hit & (worst <= cutoff)).sum())
-        if impossible:
+        if impossible := int((~hit & (worst <= cutoff)).sum()):
             faults.append(
                 f"hits at {cutoff}: {impossible} queries are missing, but every order of so small a gallery hits"
             )
-        for smaller, before in hit_at.items():
-            lost = np.flatnonzero(before & ~hit)
-            if len(lost):
-                faults.append(f"{len(lost)} queries hit at {smaller} but not at {cutoff}, first query {int(lost[0])}")
-        hit_at[cutoff] = hit
+        if len(lost := np.flatnonzero(before & ~hit)):
+            faults.append(f"{len(lost)} queries hit at {smaller} but not at {cutoff}, first query {int(lost[0])}")
+        low[~hit] = cutoff + 1  # a miss raises the lower end, the first hit is the upper one
+        high[hit & ~before] = np.minimum(cutoff, worst)[hit & ~before]
+        smaller, before = cutoff, hit
     if faults:
         raise RequestError(faults)
-    return hit_at
+    return outcomes_of_ranges(task, low, high)
 
 
 def last_ranks(task: RetrievalTask) -> NDArray[np.int32]:
