@@ -1,8 +1,8 @@
 """Published figures, and whether a figure of ours agrees with them (``docs/protocols.md`` §8).
 
-``published.csv`` beside this file is the table with its sources; users may give another one with the same columns. It
-includes the table of the V28 seed, which has known faults (SigLIP's padding, DFN5B, ColPali's image to text, exchanged
-Winoground columns): a seed row alone never makes a figure suspect.
+``published.csv`` beside this file is the table with its sources. It includes the table of the V28 seed, which has known
+faults (SigLIP's padding, DFN5B, ColPali's image to text, exchanged Winoground columns): a seed row alone never makes a
+figure suspect.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from capim.store.errors import RequestError
 from capim.store.schema import SLICES
 from capim.store.types import EncoderSpec, canonical_json, digest16
 
@@ -31,7 +29,6 @@ N_IMAGES = {"coco-karpathy": 5000, "flickr30k-karpathy": 1000, "winoground": 800
 """Images of the data sets that figures are published for: a part of one is an easier data set of its own."""
 SAMPLE = re.compile(r"(?P<of>.+)-sample\d+(-seed\d+)?")  # the name of a sample of a corpus (tasks.corpora.subset)
 
-_COLUMNS = ("model", "dataset", "protocol", "metric", "value", "source", "note")
 _TOLERANCE = 0.003
 _TOLERANCES = {"jinaai/jina-clip-v1": 0.005, "winoground": 0.01, "coco-sm": 0.005}
 _METRIC_NAMES = {"text": "winoground_text", "image": "winoground_image", "group": "winoground_group"}
@@ -65,34 +62,12 @@ class ReferenceCheck(NamedTuple):
     remark: str = ""
 
 
-def published(table: str | Path | None = None) -> list[Published]:
-    """The published figures: capim's own table, or a CSV file of the same columns.
-
-    Raises:
-        RequestError: The file is missing, lacks a column, or has a value that is not a number; all faults together.
-    """
-    source = files("capim.tasks.reference").joinpath("published.csv") if table is None else Path(table)
-    try:
-        text = source.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RequestError(f"cannot read the table of published figures {source}: {error.strerror}") from error
-    reader = csv.DictReader(text.splitlines())
-    missing = [name for name in _COLUMNS[:6] if name not in (reader.fieldnames or ())]
-    if missing:
-        raise RequestError(f"{source} lacks the columns {', '.join(missing)}; expected {', '.join(_COLUMNS)}")
-    rows, faults = [], []
-    for line, row in enumerate(reader, start=2):
-        try:
-            value = float(row["value"])
-        except (TypeError, ValueError):
-            faults.append(f"{source}, line {line}: value {row['value']!r} is not a number")
-            continue
-        metric = _METRIC_NAMES.get(row["metric"], row["metric"])
-        note = row.get("note") or ""
-        rows.append(Published(row["model"], row["dataset"], row["protocol"], metric, value, row["source"], note))
-    if faults:
-        raise RequestError(faults)
-    return rows
+def published() -> list[Published]:
+    """The published figures of capim's table."""
+    text = files("capim.tasks.reference").joinpath("published.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    named = ({**row, "metric": _METRIC_NAMES.get(row["metric"], row["metric"])} for row in rows)
+    return [Published(**{**row, "value": float(row["value"])}) for row in named]
 
 
 def judge_figure(

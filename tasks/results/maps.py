@@ -23,12 +23,12 @@ _NUMBERS = 2**21  # compared at once
 _ROWS = 4096  # projected at a time
 
 
-def project(vectors: NDArray[np.float32], method: Method = "pca", *, seed: int = 0) -> Plane:
+def project(vectors: NDArray[np.float32], method: Method = "pca") -> Plane:
     """The points of vectors of shape ``(n, dim)`` by one of two methods.
 
     ``pca``: the two directions of most variance, about the mean; needs ``dim`` squared numbers beside the vectors. Each
     direction points to where its largest component is positive, so that equal vectors give equal points.
-    ``umap``: ``umap-learn`` with its own defaults and the cosine, on one thread, from ``seed``; distances between far
+    ``umap``: ``umap-learn`` with its own defaults and the cosine, on one thread, from one seed; distances between far
     groups mean nothing in it.
 
     Raises:
@@ -40,7 +40,7 @@ def project(vectors: NDArray[np.float32], method: Method = "pca", *, seed: int =
         ([-1.5, -0.5, 0.5, 1.5], [1.0, 0.0])
     """
     if method == "umap":
-        return Plane(_umap(vectors, seed), (float("nan"), float("nan")))
+        return Plane(_umap(vectors), (float("nan"), float("nan")))
     mean = vectors.mean(axis=0, dtype=np.float64)
     covariance = np.zeros((vectors.shape[1],) * 2)
     for start in range(0, len(vectors), _ROWS):
@@ -57,12 +57,12 @@ def project(vectors: NDArray[np.float32], method: Method = "pca", *, seed: int =
     return Plane(points, (float(highest[0] / total), float(highest[1] / total)))
 
 
-def _umap(vectors: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
+def _umap(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     try:
         umap = importlib.import_module("umap")
     except ImportError as fault:
         raise RequestError("umap is not installed: pip install umap-learn, or take the projection pca") from fault
-    points: NDArray[np.float32] = umap.UMAP(metric="cosine", random_state=seed, n_jobs=1).fit_transform(vectors)
+    points: NDArray[np.float32] = umap.UMAP(metric="cosine", random_state=0, n_jobs=1).fit_transform(vectors)
     return points.astype(np.float32)
 
 

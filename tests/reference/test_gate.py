@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from capim.store.errors import RequestError
 from capim.store.schema import RESULTS
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora.subset import sample_suffix
@@ -136,18 +135,3 @@ def test_a_part_of_a_data_set_is_not_compared_and_says_so(
     [found] = judge_rows(result_row(corpus=corpus), n_images=n_images)
     assert (found.verdict, found.remark) == (verdict, remark)
     assert (found.reference is None) == (verdict != "reproduced")
-
-
-def test_a_users_table_works_and_its_faults_are_listed(tmp_path: Path) -> None:
-    path, header = tmp_path / "own.csv", "model,dataset,protocol,metric,value,source\n"
-    with pytest.raises(RequestError, match="cannot read the table of published figures"):
-        published(path)
-    path.write_text(f"{header}m,d,t2i/all,R@1,0.5,us\n")
-    assert published(path) == [Published("m", "d", "t2i/all", "R@1", 0.5, "us")]
-    for wrong, message in (
-        (f"{header}m,d,p,R@1,x,us\nm,d,p,R@1,,us\n", "2 faults"),
-        ("model,value\nm,1\n", "lacks the columns dataset, protocol, metric, source"),
-    ):
-        path.write_text(wrong)
-        with pytest.raises(RequestError, match=message):
-            published(path)
