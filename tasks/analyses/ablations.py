@@ -137,31 +137,25 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
         n_searched = len(task.galleries[0])
         metric = METRIC if n_searched == len(data.task.galleries[0]) else f"{METRIC} among {n_searched:,} images"
         clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
-        found = [(form, form.score()) for form in forms]
-        hits = np.stack([scored.hits for _, scored in found])
+        rows, found = [], []
+        for form in forms:  # one after the other: each holds its vectors
+            scored = form.score()
+            found.append(scored.hits)
+            detail = {
+                "bytes_per_item": form.bytes_per_item,
+                "seconds": scored.seconds,
+                "tie_share": float(scored.tied.mean()),
+                "n_tied": int(scored.tied.sum()),
+                "n_all_queries": len(data.task.queries),
+                **({"fitted_on": FITTED_ON} if form.fitted else {}),
+            }
+            rows.append(((encoder, form.analysis, form.feature, metric), form.level_name, detail))
+        hits = np.stack(found)
         means = part_means(hits, np.ones((1, len(task.queries)), dtype=bool), clusters, data.resampling)
         changes = paired_differences(hits, clusters, [(at, 0) for at in range(len(hits))], data.resampling)
-        for at, ((form, scored), change) in enumerate(zip(found, changes, strict=True)):
-            yield Slice(
-                encoder,
-                form.analysis,
-                form.feature,
-                metric,
-                means.interval(at, 0),
-                *means.counts(at, 0),
-                level_name=form.level_name,
-                detail={
-                    "bytes_per_item": form.bytes_per_item,
-                    "seconds": scored.seconds,
-                    "tie_share": float(scored.tied.mean()),
-                    "n_tied": int(scored.tied.sum()),
-                    "change": change.value,
-                    "change_low": change.low,
-                    "change_high": change.high,
-                    "n_all_queries": len(data.task.queries),
-                    **({"fitted_on": FITTED_ON} if form.fitted else {}),
-                },
-            )
+        for at, ((figure, level_name, detail), change) in enumerate(zip(rows, changes, strict=True)):
+            detail |= {"change": change.value, "change_low": change.low, "change_high": change.high}
+            yield Slice(*figure, means.interval(at, 0), *means.counts(at, 0), level_name=level_name, detail=detail)
 
 
 def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:

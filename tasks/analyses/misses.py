@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
 
@@ -163,6 +164,7 @@ def _judged(corpus: Corpus, direction: Direction) -> dict[str, NDArray[np.int64]
     return {str(truth): links[truths == truth] for truth in sorted(set(truths))}
 
 
+@lru_cache(maxsize=1 << 18)  # asked for by every encoder
 def _words(text: str) -> str:
     """A text without what two people write differently: capitals, spaces, the full stop.
 
