@@ -65,9 +65,12 @@ class ReferenceCheck(NamedTuple):
 def published() -> list[Published]:
     """The published figures of capim's table."""
     text = files("capim.tasks.reference").joinpath("published.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
-    named = ({**row, "metric": _METRIC_NAMES.get(row["metric"], row["metric"])} for row in rows)
-    return [Published(**{**row, "value": float(row["value"])}) for row in named]
+    rows = []
+    for row in csv.DictReader(text.splitlines()):
+        metric = _METRIC_NAMES.get(row["metric"], row["metric"])
+        figure = row["model"], row["dataset"], row["protocol"], metric, float(row["value"])
+        rows.append(Published(*figure, row["source"], row["note"]))
+    return rows
 
 
 def judge_figure(

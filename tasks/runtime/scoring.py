@@ -239,8 +239,9 @@ def _score(
     encoder, corpus, vectors = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint, scored.vectors()
 
     def captions_of(language: str, translator: str) -> NDArray[np.float32]:
-        part = {"language": language, "translator": translator}
-        return scored.store.vectors(encoder=encoder, corpus=corpus, modality="caption", **part).matrix
+        return scored.store.vectors(
+            encoder=encoder, corpus=corpus, modality="caption", language=language, translator=translator
+        ).matrix
 
     if not callable(vectors["captions"]) and all(protocol.is_of_language for protocol in protocols):
         vectors["captions"] = CaptionParts(captions_of)

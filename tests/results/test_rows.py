@@ -282,7 +282,8 @@ def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     assert row["value"] == pytest.approx(100 * sum(sum(values.values()) for values in sides), abs=1e-9)
     assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
     kept = [replicate_rows(evaluated(outcomes, drawn=60), draws(400)) for outcomes in (t2i, i2t)]
-    drawn = 100 * np.sum([values for rows in kept for values in rows["replicate_values"].to_pylist()], axis=0)
+    values: list[Any] = [row["replicate_values"] for rows in kept for row in rows.to_pylist()]
+    drawn = 100 * np.sum(values, axis=0)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)
     with pytest.raises(RequestError, match=r"one t2i and one i2t protocol, got 'i2t/any' \(i2t\)"):
         rsum_row(i2t, t2i, SOURCE, **how)
