@@ -200,7 +200,7 @@ def approximate(
         n_all_queries=len(every.queries),
         threads=n_threads(),
     )
-    return retrieval.write_slices(spec, found)
+    return retrieval.write_slices(spec, [*found])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from capim.tasks.analyses.analysis import (
     Matrix,
     SingleVectors,
     Slice,
-    paired_difference,
+    paired_differences,
     slice_rows,
 )
 from capim.tasks.analyses.gallery import NOT_SAMPLED
@@ -137,34 +137,25 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
         n_searched = len(task.galleries[0])
         metric = METRIC if n_searched == len(data.task.galleries[0]) else f"{METRIC} among {n_searched:,} images"
         clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
-        stored: Scored | None = None
-        for form in forms:
+        rows, found = [], []
+        for form in forms:  # one after the other: each holds its vectors
             scored = form.score()
-            stored = stored or scored
-            both = np.stack([scored.hits, stored.hits])
-            means = part_means(both, np.ones((1, len(scored.hits)), dtype=bool), clusters, data.resampling)
-            change = paired_difference(both, clusters, data.resampling)
-            yield Slice(
-                encoder,
-                form.analysis,
-                form.feature,
-                metric,
-                means.interval(0, 0),
-                len(scored.hits),
-                clusters.n_occupied,
-                level_name=form.level_name,
-                detail={
-                    "bytes_per_item": form.bytes_per_item,
-                    "seconds": scored.seconds,
-                    "tie_share": float(scored.tied.mean()),
-                    "n_tied": int(scored.tied.sum()),
-                    "change": change.value,
-                    "change_low": change.low,
-                    "change_high": change.high,
-                    "n_all_queries": len(data.task.queries),
-                    **({"fitted_on": FITTED_ON} if form.fitted else {}),
-                },
-            )
+            found.append(scored.hits)
+            detail = {
+                "bytes_per_item": form.bytes_per_item,
+                "seconds": scored.seconds,
+                "tie_share": float(scored.tied.mean()),
+                "n_tied": int(scored.tied.sum()),
+                "n_all_queries": len(data.task.queries),
+                **({"fitted_on": FITTED_ON} if form.fitted else {}),
+            }
+            rows.append(((encoder, form.analysis, form.feature, metric), form.level_name, detail))
+        hits = np.stack(found)
+        means = part_means(hits, np.ones((1, len(task.queries)), dtype=bool), clusters, data.resampling)
+        changes = paired_differences(hits, clusters, [(at, 0) for at in range(len(hits))], data.resampling)
+        for at, ((figure, level_name, detail), change) in enumerate(zip(rows, changes, strict=True)):
+            detail |= {"change": change.value, "change_low": change.low, "change_high": change.high}
+            yield Slice(*figure, means.interval(at, 0), *means.counts(at, 0), level_name=level_name, detail=detail)
 
 
 def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
@@ -202,13 +193,17 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
         return lambda: single_hits(change(images), change(queries), all_queries)
 
-    def changed(change_of: Callable[[bool], Change], half: bool, part: RetrievalTask) -> Scored:
-        return single_hits(*change_of(half)(images, captions[part.queries]), renumbered(part))
-
     def fitted(change_of: Callable[[bool], Change]) -> Callable[[], Scored]:
-        return partial(cross_fitted, task, halves.images, partial(changed, change_of))
+        return lambda: cross_fitted(
+            task,
+            halves.images,
+            lambda half, part: single_hits(*change_of(half)(images, captions[part.queries]), renumbered(part)),
+        )
 
-    from_other = partial(_fitted_on_other, vectors, halves)
+    def from_other(fit: Callable[[Matrix, Matrix], Parameters]) -> Callable[[bool], Parameters]:
+        """What is fitted on the images and captions outside a half, for either half; computed once."""
+        return cache(lambda half: fit(images[halves.images != half], captions[halves.captions != half]))
+
     axes, reach = from_other(transforms.principal_axes), from_other(transforms.reach)
 
     def projected(half: bool, n: int) -> Change:
@@ -235,13 +230,6 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
         shortened = partial(VectorForm, level_name=f"{kept} components", bytes_per_item=kept * BYTES[storage])
         yield shortened(analysis="truncation", score=each(partial(transforms.truncated, dim=kept)))
         yield shortened(analysis="pca", score=fitted(partial(projected, n=kept)), fitted=True)
-
-
-def _fitted_on_other(
-    vectors: SingleVectors, halves: Halves, fit: Callable[[Matrix, Matrix], Parameters]
-) -> Callable[[bool], Parameters]:
-    """What is fitted on the images and captions outside a half, for either half; computed once."""
-    return cache(lambda half: fit(vectors.images[halves.images != half], vectors.captions[halves.captions != half]))
 
 
 def late_forms(
@@ -337,8 +325,8 @@ def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
     values = data.values(METRIC)
     specs = {name: spec for name, spec in data.specs.items() if name in data.outcomes}
     for finer, coarser in differing_in_precision(specs):
-        rows = [data.encoders.index(coarser), data.encoders.index(finer)]
-        difference = paired_difference(values[rows], data.clusters, data.resampling)
+        pair = data.encoders.index(coarser), data.encoders.index(finer)
+        [difference] = paired_differences(values, data.clusters, [pair], data.resampling)
         lists = [data.outcomes[name].top_ords for name in (coarser, finer)]
         firsts = [ords[:, 0] for ords in lists if ords is not None]
         differs = int((firsts[0] != firsts[1]).sum()) if len(firsts) == 2 else None

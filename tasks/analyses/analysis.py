@@ -282,13 +282,11 @@ def mean_slices(
         yield Slice(encoder, analysis, feature, metric, *of_row, level_name=level_name, detail=detail)
 
 
-def paired_difference(values: NDArray[np.float64], clusters: Clusters, resampling: Resampling) -> Interval:
-    """The mean of the first row minus that of the second, with its paired percentile interval.
-
-    ``values`` hold one value per query, shape ``(2, n_queries)``.
-    """
-    [interval] = paired_intervals(values, clusters, [(0, 1)], replace(resampling, method="percentile"))
-    return interval
+def paired_differences(
+    values: NDArray[np.float64], clusters: Clusters, pairs: Sequence[tuple[int, int]], resampling: Resampling
+) -> list[Interval]:
+    """Of each pair the mean of the first row minus that of the second, with its paired percentile interval."""
+    return paired_intervals(values, clusters, pairs, replace(resampling, method="percentile"))
 
 
 def slice_rows(

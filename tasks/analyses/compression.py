@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -142,7 +142,7 @@ def frontier(
     metric: str,
     n_all_queries: int,
     threads: int,
-) -> list[Slice]:
+) -> Iterator[Slice]:
     """A slice per method and setting: its metric, and its change from exact search with the paired interval.
 
     Args:
@@ -155,7 +155,6 @@ def frontier(
     [means] = bootstrap_samples([ClusteredValues(values, clusters)], resampling)
     changes = paired_intervals(values, clusters, [(at, 0) for at in range(len(built))], resampling)
     intervals = {id(row): each for row, *each in zip(built, means, changes, strict=True)}
-    slices = []
     for row in rows:
         detail: dict[str, object] = {"n_all_queries": n_all_queries, "threads": threads, **row.detail}
         mean = Interval(value=float("nan"), reason=row.reason)
@@ -165,20 +164,8 @@ def frontier(
             detail |= {f"equal_at_{depth}": float((row.depths <= depth).mean()) for depth in DEPTHS}
             deepest = row.depths.max()
             detail["depth"] = int(deepest) if np.isfinite(deepest) else None
-        slices.append(
-            Slice(
-                encoder=encoder,
-                analysis=ANALYSIS,
-                feature=row.method.name,
-                level_name=row.method.setting,
-                metric=metric,
-                interval=mean,
-                n_queries=len(values[0]),
-                n_clusters=clusters.n_occupied,
-                detail=detail,
-            )
-        )
-    return slices
+        figure, counts = (encoder, ANALYSIS, row.method.name, metric), (len(values[0]), clusters.n_occupied)
+        yield Slice(*figure, mean, *counts, level_name=row.method.setting, detail=detail)
 
 
 def methods_of(items: Ragged, names: Sequence[str], *, storage: str, many: bool, seed: int) -> Iterator[Method]:
@@ -203,7 +190,7 @@ def methods_of(items: Ragged, names: Sequence[str], *, storage: str, many: bool,
                 yield Method(name=name, setting=setting, open=partial(_binary, items, many=many, both=both))
         elif name == "muvera":
             for encoding in ENCODINGS:
-                own = FixedEncoding(**{**vars(encoding), "seed": seed})
+                own = replace(encoding, seed=seed)
                 shape = f"{own.repetitions} x {2**own.planes} x {own.inner}"
                 setting = f"{shape} to {own.final}" if own.final else shape
                 yield Method(name=name, setting=setting, open=partial(_encoded, items, own))
@@ -211,7 +198,9 @@ def methods_of(items: Ragged, names: Sequence[str], *, storage: str, many: bool,
             of_kind = partial(indexed, items, name, many=many)
             yield Method(name=name, setting=f"{NPROBES} partitions read", open=of_kind)
         else:
-            yield Method(name=name, open=partial(_plaid, items, seed))
+            from capim.tasks.ranking.maxsim import plaid
+
+            yield Method(name=name, open=partial(plaid, items, seed=seed))
 
 
 def _kept(items: Ragged, storage: str, *, many: bool) -> AbstractContextManager[Index]:
@@ -260,12 +249,6 @@ def _binary(items: Ragged, *, many: bool, both: bool) -> AbstractContextManager[
 def _encoded(items: Ragged, encoding: FixedEncoding) -> AbstractContextManager[Index]:
     encodings = encoding.of_items(items)
     return nullcontext(Index(encodings.nbytes / len(items), lambda queries: encoding.of_queries(queries) @ encodings.T))
-
-
-def _plaid(items: Ragged, seed: int) -> AbstractContextManager[Index]:
-    from capim.tasks.ranking.maxsim import plaid
-
-    return plaid(items, seed=seed)
 
 
 def _windows(items: Ragged) -> Iterator[Ragged]:

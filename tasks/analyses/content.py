@@ -1,16 +1,28 @@
 """What queries ask for and images show, from captions, lexicons and annotations: the figures of parts of the queries.
 
 The features of captions, what is in the image, tags, properties of judged queries, and what captions alone give away.
+
+Lexicons are the words and rules that show what a caption is about. English only. A word matches as a whole word
+(``one`` is not in ``someone``), in any case; a hyphen counts as a space, a punctuation mark as a word. Precision and
+recall on hand-labelled captions are in ``tests/golden/README.md``; a test requires 0.95.
+
+In the files a *phrase* is words joined by ``_``, with ``{left,right}`` for alternatives. A *rule* accepts a word by
+its neighbours: ``after`` and ``not_after`` look at the word before it, ``before`` and ``not_before`` at the next one
+(``before`` at the next ``reach`` words). There ``*ed`` stands for any word with that ending, ``#`` for any whole number
+below 100, ``.`` for the end of the text or any punctuation mark, ``^`` for the start of the text.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache, lru_cache
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
+from importlib.resources import files
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow.compute as pc
@@ -18,15 +30,6 @@ from numpy.typing import NDArray
 
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, contrast_slices, mean_slices, part_slices
-from capim.tasks.analyses.lexicon import (
-    any_of,
-    inflected,
-    lexicon,
-    phrases,
-    read_lexicon_file,
-    tokens_of,
-    words_of,
-)
 from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from capim.tasks.metrics.table import headline_of
@@ -48,10 +51,10 @@ def complexity(data: AnalysisInput) -> Iterator[Slice]:
     """
     ords = data.queries.query_ords
     english = english_captions(data.corpus)[ords]
-    texts = [text or "" for text in data.corpus.captions["text"].take(ords).to_pylist()]
-    has = caption_features([text if known else "" for text, known in zip(texts, english, strict=True)])
-    yield from contrast_slices(data, "complexity", has, among=english)
-    n_words = np.array([len(words_of(text)) for text in texts])
+    every: list[Any] = data.corpus.captions["text"].take(ords).to_pylist()
+    texts = [text if known else "" for text, known in zip(every, english, strict=True)]
+    yield from contrast_slices(data, "complexity", caption_features(texts), among=english)
+    n_words = np.array([content_of(text).n_words for text in texts])
     lengths = {f"{name} words": (n_words >= low) & (n_words <= high) for name, (low, high) in LENGTHS.items()}
     yield from contrast_slices(data, "length", lengths, among=english)
     ordinals = data.corpus.captions["ordinal"].take(ords).to_numpy()
@@ -67,14 +70,34 @@ def caption_features(texts: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
         >>> {name: has.tolist() for name, has in features.items()}["spatial"]
         [True, False, False]
     """
-    has = np.array([_features(text) for text in texts], dtype=bool).reshape(-1, len(FEATURES))
+    has = np.array([content_of(text).features for text in texts], dtype=bool).reshape(-1, len(FEATURES))
     return dict(zip(FEATURES, has.T, strict=True))
 
 
-@lru_cache(maxsize=1 << 18)  # captions: several analyses and protocols ask for the same ones
-def _features(text: str) -> tuple[bool, ...]:
-    """Which of :data:`FEATURES` one caption has."""
-    return tuple(bool(lexicon(name).matches(text)) for name in FEATURES)
+class Content(NamedTuple):
+    """Which of :data:`FEATURES` an English caption has, the COCO categories that it names, and its number of words."""
+
+    features: tuple[bool, ...]
+    objects: frozenset[str]
+    n_words: int
+
+
+@lru_cache(maxsize=1 << 18)
+def content_of(text: str) -> Content:
+    """What the lexicons find in an English caption: once, though all analyses, protocols and encoders ask for it.
+
+    Examples:
+        >>> sorted(content_of("Two men eat hot dogs beside a parked motor bike").objects)
+        ['hot dog', 'motorcycle', 'person']
+        >>> content_of("Waiting at the bus stop in an orange coat").objects
+        frozenset()
+    """
+    tokens = tokens_of(text)
+    plain = [token.removesuffix("'s") for token in tokens]
+    wanted, category_of = _vocabulary()
+    named = (category_of[" ".join(plain[phrase])] for phrase in found_in(plain, wanted))
+    features = tuple(bool(lexicon(name).matches(tokens)) for name in FEATURES)
+    return Content(features, frozenset(filter(None, named)), sum(token[0].isalnum() for token in tokens))
 
 
 def english_captions(corpus: Corpus) -> NDArray[np.bool_]:
@@ -152,7 +175,7 @@ def annotated_objects(corpus: Corpus) -> list[frozenset[str]]:
     return [frozenset(objects or ()) for objects in corpus.images["objects"].to_pylist()]
 
 
-def inferred_objects(corpus: Corpus) -> tuple[list[frozenset[str]], NDArray[np.bool_]]:
+def inferred_objects(corpus: Corpus) -> tuple[list[set[str]], NDArray[np.bool_]]:
     """The categories named in any English caption of every image, and which images have an English caption."""
     named: list[set[str]] = [set() for _ in range(len(corpus.images))]
     known = np.zeros(len(named), dtype=bool)
@@ -160,27 +183,11 @@ def inferred_objects(corpus: Corpus) -> tuple[list[frozenset[str]], NDArray[np.b
     texts: list[Any] = corpus.captions["text"].to_pylist()
     for caption in np.flatnonzero(english_captions(corpus) & (image_of >= 0)).tolist():
         known[image_of[caption]] = True
-        named[image_of[caption]] |= objects_named(texts[caption])
-    return [frozenset(names) for names in named], known
+        named[image_of[caption]] |= content_of(texts[caption]).objects
+    return named, known
 
 
-def objects_named(text: str) -> set[str]:
-    """The COCO categories that a caption names.
-
-    Examples:
-        >>> sorted(objects_named("Two men eat hot dogs beside a parked motor bike"))
-        ['hot dog', 'motorcycle', 'person']
-        >>> objects_named("Waiting at the bus stop in an orange coat")
-        set()
-    """
-    pattern, category_of = _vocabulary()
-    joined = " ".join(token.removesuffix("'s") for token in tokens_of(text))
-    return {category for match in pattern.finditer(joined) if (category := category_of[match.group()])}
-
-
-def _by_name(
-    objects: Sequence[Iterable[str]],
-) -> tuple[dict[str, NDArray[np.bool_]], dict[str, NDArray[np.bool_]]]:
+def _by_name(objects: Sequence[Iterable[str]]) -> tuple[dict[str, NDArray[np.bool_]], dict[str, NDArray[np.bool_]]]:
     """Category -> which images have it, and the same for supercategories; both in COCO's order."""
     order = {category: at for at, category in enumerate(SUPERCATEGORY_OF)}
     names = sorted({name for each in objects for name in each}, key=lambda name: (order.get(name, len(order)), name))
@@ -194,8 +201,8 @@ def _by_name(
 
 
 @cache
-def _vocabulary() -> tuple[re.Pattern[str], dict[str, str | None]]:
-    """A pattern of all words, the longest first, and the category of each word (None: no category)."""
+def _vocabulary() -> tuple[Phrases, dict[str, str | None]]:
+    """All words, and the category of each word (None: no category)."""
     entry = read_lexicon_file("coco_objects")
     category_of: dict[str, str | None] = {
         form: category
@@ -204,7 +211,7 @@ def _vocabulary() -> tuple[re.Pattern[str], dict[str, str | None]]:
         for form in (word, inflected(word)[0])  # the regular plural is formed like the third person of verbs
     }
     category_of |= dict.fromkeys(phrases(entry["other"]))
-    return any_of(category_of), category_of
+    return by_first_word(category_of), category_of
 
 
 def tags(data: AnalysisInput) -> Iterator[Slice]:
@@ -299,3 +306,186 @@ def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
         interval = share_interval(won, data.clusters, level=data.resampling.level)
         metric, detail = PAIR_ACCURACY.name, {"ties_count": 0.5}
         yield Slice(encoder, "baseline", name, metric, interval, *data.counts, detail=detail)
+
+
+# --- Lexicons: how they are read and matched.
+
+_TOKEN = re.compile(r"[a-z0-9][a-z0-9']*|[^\sa-z0-9]")
+_HYPHENS = re.compile(r"[-‐‑–—]+")
+_ALTERNATIVES = re.compile(r"\{([^}]*)\}")
+_E_DROPPED = re.compile(r"[^eo]e$")
+_START = "^"
+
+
+def tokens_of(text: str) -> list[str]:
+    """Words and punctuation marks, in lower case.
+
+    Examples:
+        >>> tokens_of("A man’s BLACK-and-white dog, asleep.")
+        ['a', "man's", 'black', 'and', 'white', 'dog', ',', 'asleep', '.']
+    """
+    return _TOKEN.findall(_HYPHENS.sub(" ", text.lower().replace("’", "'")))
+
+
+def words_of(text: str) -> list[str]:
+    """The words alone.
+
+    Examples:
+        >>> words_of("A cat, and 2 dogs!")
+        ['a', 'cat', 'and', '2', 'dogs']
+    """
+    return [token for token in tokens_of(text) if token[0].isalnum()]
+
+
+def phrases(text: str) -> Iterator[str]:
+    """The phrases of a space-separated list, alternatives written out.
+
+    Examples:
+        >>> list(phrases("next_to on_the_{left,right}"))
+        ['next to', 'on the left', 'on the right']
+    """
+    for phrase in text.split():
+        parts = [part.split(",") if at % 2 else [part] for at, part in enumerate(_ALTERNATIVES.split(phrase))]
+        for chosen in product(*parts):
+            yield "".join(chosen).replace("_", " ")
+
+
+Phrases: TypeAlias = Mapping[str, Sequence[Sequence[str]]]
+"""First word -> the phrases that begin with it, word by word, the longest first."""
+
+
+def by_first_word(words: Iterable[str]) -> Phrases:
+    """Words and phrases as :func:`found_in` looks for them."""
+    found: dict[str, list[list[str]]] = {}
+    for phrase in sorted((each.split() for each in set(words)), key=len, reverse=True):
+        found.setdefault(phrase[0], []).append(phrase)
+    return found
+
+
+def found_in(tokens: Sequence[str], wanted: Phrases) -> Iterator[slice]:
+    """Where phrases stand, from left to right; of those that begin at one token, the longest.
+
+    Examples:
+        >>> list(found_in(["a", "hot", "dog"], by_first_word(["hot", "dog", "hot dog"])))
+        [slice(1, 3, None)]
+    """
+    free = 0
+    for at, token in enumerate(tokens):
+        if token in wanted and at >= free:
+            length = next((len(phrase) for phrase in wanted[token] if tokens[at : at + len(phrase)] == phrase), 0)
+            if length:
+                free = at + length
+                yield slice(at, free)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A word that shows the feature only next to certain words; the docstring of this file gives the notation."""
+
+    word: str
+    after: str = ""
+    not_after: str = ""
+    before: str = ""
+    not_before: str = ""
+    reach: int = 1
+
+    def accepts(self, tokens: Sequence[str], at: int) -> bool:
+        """Whether the token at position ``at`` is the rule's word with neighbours that the rule accepts."""
+        if not _is_any(tokens[at], self.word):
+            return False
+        previous = tokens[at - 1] if at else _START
+        following = [*tokens[at + 1 : at + 1 + self.reach], "."][: self.reach]
+        return (
+            (not self.after or _is_any(previous, self.after))
+            and not _is_any(previous, self.not_after)
+            and (not self.before or any(_is_any(token, self.before) for token in following))
+            and not _is_any(following[0], self.not_before)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lexicon:
+    """Words, phrases and rules that show one feature of a caption.
+
+    Attributes:
+        literal: Words and phrases that always show it.
+        rules: Words that show it next to certain words.
+        ignore: Phrases that are removed first: the same words in another sense ("half past", "pair of scissors").
+    """
+
+    literal: Phrases
+    rules: tuple[Rule, ...]
+    ignore: Phrases
+
+    def matches(self, tokens: Sequence[str]) -> list[str]:
+        """The words and phrases that show the feature: the literal ones in the order of the text, then by rule.
+
+        Examples:
+            >>> lexicon("counting").matches(tokens_of("Someone with two dogs, one cat and a pair of scissors"))
+            ['two', 'one']
+            >>> lexicon("colour").matches(tokens_of("An orange bird covered in red berries eats an orange."))
+            ['red', 'orange']
+        """
+        kept = [*tokens]
+        for ignored in reversed([*found_in(tokens, self.ignore)]):
+            kept[ignored] = [";"]
+        by_rule = [token for at, token in enumerate(kept) if any(r.accepts(kept, at) for r in self._rules_of(token))]
+        return [" ".join(kept[phrase]) for phrase in found_in(kept, self.literal)] + by_rule
+
+    @cached_property
+    def _rules_of(self) -> Callable[[str], tuple[Rule, ...]]:
+        """The rules whose word a token is."""
+        return cache(lambda token: tuple(rule for rule in self.rules if _is_any(token, rule.word)))
+
+
+@cache
+def lexicon(name: str) -> Lexicon:
+    """The lexicon of a feature: ``lexicons/NAME.toml``."""
+    entry = read_lexicon_file(name)
+    return Lexicon(
+        literal=by_first_word([*phrases(entry["words"]), *_verb_forms(entry)]),
+        rules=tuple(Rule(**rule) for rule in entry.get("rules", ())),
+        ignore=by_first_word(phrases(entry.get("ignore", ""))),
+    )
+
+
+def read_lexicon_file(name: str) -> Mapping[str, Any]:
+    """The content of ``lexicons/NAME.toml``."""
+    return tomllib.loads(files("capim.tasks.analyses").joinpath("lexicons", f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def inflected(verb: str) -> list[str]:
+    """The regular forms of an English verb: third person, past, ``-ing``.
+
+    Examples:
+        >>> inflected("ride"), inflected("catch"), inflected("carry")
+        (['rides', 'rided', 'riding'], ['catches', 'catched', 'catching'], ['carries', 'carried', 'carrying'])
+    """
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        return [f"{verb[:-1]}ies", f"{verb[:-1]}ied", f"{verb}ing"]
+    if _E_DROPPED.search(verb):
+        return [f"{verb}s", f"{verb}d", f"{verb[:-1]}ing"]
+    third = f"{verb}es" if verb.endswith(("s", "x", "z", "ch", "sh")) else f"{verb}s"
+    return [third, f"{verb}ed", f"{verb}ing"]
+
+
+def _verb_forms(entry: Mapping[str, Any]) -> set[str]:
+    """All forms of the entry's verbs, except those that captions use as nouns or adjectives."""
+    irregular: Mapping[str, str] = entry.get("irregular", {})
+    forms: set[str] = set()
+    for verb in entry.get("verbs", "").split():
+        forms |= set(inflected(verb)) | set(irregular.get(verb, "").split())
+    return forms - set(entry.get("not_verbs", "").split())
+
+
+@cache
+def _is_any(token: str, words: str) -> bool:
+    """Whether a token is one of some space-separated words or signs."""
+    for word in words.split():
+        if word == token or (word.startswith("*") and token.endswith(word[1:]) and token != word[1:]):
+            return True
+        if word == "#" and token.isdecimal() and 0 < int(token) < 100:
+            return True
+        if word == "." and token != _START and not token[0].isalnum():
+            return True
+    return False

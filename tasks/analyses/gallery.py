@@ -64,8 +64,8 @@ def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[n
     ``top_ords`` are the best items of every query, shape ``(n_queries, width)``, -1 beyond the gallery.
 
     Examples:
-        >>> k_occurrence(np.int32([[0, 1], [0, 2], [1, 0]]), 2, 4).tolist()
-        [3, 2, 1, 0]
+        >>> k_occurrence(np.int32([[0, 1, 3], [0, 2, 3], [1, 0, -1], [2, -1, -1]]), 2, 4).tolist()
+        [3, 2, 2, 0]
     """
     listed = top_ords[:, :k].ravel()
     return np.bincount(listed[listed >= 0], minlength=n_items)
@@ -266,21 +266,14 @@ def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
             else:
                 finite = (drawn := np.concatenate(recalls[k]))[np.isfinite(drawn)]
                 interval = interval_of(float(finite.mean()), finite, level=how.level)
-            yield Slice(
-                encoder,
-                "resampled-gallery",
-                "gallery",
-                metric.name,
-                interval,
-                *data.counts,
-                level_name="resampled (biased)",
-                detail={
-                    "fixed_gallery": clusters.mean(fixed),
-                    "gallery_share": n_present / clusters.n_clusters / replicates,
-                    "replicates": replicates,
-                    "undecided": undecided[k],
-                },
-            )
+            detail = {
+                "fixed_gallery": clusters.mean(fixed),
+                "gallery_share": n_present / clusters.n_clusters / replicates,
+                "replicates": replicates,
+                "undecided": undecided[k],
+            }
+            figure, level_name = (encoder, "resampled-gallery", "gallery", metric.name), "resampled (biased)"
+            yield Slice(*figure, interval, *data.counts, level_name=level_name, detail=detail)
 
 
 def _per_image(images: NDArray[np.int32], chosen: NDArray[np.bool_], n_images: int) -> sparse.csr_matrix:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
 
@@ -93,9 +94,7 @@ def with_lists_only(data: AnalysisInput) -> AnalysisInput | None:
     return replace(data, outcomes=outcomes) if outcomes and data.protocol.direction in ("t2i", "i2t") else None
 
 
-def causes_of(
-    data: AnalysisInput,
-) -> tuple[dict[str, NDArray[np.bool_]], dict[str, dict[str, NDArray[np.bool_]]]]:
+def causes_of(data: AnalysisInput) -> tuple[dict[str, NDArray[np.bool_]], dict[str, dict[str, NDArray[np.bool_]]]]:
     """Cause -> which misses it marks, shape ``(n_encoders, n_queries)``; encoder -> source -> where it says so.
 
     A cause is absent where it cannot be known: no other annotation, or fewer than ``FEWEST`` encoders.
@@ -165,6 +164,7 @@ def _judged(corpus: Corpus, direction: Direction) -> dict[str, NDArray[np.int64]
     return {str(truth): links[truths == truth] for truth in sorted(set(truths))}
 
 
+@lru_cache(maxsize=1 << 18)  # asked for by every encoder
 def _words(text: str) -> str:
     """A text without what two people write differently: capitals, spaces, the full stop.
 

@@ -1,8 +1,8 @@
 """Published figures, and whether a figure of ours agrees with them (``docs/protocols.md`` §8).
 
-``published.csv`` beside this file is the table with its sources; users may give another one with the same columns. It
-includes the table of the V28 seed, which has known faults (SigLIP's padding, DFN5B, ColPali's image to text, exchanged
-Winoground columns): a seed row alone never makes a figure suspect.
+``published.csv`` beside this file is the table with its sources. It includes the table of the V28 seed, which has known
+faults (SigLIP's padding, DFN5B, ColPali's image to text, exchanged Winoground columns): a seed row alone never makes a
+figure suspect.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from capim.store.errors import RequestError
 from capim.store.schema import SLICES
 from capim.store.types import EncoderSpec, canonical_json, digest16
 
@@ -31,7 +29,6 @@ N_IMAGES = {"coco-karpathy": 5000, "flickr30k-karpathy": 1000, "winoground": 800
 """Images of the data sets that figures are published for: a part of one is an easier data set of its own."""
 SAMPLE = re.compile(r"(?P<of>.+)-sample\d+(-seed\d+)?")  # the name of a sample of a corpus (tasks.corpora.subset)
 
-_COLUMNS = ("model", "dataset", "protocol", "metric", "value", "source", "note")
 _TOLERANCE = 0.003
 _TOLERANCES = {"jinaai/jina-clip-v1": 0.005, "winoground": 0.01, "coco-sm": 0.005}
 _METRIC_NAMES = {"text": "winoground_text", "image": "winoground_image", "group": "winoground_group"}
@@ -65,44 +62,19 @@ class ReferenceCheck(NamedTuple):
     remark: str = ""
 
 
-def published(table: str | Path | None = None) -> list[Published]:
-    """The published figures: capim's own table, or a CSV file of the same columns.
-
-    Raises:
-        RequestError: The file is missing, lacks a column, or has a value that is not a number; all faults together.
-    """
-    source = files("capim.tasks.reference").joinpath("published.csv") if table is None else Path(table)
-    try:
-        text = source.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RequestError(f"cannot read the table of published figures {source}: {error.strerror}") from error
-    reader = csv.DictReader(text.splitlines())
-    missing = [name for name in _COLUMNS[:6] if name not in (reader.fieldnames or ())]
-    if missing:
-        raise RequestError(f"{source} lacks the columns {', '.join(missing)}; expected {', '.join(_COLUMNS)}")
-    rows, faults = [], []
-    for line, row in enumerate(reader, start=2):
-        try:
-            value = float(row["value"])
-        except (TypeError, ValueError):
-            faults.append(f"{source}, line {line}: value {row['value']!r} is not a number")
-            continue
+def published() -> list[Published]:
+    """The published figures of capim's table."""
+    text = files("capim.tasks.reference").joinpath("published.csv").read_text(encoding="utf-8")
+    rows = []
+    for row in csv.DictReader(text.splitlines()):
         metric = _METRIC_NAMES.get(row["metric"], row["metric"])
-        note = row.get("note") or ""
-        rows.append(Published(row["model"], row["dataset"], row["protocol"], metric, value, row["source"], note))
-    if faults:
-        raise RequestError(faults)
+        figure = row["model"], row["dataset"], row["protocol"], metric, float(row["value"])
+        rows.append(Published(*figure, row["source"], row["note"]))
     return rows
 
 
 def judge_figure(
-    value: float,
-    *,
-    checkpoint: str,
-    corpus: str,
-    protocol: str,
-    metric: str,
-    references: Sequence[Published],
+    value: float, *, checkpoint: str, corpus: str, protocol: str, metric: str, references: Sequence[Published]
 ) -> ReferenceCheck:
     """Compare one figure, a fraction, with the published ones of its model on the complete data set ``corpus``.
 
@@ -173,9 +145,10 @@ def published_name(checkpoint: str, references: Iterable[Published]) -> str:
     """The name of a checkpoint in the table; the checkpoint itself where the table does not have it.
 
     Examples:
-        >>> table = [Published("open_clip:ViT-B-32/laion400m", "c", "t2i/all", "R@1", 0.5, "a table")]
-        >>> published_name("ViT-B-32/laion400m", table), published_name("hf-hub:apple/DFN5B", table)
-        ('open_clip:ViT-B-32/laion400m', 'hf-hub:apple/DFN5B')
+        >>> names = ("open_clip:ViT-B-32/laion400m", "laion/H-14")
+        >>> table = [Published(name, "c", "t2i/all", "R@1", 0.5, "a table") for name in names]
+        >>> [published_name(name, table) for name in ("ViT-B-32/laion400m", "hf-hub:laion/H-14", "hf-hub:apple/DFN5B")]
+        ['open_clip:ViT-B-32/laion400m', 'laion/H-14', 'hf-hub:apple/DFN5B']
     """
     plain = checkpoint.removeprefix("hf-hub:").removeprefix("open_clip:")
     models = {reference.model for reference in references}

@@ -141,10 +141,7 @@ def _means(
         return (matrix @ of_parts(drawn).reshape(len(parts), -1)).reshape(len(matrix) * len(metrics), -1)
 
     intervals = bootstrap_statistic(
-        statistic,
-        resampling,
-        n_clusters=parts[0].clusters.n_clusters,
-        occupied=[n_images] * len(matrix) * len(metrics),
+        statistic, resampling, n_clusters=parts[0].clusters.n_clusters, occupied=[n_images] * len(matrix) * len(metrics)
     )
     values, low, high, chance = (
         (matrix @ np.array([[part.figures[metric][at] for metric in metrics] for part in parts])).ravel()

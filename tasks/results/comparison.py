@@ -97,12 +97,7 @@ def comparison_rows(
             )
         )
     return figure_rows(
-        figures,
-        corpus=corpus,
-        corpus_fingerprint=corpus_fingerprint,
-        run=run,
-        resampling=resampling,
-        headline=headline,
+        figures, corpus=corpus, corpus_fingerprint=corpus_fingerprint, run=run, resampling=resampling, headline=headline
     )
 
 

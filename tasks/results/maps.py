@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ _NUMBERS = 2**21  # compared at once
 _ROWS = 4096  # projected at a time
 
 
-def project(vectors: NDArray[np.float32], method: Method = "pca", *, seed: int = 0) -> Plane:
+def project(vectors: NDArray[np.float32], method: Method = "pca") -> Plane:
     """The points of vectors of shape ``(n, dim)`` by one of two methods.
 
     ``pca``: the two directions of most variance, about the mean; needs ``dim`` squared numbers beside the vectors. Each
     direction points to where its largest component is positive, so that equal vectors give equal points.
-    ``umap``: ``umap-learn`` with its own defaults and the cosine, on one thread, from ``seed``; distances between far
+    ``umap``: ``umap-learn`` with its own defaults and the cosine, on one thread, from one seed; distances between far
     groups mean nothing in it.
 
     Raises:
@@ -41,7 +40,7 @@ def project(vectors: NDArray[np.float32], method: Method = "pca", *, seed: int =
         ([-1.5, -0.5, 0.5, 1.5], [1.0, 0.0])
     """
     if method == "umap":
-        return Plane(_umap(vectors, seed), (float("nan"), float("nan")))
+        return Plane(_umap(vectors), (float("nan"), float("nan")))
     mean = vectors.mean(axis=0, dtype=np.float64)
     covariance = np.zeros((vectors.shape[1],) * 2)
     for start in range(0, len(vectors), _ROWS):
@@ -58,12 +57,12 @@ def project(vectors: NDArray[np.float32], method: Method = "pca", *, seed: int =
     return Plane(points, (float(highest[0] / total), float(highest[1] / total)))
 
 
-def _umap(vectors: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
+def _umap(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     try:
         umap = importlib.import_module("umap")
     except ImportError as fault:
         raise RequestError("umap is not installed: pip install umap-learn, or take the projection pca") from fault
-    points: NDArray[np.float32] = umap.UMAP(metric="cosine", random_state=seed, n_jobs=1).fit_transform(vectors)
+    points: NDArray[np.float32] = umap.UMAP(metric="cosine", random_state=0, n_jobs=1).fit_transform(vectors)
     return points.astype(np.float32)
 
 
@@ -127,8 +126,9 @@ def neighbourhood_kept(
     if n < 2 * nearest + 1:
         return Kept(float("nan"), float("nan"), nearest, 0)
     rows = np.unique(np.linspace(0, n - 1, min(sample, n)).round().astype(np.int64))
-    kept = penalty = 0
-    for block in _blocks(rows, n):
+    kept, penalty, size = 0, 0, max(1, _NUMBERS // n)
+    for start in range(0, len(rows), size):
+        block = rows[start : start + size]
         near = vectors[block] @ vectors.T
         far = ((points[block, None, :] - points[None, :, :]) ** 2).sum(axis=2)
         near[np.arange(len(block)), block], far[np.arange(len(block)), block] = -np.inf, np.inf
@@ -140,11 +140,6 @@ def neighbourhood_kept(
             penalty += int(np.maximum(above.sum(axis=1) + 1 - nearest, 0).sum())
     highest = len(rows) * nearest * (2 * n - 3 * nearest - 1)
     return Kept(kept / (len(rows) * nearest), 1 - 2 * penalty / highest, nearest, len(rows))
-
-
-def _blocks(rows: NDArray[np.int64], n: int) -> Iterator[NDArray[np.int64]]:
-    size = max(1, _NUMBERS // n)
-    yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 def _read(file: Path) -> Map | None:

@@ -166,9 +166,8 @@ def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
     ]
     units = None
     if any(common):
-        rows = [
-            [None, *cluster] for clusters in of_clusters for cluster in clusters
-        ]  # a cluster may have no photograph
+        # a cluster may have no photograph
+        rows = [[None, *cluster] for clusters in of_clusters for cluster in clusters]
         owners = [at for at, row in enumerate(rows) for _ in row]
         first = first_linked([photograph for row in rows for photograph in row], owners)
         labels = np.unique(first[np.searchsorted(owners, range(len(rows)))], return_inverse=True)[1]
@@ -214,47 +213,36 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
         "run": run,
         "created": datetime.now(UTC),
     }
-    subjects = {
-        encoder: {
-            "encoder": encoder.name,
-            "encoder_fingerprint": encoder.fingerprint,
-            "headlines": json.dumps(_headlines(encoder, chosen)),
-        }
-        for encoder in every
-    }
+
+    def row(encoder: EncoderId, estimand: str, statistic: str, **columns: Any) -> dict[str, Any]:
+        headlines = json.dumps(_headlines(encoder, chosen))
+        subject = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, "headlines": headlines}
+        return {**facts, **subject, "estimand": estimand, "statistic": statistic, **columns}
+
     rows: list[dict[str, Any]] = []
     standings = rank_over_corpora([_parts(corpus, ranked) for corpus in chosen], resampling, shared.units)
     for (estimand, statistic), of_encoders in standings.items():
         for encoder, (figure, held) in zip(ranked, of_encoders, strict=True):
             rows.append(
-                {
-                    **facts,
-                    **subjects[encoder],
-                    "estimand": estimand,
-                    "statistic": statistic,
-                    "rank": 1 + sum(other.value > figure.value + 1e-12 for other, _ in of_encoders),
-                    "value": figure.value,
-                    "ci_low": figure.low,
-                    "ci_high": figure.high,
-                    "interval_method": figure.method,
-                    "rank_low": held.best if held else None,
-                    "rank_high": held.worst if held else None,
-                    "tied_with_best": held.tied_with_best if held else None,
-                    "reason": figure.reason,
-                }
+                row(
+                    encoder,
+                    estimand,
+                    statistic,
+                    rank=1 + sum(other.value > figure.value + 1e-12 for other, _ in of_encoders),
+                    value=figure.value,
+                    ci_low=figure.low,
+                    ci_high=figure.high,
+                    interval_method=figure.method,
+                    rank_low=held.best if held else None,
+                    rank_high=held.worst if held else None,
+                    tied_with_best=held.tied_with_best if held else None,
+                    reason=figure.reason,
+                )
             )
-    rows += [
-        {
-            **facts,
-            **subjects[encoder],
-            "estimand": "these corpora",
-            "statistic": "macro mean",
-            "interval_method": "none",
-            "reason": "left out: " + "; ".join(_lacking(encoder, chosen)),
-        }
-        for encoder in every
-        if encoder not in ranked
-    ]
+    for encoder in every:
+        if encoder not in ranked:
+            reason = "left out: " + "; ".join(_lacking(encoder, chosen))
+            rows.append(row(encoder, "these corpora", "macro mean", interval_method="none", reason=reason))
     return pa.Table.from_pylist(rows, schema=RANKINGS)
 
 

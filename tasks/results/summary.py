@@ -66,10 +66,7 @@ class Evaluated:
         """The outcomes on a stored corpus with these metrics, by default with those that they determine."""
         drawn = drawn_clusters(corpus, outcomes.protocol)
         return cls(
-            outcomes=outcomes,
-            metrics=metrics_of(outcomes) if metrics is None else metrics,
-            source=source,
-            drawn=drawn,
+            outcomes=outcomes, metrics=metrics_of(outcomes) if metrics is None else metrics, source=source, drawn=drawn
         )
 
     @cached_property

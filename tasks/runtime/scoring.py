@@ -50,6 +50,10 @@ class ScoredSets:
         """The evaluation id of a figure that is computed from several protocols."""
         return digest16([self.evaluations[protocol.id] for protocol in protocols])
 
+    def vectors(self) -> dict[str, Any]:
+        """The images and the captions, read from the store as far as they are asked for."""
+        return {f"{modality}s": vectors_of(self.store, self.sets, modality) for modality in MODALITIES}
+
     def read(self, protocol: Protocol) -> Outcomes:
         """The stored outcomes of a protocol."""
         return read_outcomes(self.store, self.evaluations[protocol.id], protocol)
@@ -167,11 +171,11 @@ def write_score_part(
         return
     part = _parts(scored, n_parts)[number]
     resources = replace(resources, device=choose_device(resources.device))
-    images, captions = (vectors_of(scored.store, scored.sets, modality) for modality in MODALITIES)
+    vectors = scored.vectors()
     for portion in _portions(missing):
         evaluation = _of_parts(scored, portion, n_parts)
         if part and str(part) not in stored_parts(scored.store, evaluation):
-            found = evaluate_part(scored.corpus, portion, part, images=images, captions=captions, resources=resources)
+            found = evaluate_part(scored.corpus, portion, part, **vectors, resources=resources)
             arrays = {f"{id_} {name}": a for id_, one in found.items() for name, a in one._asdict().items()}
             write_part(scored.store, evaluation, str(part), arrays)
 
@@ -188,8 +192,7 @@ def _merged(
     scored: ScoredSets, protocols: Sequence[Protocol], n_parts: int, resources: Resources
 ) -> dict[str, Outcomes]:
     """Outcomes from stored parts; a part that is not stored, because its task failed, is scored here."""
-    images, captions = (vectors_of(scored.store, scored.sets, modality) for modality in MODALITIES)
-    sides: dict[str, Any] = {"images": images, "captions": captions}
+    vectors = scored.vectors()
     left = {str(part): part for part in _parts(scored, n_parts) if part}
 
     def parts() -> Iterator[Mapping[str, PartOutcomes]]:
@@ -198,9 +201,9 @@ def _merged(
                 ids = dict.fromkeys(key.rpartition(" ")[0] for key in arrays)
                 yield {id_: PartOutcomes(*(arrays[f"{id_} {f}"] for f in PartOutcomes._fields)) for id_ in ids}
         for part in left.values():
-            yield evaluate_part(scored.corpus, protocols, part, **sides, resources=resources)
+            yield evaluate_part(scored.corpus, protocols, part, **vectors, resources=resources)
 
-    return evaluate_merged(scored.corpus, protocols, parts(), **sides, device=resources.device)
+    return evaluate_merged(scored.corpus, protocols, parts(), **vectors, device=resources.device)
 
 
 def _parts(scored: ScoredSets, n_parts: int) -> list[range]:
@@ -224,14 +227,9 @@ def _portions(protocols: Sequence[Protocol]) -> Iterator[list[Protocol]]:
         >>> [[p.id for p in portion] for portion in _portions([protocol(id) for id in ids])]
         [['t2i/all', 'i2t/any'], ['t2i/de/bing', 't2i/en/bing'], ['t2i/de/google']]
     """
-
-    def part(protocol: Protocol) -> tuple[str, str]:
-        language, translator = protocol.part
-        return translator, language
-
-    ordered = sorted(protocols, key=part)
-    for _, of_translator in groupby(ordered, key=lambda protocol: part(protocol)[0]):
-        languages = [list(members) for _, members in groupby(of_translator, key=part)]
+    ordered = sorted(protocols, key=lambda protocol: protocol.part[::-1])
+    for _, of_translator in groupby(ordered, key=lambda protocol: protocol.part[1]):
+        languages = [list(members) for _, members in groupby(of_translator, key=lambda protocol: protocol.part)]
         for start in range(0, len(languages), LANGUAGES_AT_ONCE):
             yield [protocol for members in languages[start : start + LANGUAGES_AT_ONCE] for protocol in members]
 
@@ -239,21 +237,13 @@ def _portions(protocols: Sequence[Protocol]) -> Iterator[list[Protocol]]:
 def _score(
     scored: ScoredSets, protocols: Sequence[Protocol], resources: Resources, advance: Advance
 ) -> dict[str, Outcomes]:
-    store, corpus = scored.store, scored.corpus
-    encoder, fingerprint = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint
+    encoder, corpus, vectors = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint, scored.vectors()
 
     def captions_of(language: str, translator: str) -> NDArray[np.float32]:
-        return store.vectors(
-            encoder=encoder, corpus=fingerprint, modality="caption", language=language, translator=translator
+        return scored.store.vectors(
+            encoder=encoder, corpus=corpus, modality="caption", language=language, translator=translator
         ).matrix
 
-    images, captions = (vectors_of(store, scored.sets, modality) for modality in MODALITIES)
-    by_language = not callable(captions) and all(protocol.is_of_language for protocol in protocols)
-    return evaluate(
-        corpus,
-        protocols,
-        images=images,
-        captions=CaptionParts(captions_of) if by_language else captions,
-        resources=resources,
-        advance=advance,
-    )
+    if not callable(vectors["captions"]) and all(protocol.is_of_language for protocol in protocols):
+        vectors["captions"] = CaptionParts(captions_of)
+    return evaluate(scored.corpus, protocols, **vectors, resources=resources, advance=advance)

@@ -185,13 +185,9 @@ def explain_pairs(
     """
     spec, stored = store.encoder(encoder), store.corpus(corpus)
     items: dict[tuple[Modality, int], tuple[NDArray[np.float32], str]] = {}
-    sides: tuple[tuple[Modality, list[int]], ...] = (
-        ("caption", [c for c, _ in pairs]),
-        ("image", [i for _, i in pairs]),
-    )
-    for modality, positions in sides:
+    for modality, side in zip(MODALITIES, (1, 0), strict=True):
         key = store.key(encoder=spec.fingerprint, corpus=stored.fingerprint, modality=modality)
-        for rows in store.stored_blocks(key, ords=np.unique(np.array(positions, dtype=np.int32))):
+        for rows in store.stored_blocks(key, ords=np.unique(np.array([pair[side] for pair in pairs], np.int32))):
             layouts = [UNKNOWN] * len(rows.ords) if rows.layouts is None else texts(rows.layouts)
             for position, vectors, layout in zip(rows.ords.tolist(), rows.vectors, layouts, strict=True):
                 items[modality, position] = vectors.astype(np.float32), layout

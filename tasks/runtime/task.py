@@ -132,7 +132,7 @@ def _passes(error: BaseException) -> bool:
 
 
 @contextmanager
-def shown_progress(overall: Overall, *, every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
+def shown_progress(overall: Overall) -> Iterator[None]:
     """Keep one progress artifact of the flow run up to date; earlier listeners are still called."""
     begun = time.monotonic()
     earlier, lock = current_listener(), Lock()
@@ -152,7 +152,7 @@ def shown_progress(overall: Overall, *, every_seconds: float = EVERY_SECONDS) ->
         with lock:  # tasks run in several threads
             now = time.monotonic()
             overall.listen(progress, now - begun)
-            if not lost and now - shown >= every_seconds:
+            if not lost and now - shown >= EVERY_SECONDS:
                 show(100 * min(overall.fraction, 1.0), f"progress of the run, now: {overall.now}")
 
     with listening(listen):

@@ -1,4 +1,7 @@
-"""Ablations: what is fitted is tested on other images, and a sample of the queries is stated."""
+"""Ablations: what is fitted is tested on other images, a sample of the queries is stated, and forms are what they say.
+
+Other forms of vectors, against torch and against their definitions; low-precision scores against the real scorer.
+"""
 
 from __future__ import annotations
 
@@ -6,66 +9,70 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
-from capim.store.types import Corpus, EncoderSpec
+from capim.store.types import EncoderSpec
+from capim.store.vectors import Ragged
 from capim.tasks.analyses import ablations
-from capim.tasks.analyses.ablations import FITTED_ON
-from capim.tasks.analyses.analysis import AnalysisInput, Matrix, SingleVectors, Slice
+from capim.tasks.analyses.ablations import FITTED_ON, hits_scored_in
+from capim.tasks.analyses.analysis import AnalysisInput, Matrix, SingleVectors
 from capim.tasks.analyses.calibration import SCALES, temperatures, thresholds
-from capim.tasks.analyses.transforms import normalised, principal_axes
-from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.analyses.gallery import centre_distance, mean_cosine
+from capim.tasks.analyses.transforms import (
+    centring,
+    normalised,
+    pooled,
+    principal_axes,
+    quantised,
+    rounded,
+    token_trees,
+    whitening,
+)
+from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.draws import Resampling
+from tests.results.thirty import captioned, retrieval_task
 
 N, K, DIM = 40, 2, 12
-
-
-def corpus() -> Corpus:
-    return build_corpus(
-        "forty",
-        [ImageRow(f"i{k}") for k in range(N)],
-        [CaptionRow(f"c{k}-{j}", f"i{k}", "x") for k in range(N) for j in range(K)],
-        source=None,
-    )
+IMAGE_OF = np.repeat(np.arange(N), K)
 
 
 @pytest.fixture(scope="module")
-def data() -> AnalysisInput:
+def vectors() -> SingleVectors:
     rng = np.random.default_rng(5)
     images = normalised((rng.normal(size=(N, DIM)) + 1).astype(np.float32))
     noise = rng.normal(size=(N * K, DIM)).astype(np.float32)
-    captions = normalised(np.repeat(images, K, axis=0) + np.float32(0.35) * noise - np.float32(0.3))
-    vectors = SingleVectors(
-        images=images, captions=captions, image_norms=np.ones(N, np.float32), caption_norms=np.ones(N * K, np.float32)
-    )
-    of = corpus()
+    captions = normalised(images[IMAGE_OF] + np.float32(0.35) * noise - np.float32(0.3))
+    norms = {"image_norms": np.ones(N, np.float32), "caption_norms": np.ones(N * K, np.float32)}
+    return SingleVectors(images=images, captions=captions, **norms)
+
+
+@pytest.fixture(scope="module")
+def data(vectors: SingleVectors) -> AnalysisInput:
+    of = captioned(N, K)
     [protocol] = select_protocols(of, ["t2i/all"])
-    spec = EncoderSpec(name="a", adapter="x", checkpoint="x", revision="1", dim=DIM, storage="float32")
     return AnalysisInput(
         corpus=of,
         protocol=protocol,
-        outcomes={"a": evaluate(of, [protocol], images=images, captions=captions)["t2i/all"]},
-        specs={"a": spec},
+        outcomes={"a": evaluate(of, [protocol], images=vectors.images, captions=vectors.captions)["t2i/all"]},
+        specs={"a": EncoderSpec(name="a", adapter="x", checkpoint="x", revision="1", dim=DIM, storage="float32")},
         resampling=Resampling(replicates=100),
         vectors=lambda _: vectors,
     )
 
 
-def details(row: Slice) -> dict[str, Any]:
-    assert row.detail is not None
-    return dict(row.detail)
-
-
-def by_hand(data: AnalysisInput, change: Any) -> float:
+def by_hand(data: AnalysisInput, of: SingleVectors, change: Any) -> float:
     """R@1 where each query and the gallery are changed by what the other half of the images gives."""
-    vectors = data.vectors("a")
-    assert isinstance(vectors, SingleVectors)
-    image_of = np.repeat(np.arange(N), K)
     hits = []
-    for query, image in enumerate(image_of):
+    for query, image in enumerate(IMAGE_OF):
         other = data.second_half != data.second_half[image]
-        images, captions = change(vectors.images[other], vectors.captions[other[image_of]], vectors)
+        images, captions = change(of.images[other], of.captions[other[IMAGE_OF]], of)
         hits.append(int(np.argmax(images @ captions[query])) == image)
     return float(np.mean(hits))
 
@@ -79,18 +86,16 @@ def six_axes(fit_images: Matrix, fit_captions: Matrix, of: SingleVectors) -> tup
     return normalised(of.images @ axes), normalised(of.captions @ axes)
 
 
-def test_parameters_come_from_the_images_that_the_query_does_not_belong_to(
-    data: AnalysisInput, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parameters_come_from_the_images_that_the_query_does_not_belong_to(data, vectors, monkeypatch) -> None:
     """Means, axes and ranges were computed from the images and captions that were then scored."""
     monkeypatch.setattr(ablations, "FEWEST_COMPONENTS", 3)
-    slices = {(s.analysis, s.feature, s.level_name): s for s in ablations.vector_forms(data)}
+    slices: dict[Any, Any] = {(s.analysis, s.feature, s.level_name): s for s in ablations.vector_forms(data)}
     for name, change in (
         (("normalisation", "", "centred per modality"), centred),
         (("pca", "", "6 components"), six_axes),
     ):
-        assert slices[name].interval.value == pytest.approx(by_hand(data, change)), name
-    fitted = {name[::2] for name, row in slices.items() if details(row).get("fitted_on") == FITTED_ON}
+        assert slices[name].interval.value == pytest.approx(by_hand(data, vectors, change)), name
+    fitted = {name[::2] for name, row in slices.items() if row.detail.get("fitted_on") == FITTED_ON}
     assert fitted == {
         ("normalisation", "centred per modality"), ("normalisation", "whitened"), ("precision", "int8"),
         *(("pca", f"{n} components") for n in (12, 6, 3)),
@@ -99,8 +104,8 @@ def test_parameters_come_from_the_images_that_the_query_does_not_belong_to(
 
 def test_a_sample_of_the_queries_is_stated(data: AnalysisInput, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ablations, "SINGLE_QUERIES", 30)
-    rows = list(ablations.vector_forms(data))
-    assert {(row.n_queries, details(row)["n_all_queries"]) for row in rows} == {(30, N * K)}
+    rows: list[Any] = list(ablations.vector_forms(data))
+    assert {(row.n_queries, row.detail["n_all_queries"]) for row in rows} == {(30, N * K)}
 
 
 def test_halves_share_no_image_and_are_equally_large(data: AnalysisInput) -> None:
@@ -108,45 +113,134 @@ def test_halves_share_no_image_and_are_equally_large(data: AnalysisInput) -> Non
 
 
 def test_a_threshold_comes_from_the_other_half_of_the_images(data: AnalysisInput) -> None:
-    outcomes = data.outcomes["a"]
-    assert outcomes.top_scores is not None
+    outcomes: Any = data.outcomes["a"]
     first, second = outcomes.top_scores[:, 0], data.second_half[outcomes.clusters]
-    by_share = {s.level_name: s for s in thresholds(data)}
+    by_share: dict[str, Any] = {s.level_name: s for s in thresholds(data)}
     for share in (0.5, 0.1):
         least = [np.quantile(first[second != half], 1 - share, method="lower") for half in (False, True)]
         answered = first >= np.where(second, least[1], least[0])
         row = by_share[f"{share:.0%} of queries"]
         assert row.n_queries == answered.sum()
         assert row.interval.value == pytest.approx((outcomes.rank_worst[answered] == 1).mean())
-        assert details(row)["fitted_on"] == FITTED_ON
+        assert row.detail["fitted_on"] == FITTED_ON
     assert by_share["100% of queries"].n_queries == N * K
 
 
-def test_the_fitted_temperature_of_a_query_comes_from_the_other_half_of_the_images(data: AnalysisInput) -> None:
-    vectors = data.vectors("a")
-    assert isinstance(vectors, SingleVectors)
-    image_of = np.repeat(np.arange(N), K)
+def test_the_fitted_temperature_of_a_query_comes_from_the_other_half_of_the_images(data, vectors) -> None:
     scores = np.stack([scale * (vectors.captions @ vectors.images.T).astype(np.float64) for scale in SCALES])
-    loss = np.log(np.exp(scores).sum(axis=2)) - scores[:, np.arange(N * K), image_of]
-    second = data.second_half[image_of]
+    loss = np.log(np.exp(scores).sum(axis=2)) - scores[:, np.arange(N * K), IMAGE_OF]
+    second = data.second_half[IMAGE_OF]
     best = [loss[:, second != half].mean(axis=1).argmin() for half in (False, True)]
     expected = np.where(second, loss[best[1]], loss[best[0]]).mean()
-    rows = {(s.level_name, s.metric): s for s in temperatures(data)}
+    rows: dict[Any, Any] = {(s.level_name, s.metric): s for s in temperatures(data)}
     fitted = rows["fitted", "negative log likelihood"]
     assert fitted.interval.value == pytest.approx(expected, rel=1e-5)
-    assert details(fitted)["fitted_on"] == FITTED_ON
-    assert details(fitted)["scales"] == [SCALES[at] for at in best]
+    assert fitted.detail == {"scales": [SCALES[at] for at in best], "fitted_on": FITTED_ON}
     assert ("fitted", "expected calibration error") in rows
     for at, scale in enumerate(SCALES):
         assert rows[f"{scale:g}", "negative log likelihood"].interval.value == pytest.approx(loss[at].mean(), rel=1e-5)
 
 
 def test_confidence_comes_from_the_scores_of_the_ranks_whatever_the_number_of_threads(data: AnalysisInput) -> None:
-    top = data.outcomes["a"].top_scores  # the gallery is smaller than the list: every score of every query
-    assert top is not None
+    top: Any = data.outcomes["a"].top_scores  # the gallery is smaller than the list: every score of every query
     assert top.shape == (N * K, N)
-    rows = {s.level_name: s for s in temperatures(data) if s.metric == "expected calibration error"}
+    rows: dict[str, Any] = {s.level_name: s for s in temperatures(data) if s.metric == "expected calibration error"}
     for scale in SCALES:
         others = np.exp(np.float32(scale) * (top - top[:, :1])).sum(axis=1, dtype=np.float64)
         expected = (1 / others).mean()
-        assert details(rows[f"{scale:g}"])["mean_confidence"] == pytest.approx(expected, rel=1e-13, abs=0)
+        assert rows[f"{scale:g}"].detail["mean_confidence"] == pytest.approx(expected, rel=1e-13, abs=0)
+
+
+# --- Forms of vectors.
+
+
+def unit(rng: np.random.Generator, n: int, dim: int) -> np.ndarray:
+    return normalised(rng.normal(size=(n, dim)).astype(np.float32))
+
+
+@given(arrays.arrays(np.float32, (3, 4), elements=st.floats(-4, 4, width=32)))
+def test_rounding_to_bfloat16_is_that_of_torch(values: np.ndarray) -> None:
+    expected = torch.from_numpy(values).to(torch.bfloat16).to(torch.float32).numpy()
+    assert np.array_equal(rounded(values, "bfloat16"), expected)
+
+
+def test_int8_is_off_by_half_a_step_at_most() -> None:
+    vectors = unit(np.random.default_rng(0), 50, 16)
+    reach = np.abs(vectors).max(axis=0)
+    assert (np.abs(quantised(vectors, "int8", reach=reach) - vectors) <= reach / 127 / 2 * 1.001).all()
+
+
+def test_binary_ranks_by_hamming_distance() -> None:
+    rng = np.random.default_rng(1)
+    a, b = unit(rng, 5, 32), unit(rng, 7, 32)
+    reach = np.ones(32, dtype=np.float32)
+    hamming = ((a[:, None] > 0) != (b[None] > 0)).sum(axis=2)
+    dots = quantised(a, "binary", reach=reach) @ quantised(b, "binary", reach=reach).T
+    assert np.array_equal(dots, 32 - 2 * hamming)
+
+
+def test_centring_closes_the_modality_gap() -> None:
+    rng = np.random.default_rng(2)
+    images, captions = normalised(unit(rng, 200, 8) + 1), normalised(unit(rng, 200, 8) - 1)
+    assert centre_distance(images, captions) > 1
+    assert centre_distance(*centring(images, captions)(images, captions)) < 0.1
+
+
+def test_whitened_vectors_spread_far_more_evenly() -> None:
+    rng = np.random.default_rng(3)
+    stretched = normalised(unit(rng, 2000, 4) * np.array([5, 1, 1, 1], np.float32))
+    before = stretched.var(axis=0)
+    halves = stretched[:1000], stretched[1000:]
+    after = np.concatenate(whitening(*halves)(*halves)).var(axis=0)
+    assert before.max() / before.min() > 6
+    assert after.max() / after.min() < 3
+
+
+def test_a_projection_onto_all_directions_keeps_every_cosine() -> None:
+    rng = np.random.default_rng(4)
+    images, captions = unit(rng, 30, 6), unit(rng, 40, 6)
+    axes = principal_axes(images, captions)
+    assert captions @ axes @ (images @ axes).T == pytest.approx(captions @ images.T, abs=1e-5)
+
+
+def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:
+    near = normalised(np.array([[1, 0, 0], [1, 0.01, 0], [0, 1, 0], [0, 1, 0.01], [0, 0, 1]], np.float32))
+    vectors = Ragged.from_counts(near, [4, 1])
+    trees = token_trees(vectors)
+    half = pooled(vectors, trees, 2)
+    assert half.offsets.tolist() == [0, 2, 3]
+    assert sorted(np.abs(half.values[:2]).argmax(axis=1).tolist()) == [0, 1]
+    assert np.array_equal(pooled(vectors, trees, 1).values, near)
+
+
+def judgements() -> tuple[list[RetrievalTask], np.ndarray, np.ndarray]:
+    """Thirty images with two captions each, the captions of the last two images identical."""
+    rng, corpus = np.random.default_rng(6), captioned(30, 2)
+    images = unit(rng, 30, 12)
+    captions = normalised(np.repeat(images, 2, axis=0) + np.float32(0.35) * unit(rng, 60, 12))
+    captions[58:] = captions[56:58]
+    return [retrieval_task(corpus, protocol) for protocol in ("t2i/all", "i2t/any")], images, captions
+
+
+def test_scored_in_float32_is_what_the_scorer_gives() -> None:
+    asked, images, captions = judgements()
+    for judgement, outcomes in zip(asked, score_dense(images, captions, asked).values(), strict=True):
+        scored = hits_scored_in("float32", images, captions, judgement)
+        assert scored.hits == pytest.approx(METRICS["R@1"].per_query(outcomes))
+        assert np.array_equal(scored.tied, outcomes.tied)
+    assert scored.tied[28:].all()  # identical captions of two images tie for both
+
+
+def test_bfloat16_scores_tie_where_float32_scores_do_not() -> None:
+    asked, images, captions = judgements()
+    images, captions = (normalised(vectors[:, :3] + 3) for vectors in (images, captions))
+    fine, coarse = (hits_scored_in(kind, images, captions, asked[0]) for kind in ("float32", "bfloat16"))
+    assert fine.tied.sum() == 0
+    assert coarse.tied.sum() > 10
+
+
+def test_the_mean_cosine_is_that_of_all_pairs() -> None:
+    vectors = unit(np.random.default_rng(7), 20, 5)
+    pairs = (vectors @ vectors.T)[~np.eye(20, dtype=bool)]
+    assert mean_cosine(vectors) == pytest.approx(pairs.mean(), abs=1e-6)
+    assert np.isnan(mean_cosine(vectors[:1]))

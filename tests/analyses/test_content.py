@@ -1,18 +1,33 @@
-"""What queries ask for and images show: tags, what captions alone give away, categories, judged and cut-off queries."""
+"""What queries ask for and images show: features, tags, what captions alone give away, categories, judged queries.
+
+The detectors of what a caption speaks of are tested on made-up traps and on 400 real captions labelled by hand.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
-from capim.tasks.analyses.content import caption_baselines, categories, complexity, tags
+from capim.tasks.analyses.content import (
+    FEATURES,
+    Rule,
+    caption_baselines,
+    categories,
+    complexity,
+    lexicon,
+    read_lexicon_file,
+    tags,
+    tokens_of,
+)
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.translations import read_urban1k
@@ -24,41 +39,40 @@ from capim.tasks.statistics.draws import Resampling
 
 RIGHT = np.array([[1, 0], [0, 1]], np.float32)  # the two images, and what a right caption says
 LEVEL = np.array([[1, 1], [1, 1]], np.float32)
+LABELS = Path(__file__).parents[1] / "golden" / "caption_labels.tsv"
+ENOUGH = 0.95
 
 
-def quadruples() -> Corpus:
-    """Four examples: two tagged Object, one Relation and Object, one without a tag."""
-    of = (("Object",), ("Object",), ("Relation", "Object"), ())
+def quadruples(tags_of: Mapping[str, Sequence[str]]) -> Corpus:
+    """An example for each name, with these tags."""
+    sides = [f"{k}/{side}" for k in tags_of for side in range(2)]
     return build_corpus(
-        "four",
-        [ImageRow(f"q{k}-{side}") for k in range(4) for side in range(2)],
-        [CaptionRow(f"c{k}-{side}", f"q{k}-{side}", "x") for k in range(4) for side in range(2)],
+        "winoground",
+        [ImageRow(each) for each in sides],
+        [CaptionRow(each, each, "x") for each in sides],
         source=None,
-        quadruples=[QuadrupleRow(f"q{k}", f"q{k}-0", f"q{k}-1", f"c{k}-0", f"c{k}-1", of[k]) for k in range(4)],
+        quadruples=[QuadrupleRow(k, f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", tuple(of)) for k, of in tags_of.items()],
     )
 
 
-def subject(corpus: Corpus, captions: np.ndarray, protocol_id: str) -> AnalysisInput:
+def subject(corpus: Corpus, captions: np.ndarray, protocol_id: str, **changed: Any) -> AnalysisInput:
     [protocol] = select_protocols(corpus, [protocol_id])
     images = np.tile(RIGHT, (len(corpus.images) // 2, 1))
     outcomes = score_dense(images, captions.astype(np.float32), [build_task(corpus, protocol)])[protocol_id]
-    return AnalysisInput(
-        corpus=corpus,
-        protocol=protocol,
-        outcomes={"a": outcomes},
-        resampling=Resampling(replicates=50),
-    )
+    how = Resampling(replicates=50)
+    return AnalysisInput(corpus=corpus, protocol=protocol, outcomes={"a": outcomes}, resampling=how, **changed)
 
 
 def test_a_score_per_tag_is_over_the_examples_with_the_tag() -> None:
     """The first and the last example are right, the second is exchanged, the third a tie throughout."""
-    slices = list(tags(subject(quadruples(), np.concatenate([RIGHT, RIGHT[::-1], LEVEL, RIGHT]), "winoground")))
+    corpus = quadruples({"0": ["Object"], "1": ["Object"], "2": ["Relation", "Object"], "3": []})
+    slices = list(tags(subject(corpus, np.concatenate([RIGHT, RIGHT[::-1], LEVEL, RIGHT]), "winoground")))
     group = {s.feature: (s.interval.value, s.n_queries) for s in slices if s.metric == "winoground_group"}
     assert group == {"Object": (pytest.approx(1 / 3), 3), "Relation": (0, 1), "no tag": (1, 1)}
     assert [s.interval.value for s in slices if s.feature == "ties"] == [0.25]
 
 
-def longer_caption(n: int, each: int, texts: Callable[[int], tuple[str, str]]) -> Slice:
+def longer_caption(n: int, each: int, texts: Callable[[int], tuple[str, str]]) -> Any:
     """The baseline of images with some items each: how often the right one of an image's two texts is the longer."""
     items = [(k, j) for k in range(n) for j in range(each)]
     corpus = build_corpus(
@@ -69,66 +83,48 @@ def longer_caption(n: int, each: int, texts: Callable[[int], tuple[str, str]]) -
         source=None,
         pairs=[PairRow(f"p{k}-{j}", f"i{k}", f"c{k}-{j}", f"n{k}-{j}", "x") for k, j in items],
     )
-    [protocol] = [p for p in protocols_of(corpus) if p.direction == "pairs"][:1]
+    protocol = next(p for p in protocols_of(corpus) if p.direction == "pairs")
     data = subject(corpus, np.tile(np.repeat(RIGHT, each, axis=0), (n, 1)), protocol.id)
     return next(s for s in caption_baselines(data) if s.feature == "longer caption")
 
 
 def test_negatives_that_are_always_longer_give_themselves_away() -> None:
     longer = longer_caption(2, 1, lambda k: ("a dog runs", "a dog that does not run"))
-    assert longer.interval.value == 0
-    assert longer.interval.high is not None
-    assert longer.interval.high > 0
+    assert longer.interval.value == 0 < longer.interval.high
 
 
 def test_the_interval_of_a_caption_baseline_counts_images_not_items() -> None:
     """Twenty images with ten items each, alike within an image, had an interval as narrow as that of 200 items."""
     texts = ["a dog runs", "a dog runs far"]
-    found = longer_caption(20, 10, lambda k: (texts[k % 2], texts[1 - k % 2]))
-    longer = found.interval
-    assert (longer.value, found.n_clusters) == (0.5, 20)
-    assert longer.low is not None
-    assert longer.high is not None
-    assert longer.high - longer.low > 0.3  # Wilson's of 200 items: 0.14
+    longer = longer_caption(20, 10, lambda k: (texts[k % 2], texts[1 - k % 2]))
+    assert (longer.interval.value, longer.n_clusters) == (0.5, 20)
+    assert longer.interval.high - longer.interval.low > 0.3  # Wilson's of 200 items: 0.14
+
+
+def two_texts(*texts: str, language: str = "en") -> Corpus:
+    captions = [CaptionRow(f"{i}0", i, text, language=language) for i, text in zip("ab", texts, strict=True)]
+    images = [ImageRow("a"), ImageRow("b")]
+    return build_corpus("words", images, captions, source=None, languages_reference=language)
 
 
 def test_what_is_not_there_gives_no_rows() -> None:
     """No objects and no English: nothing by category or complexity, and no error."""
-    corpus = build_corpus(
-        "deutsch",
-        [ImageRow("a"), ImageRow("b")],
-        [CaptionRow("a0", "a", "ein Hund", language="de"), CaptionRow("b0", "b", "eine Katze", language="de")],
-        source=None,
-        languages_reference="de",
-    )
+    corpus = two_texts("ein Hund", "eine Katze", language="de")
     of = subject(corpus, RIGHT, next(p.id for p in protocols_of(corpus) if p.direction == "t2i"))
-    assert list(categories(of)) == []
-    assert list(complexity(of)) == []
+    assert list(categories(of)) == list(complexity(of)) == []
 
 
 def test_without_annotations_categories_are_inferred_and_say_so() -> None:
-    corpus = build_corpus(
-        "words",
-        [ImageRow("a"), ImageRow("b")],
-        [CaptionRow("a0", "a", "a dog"), CaptionRow("b0", "b", "a bus")],
-        source=None,
-    )
-    slices = list(categories(subject(corpus, RIGHT, "t2i/all")))
-    assert {s.analysis for s in slices} == {"category-inferred"}
-    assert {s.feature for s in slices} == {"animal", "vehicle"}
+    slices = list(categories(subject(two_texts("a dog", "a bus"), RIGHT, "t2i/all")))
+    assert {(s.analysis, s.feature) for s in slices} == {
+        (("category-inferred"), name) for name in ("animal", "vehicle")
+    }
 
 
 def test_why_winoground_is_hard_by_its_own_tags(shared_data: Path) -> None:
     """The counts of "Why is Winoground Hard?" come back as the n of each tag; a right scorer is right in each."""
     assigned = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
-    corpus = build_corpus(
-        "winoground",
-        [ImageRow(f"{k}/{side}") for k in assigned for side in range(2)],
-        [CaptionRow(f"{k}/{side}", f"{k}/{side}", "x") for k in assigned for side in range(2)],
-        source=None,
-        quadruples=[QuadrupleRow(k, f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", tuple(of)) for k, of in assigned.items()],
-    )
-    slices = list(tags(subject(corpus, np.tile(RIGHT, (400, 1)), "winoground")))
+    slices = list(tags(subject(quadruples(assigned), np.tile(RIGHT, (400, 1)), "winoground")))
     group = {s.feature: s.n_queries for s in slices if s.metric == "winoground_group"}
     assert group == {
         "Ambiguously Correct": 46,
@@ -144,6 +140,7 @@ def test_why_winoground_is_hard_by_its_own_tags(shared_data: Path) -> None:
 
 def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:
     """Query 0: three pages, the best of grade 2 on page 3; query 1: one page, the first; query 2: no page number."""
+    judgements = (("q0", "a", 1), ("q0", "b", 2), ("q0", "c", 2), ("q1", "a", 1), ("q2", "d", 1))
     corpus = build_corpus(
         "pages",
         [ImageRow("a", page=1), ImageRow("b", page=3), ImageRow("c", page=7), ImageRow("d")],
@@ -153,19 +150,15 @@ def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:
             CaptionRow("q2", None, "z", language="fr"),
         ],
         source=None,
-        relevance=[
-            RelevanceRow("judged", "t2i", query, page, grade)
-            for query, page, grade in (("q0", "a", 1), ("q0", "b", 2), ("q0", "c", 2), ("q1", "a", 1), ("q2", "d", 1))
-        ],
+        relevance=[RelevanceRow("judged", "t2i", *judged) for judged in judgements],
     )
     protocol = protocols_of(corpus)[0]
     scores = np.array([[1, 4, 3, 2], [4, 3, 2, 1], [4, 3, 2, 1]], dtype=np.float32)
     outcomes = score_given(scores, [build_task(corpus, protocol)])[protocol.id]
-    data = AnalysisInput(corpus=corpus, protocol=protocol, outcomes={"model": outcomes})
-    slices = list(diagnose(data))
+    slices = list(diagnose(AnalysisInput(corpus=corpus, protocol=protocol, outcomes={"model": outcomes})))
     assert {each.analysis for each in slices} == {"judged", "errors"}
-    counts = {(s.feature, s.level_name): s.n_queries for s in slices if s.analysis == "judged"}
-    assert counts == {
+    judged = [each for each in slices if each.analysis == "judged"]
+    assert {(s.feature, s.level_name): s.n_queries for s in judged} == {
         ("language", "en"): 1,
         ("language", "fr"): 2,
         ("kind of query", "number"): 1,
@@ -175,57 +168,140 @@ def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:
         ("where in the document", "page 1"): 1,
         ("where in the document", "pages 2-5"): 1,
     }
-    assert {s.metric for s in slices if s.analysis == "judged"} == {"nDCG@10"}
+    assert {s.metric for s in judged} == {"nDCG@10"}
 
 
 SHORT, LONG = "a red circle", "a red circle left of a blue square " * 4
 
 
 @pytest.fixture
-def street(tmp_path: Path) -> Path:
+def street(tmp_path: Path) -> Corpus:
     """Six images in the layout of Urban1k, the odd ones with a long caption."""
     (tmp_path / "caption").mkdir()
     for number in range(6):
         (tmp_path / "caption" / f"{number}.txt").write_text(LONG if number % 2 else SHORT)
-    return tmp_path
+    return read_urban1k(tmp_path)
 
 
-def slices(street: Path, protocol_id: str, truncated: dict[str, np.ndarray]) -> list[Slice]:
+def cut_off(street: Corpus, protocol_id: str, truncated: dict[str, np.ndarray]) -> list[Slice]:
     """Image and caption vectors are equal where the caption is short, and opposite where it is long."""
-    corpus = read_urban1k(street)
-    [protocol] = select_protocols(corpus, [protocol_id])
+    [protocol] = select_protocols(street, [protocol_id])
     images = np.eye(6, dtype=np.float32)
     captions = np.where((np.arange(6) % 2 == 1)[:, None], -images, images)
-    outcomes = score_dense(images, captions, [build_task(corpus, protocol)])[protocol_id]
-    data = AnalysisInput(
-        corpus=corpus,
-        protocol=protocol,
-        outcomes={"short-context": outcomes, "long-context": outcomes},
-        resampling=Resampling(replicates=50),
-        truncated=truncated,
-    )
+    outcomes = score_dense(images, captions, [build_task(street, protocol)])[protocol_id]
+    both, how = dict.fromkeys(("short-context", "long-context"), outcomes), Resampling(replicates=50)
+    data = AnalysisInput(corpus=street, protocol=protocol, outcomes=both, resampling=how, truncated=truncated)
     return list(diagnose(data, ["truncated-captions"]))
 
 
 @pytest.mark.parametrize("protocol", ["t2i/all", "i2t/any"])
-def test_an_encoder_of_short_context_is_compared_where_it_reads_all_and_where_it_does_not(
-    street: Path, protocol: str
-) -> None:
+def test_an_encoder_of_short_context_is_compared_where_it_reads_all_and_where_it_does_not(street, protocol) -> None:
     spec = resolve(replace(spec_of("tiny-clip"), options={**spec_of("tiny-clip").options, "max_length": 12}))
-    texts = [text or "" for text in read_urban1k(street).captions["text"].to_pylist()]
-    truncated = encode_captions(load_encoder(spec), texts).truncated
+    truncated = encode_captions(load_encoder(spec), street.captions["text"].to_pylist()).truncated
     assert truncated.tolist() == [False, True] * 3
-    found = slices(street, protocol, {"short-context": truncated})
+    found = cut_off(street, protocol, {"short-context": truncated})
     assert {s.encoder for s in found} == {"short-context"}
     value = {s.level_name: s.interval.value for s in found}
     assert value["share"] == 0.5
-    assert value["without"] == 1
-    assert value["with"] < 1
+    assert value["with"] < value["without"] == 1
     assert value["difference"] == pytest.approx(value["with"] - 1)
     assert {s.n_queries for s in found if s.level_name in ("with", "without")} == {3}
 
 
-def test_where_nothing_is_truncated_there_are_no_slices_and_where_all_is_only_the_share(street: Path) -> None:
-    assert slices(street, "t2i/all", {}) == []
-    [share] = slices(street, "t2i/all", {"long-context": np.ones(6, dtype=bool)})
+def test_where_nothing_is_truncated_there_are_no_slices_and_where_all_is_only_the_share(street: Corpus) -> None:
+    assert cut_off(street, "t2i/all", {}) == []
+    [share] = cut_off(street, "t2i/all", {"long-context": np.ones(6, dtype=bool)})
     assert (share.encoder, share.level_name, share.interval.value) == ("long-context", "share", 1)
+
+
+# --- Lexicons.
+
+
+@pytest.mark.parametrize(
+    ("feature", "text", "found"),
+    [  # a word inside another, or in another sense, does not count
+        ("counting", "someone at a phone", []),
+        ("counting", "a pair of scissors on a desk", []),
+        ("counting", "a clock that says half past two", []),
+        ("counting", "no one is there", []),
+        ("counting", "7:30 on a clock", []),
+        ("counting", "4 x 4 driving uphill", []),
+        ("colour", "a bed covered in blankets", []),
+        ("colour", "a glass of orange juice beside sliced oranges", []),
+        ("colour", "some blueberries and ice cream", []),
+        ("colour", "a man in a colosseum", []),
+        ("spatial", "a child left home", []),
+        ("spatial", "a cake made by a baker", []),
+        ("spatial", "a man in a rightful mood", []),
+        ("negation", "a notable knot", []),
+        ("action", "a building in the evening", []),
+        ("counting", "Two dogs, one cat and several birds", ["two", "several", "one"]),
+        ("counting", "A COUPLE OF people", ["couple of"]),
+        ("counting", "2 dogs on a sofa", ["2"]),
+        ("counting", "12 large yellow dump trucks", ["12"]),
+        ("colour", "A grey-white, multi-colored bus", ["grey", "white", "colored"]),
+        ("colour", "an orange cat", ["orange"]),
+        ("spatial", "left of a bus, next to a tree, under it", ["left of", "next to", "under"]),
+        ("spatial", "a van parked by the river", ["by"]),
+        ("negation", "an empty road without cars, it isn't day", ["without", "isn't"]),
+        ("action", "men riding and a girl who throws", ["riding", "throws"]),
+    ],
+)
+def test_words_phrases_and_inflections_are_found(feature: str, text: str, found: list[str]) -> None:
+    assert lexicon(feature).matches(tokens_of(text)) == found
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "accepted"),
+    [
+        (Rule(word="by", after="parked"), "parked by night", True),
+        (Rule(word="by", not_after="*ed"), "parked by night", False),
+        (Rule(word="by", before="night"), "by starry night", False),
+        (Rule(word="by", before="night", reach=2), "by starry night", True),
+        (Rule(word="by", not_before="."), "they walk by", False),
+        (Rule(word="by", not_before="."), "they walk by .", False),
+        (Rule(word="#", before="*s"), "99 dogs", True),
+        (Rule(word="#", not_after="."), "99 dogs", True),
+        (Rule(word="#", not_after="."), ": 99 dogs", False),
+        (Rule(word="#", after="."), "99 dogs", False),
+        (Rule(word="#", after="^"), "99 dogs", True),
+        (Rule(word="#", after="^"), "the 99 dogs", False),
+        (Rule(word="#", before="*s"), "100 dogs", False),
+    ],
+)
+def test_a_rule_looks_at_its_neighbours(rule: Rule, text: str, accepted: bool) -> None:
+    tokens = text.split()
+    assert any(rule.accepts(tokens, at) for at in range(len(tokens))) is accepted
+
+
+def test_every_lexicon_says_where_its_words_come_from() -> None:
+    files = [read_lexicon_file(name) for name in (*FEATURES, "coco_objects")]
+    assert all(each["sources"] and each["title"] for each in files)
+
+
+@pytest.fixture(scope="module")
+def coco(shared_data: Path) -> dict[str, list[str]]:
+    """Image id -> its captions."""
+    images = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
+    return {str(image["image_id"]): image["captions"] for image in images}
+
+
+@pytest.mark.parametrize("part", ["test", "development"])
+@pytest.mark.parametrize("feature", ["spatial", "colour", "counting"])
+def test_precision_and_recall_on_captions_labelled_by_hand(coco, part, feature) -> None:
+    with LABELS.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file, delimiter="\t") if row["part"] == part]
+    assert len(rows) == 200
+    texts = [coco[row["image_id"]][int(row["ordinal"])] for row in rows]
+    detected = [bool(lexicon(feature).matches(tokens_of(text))) for text in texts]
+    true = [row[feature] == "1" for row in rows]
+    hits = sum(a and b for a, b in zip(detected, true, strict=True))
+    assert hits / sum(detected) >= ENOUGH
+    assert hits / sum(true) >= ENOUGH
+
+
+def test_real_captions_that_begin_with_a_numeral_say_how_many(coco) -> None:
+    """None of them counted: what stood before the first word was taken for a full stop."""
+    captions = [caption for captions in coco.values() for caption in captions if caption.strip()[0].isdigit()]
+    assert len(captions) == 12
+    assert all(lexicon("counting").matches(tokens_of(caption)) for caption in captions)

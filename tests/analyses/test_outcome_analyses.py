@@ -1,129 +1,100 @@
-"""Kinds of misses, hubs, margins, disagreement and families, on corpora small enough to work out by hand."""
+"""Kinds of misses, ambiguous ones, hubs, margins, disagreement and families, on corpora worked out by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import AnalysisInput, Slice, slice_rows
+from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.calibration import score_margin, score_margins
-from capim.tasks.analyses.gallery import _never_without, _skewness_without, hubs, k_occurrence, skewness
+from capim.tasks.analyses.gallery import _never_without, _skewness_without, hubs, skewness
 from capim.tasks.analyses.misses import (
+    SHARE,
+    WITHOUT,
+    ambiguous,
     confusable_images,
     disagreement,
     error_kinds,
+    first_is_right,
     kinds_of,
 )
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.readers.shapes import Scene, parse_scene, read_shapes, wordings
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.statistics.draws import Resampling
+from tests.results.thirty import captioned
 
 N = 12
+TWELVE = captioned(N)
 
 
-def corpus(relevance: Sequence[RelevanceRow] = ()) -> Corpus:
-    """Twelve images with one caption each."""
-    return build_corpus(
-        "twelve",
-        [ImageRow(f"i{k}") for k in range(N)],
-        [CaptionRow(f"c{k}", f"i{k}", f"caption {k}") for k in range(N)],
-        source=None,
-        relevance=relevance,
-    )
-
-
-def outcomes_of(scores: np.ndarray, of: Corpus, protocol: str = "t2i/all") -> Outcomes:
+def outcomes_of(scores: np.ndarray, of: Corpus = TWELVE, protocol: str = "t2i/all") -> Outcomes:
     """Outcomes whose score matrix (captions by images) is, up to a shift, the given one."""
     [asked] = select_protocols(of, [protocol])
-    captions = np.concatenate([scores, np.ones((N, 1))], axis=1).astype(np.float32)
-    images = np.concatenate([np.eye(N), np.full((N, 1), 0.5)], axis=1).astype(np.float32)
+    n_captions, n_images = scores.shape
+    captions = np.concatenate([scores, np.ones((n_captions, 1))], axis=1).astype(np.float32)
+    images = np.concatenate([np.eye(n_images), np.full((n_images, 1), 0.5)], axis=1).astype(np.float32)
     return score_dense(images, captions, [build_task(of, asked)])[protocol]
 
 
-def subject(of: Corpus, **encoders: np.ndarray) -> AnalysisInput:
+def subject(of: Corpus = TWELVE, **encoders: np.ndarray) -> AnalysisInput:
     [protocol] = select_protocols(of, ["t2i/all"])
-    return AnalysisInput(
-        corpus=of,
-        protocol=protocol,
-        outcomes={name: outcomes_of(scores, of) for name, scores in encoders.items()},
-        resampling=Resampling(replicates=200),
-    )
+    outcomes = {name: outcomes_of(scores, of) for name, scores in encoders.items()}
+    return AnalysisInput(corpus=of, protocol=protocol, outcomes=outcomes, resampling=Resampling(replicates=200))
 
 
-def perfect() -> np.ndarray:
-    return np.eye(N)
-
-
-def one_wrong(query: int, item: int) -> np.ndarray:
-    """Perfect but for one caption, which scores another image higher."""
-    scores = perfect()
-    scores[query, item] = 2.0
+def wrong(*pairs: tuple[int, int], score: float = 2.0) -> np.ndarray:
+    """Perfect scores, but for captions that score another image this high."""
+    scores = np.eye(N)
+    for query, item in pairs:
+        scores[query, item] = score
     return scores
 
 
-def by_name(slices: Sequence[Slice], encoder: str, feature: str, level_name: str = "") -> float:
+def by_name(slices: Iterable[Any], encoder: str, feature: str, level_name: str = "") -> float:
     [found] = [s for s in slices if (s.encoder, s.feature, s.level_name) == (encoder, feature, level_name)]
     return found.interval.value
 
 
 def test_every_query_has_exactly_one_kind() -> None:
-    rng = np.random.default_rng(0)
-    kinds = kinds_of(outcomes_of(rng.normal(size=(N, N)), corpus()), corpus(), None)
+    kinds = kinds_of(outcomes_of(np.random.default_rng(0).normal(size=(N, N))), TWELVE, None)
     assert np.sum(list(kinds.values()), axis=0).tolist() == [1] * N
 
 
-def test_a_relevant_item_at_two_is_a_near_miss() -> None:
-    slices = list(error_kinds(subject(corpus(), a=one_wrong(3, 5))))
-    assert by_name(slices, "a", "near miss") == pytest.approx(1 / N)
-    assert by_name(slices, "a", "hit") == pytest.approx(1 - 1 / N)
-    [near] = [s for s in slices if s.feature == "near miss"]
-    assert near.detail == {"share_of_misses": 1.0, "examples": ["c3"]}
-
-
-def test_a_relevant_item_at_eleven_is_not_near() -> None:
-    scores = perfect()
-    scores[3] = 5.0
-    scores[3, 3], scores[3, 0] = 1.0, 0.5  # ten above, one below
-    slices = list(error_kinds(subject(corpus(), a=scores)))
-    assert by_name(slices, "a", "rest") == pytest.approx(1 / N)
-    assert by_name(slices, "a", "near miss") == 0
-
-
-def test_a_tie_at_the_top_is_neither_hit_nor_miss_kind() -> None:
-    scores = perfect()
-    scores[4, 7] = 1.0
-    assert by_name(list(error_kinds(subject(corpus(), a=scores))), "a", "tie") == pytest.approx(1 / N)
+def test_a_relevant_item_at_two_is_a_near_miss_at_eleven_not_and_a_tie_at_the_top_is_neither_hit_nor_miss() -> None:
+    eleventh = np.eye(N)
+    eleventh[3] = 5.0
+    eleventh[3, 3], eleventh[3, 0] = 1.0, 0.5  # ten above, one below
+    for kind, scores in {"near miss": wrong((3, 5)), "rest": eleventh, "tie": wrong((3, 7), score=1.0)}.items():
+        slices = {s.feature: s for s in error_kinds(subject(a=scores))}
+        values = dict.fromkeys(("hit", "tie", "near miss", "hub", "rest"), 0.0) | {"hit": 1 - 1 / N, kind: 1 / N}
+        assert {name: s.interval.value for name, s in slices.items()} == pytest.approx(values)
+        assert slices[kind].detail == {"share_of_misses": 1.0, "examples": ["c3-0"]}
 
 
 def test_a_miss_whose_first_item_another_ground_truth_calls_right_is_its_fault() -> None:
-    of = corpus([RelevanceRow("cxc", "t2i", "c3", "i5"), RelevanceRow("cxc", "t2i", "c3", "i3")])
-    slices = list(error_kinds(subject(of, a=one_wrong(3, 5), b=one_wrong(3, 6))))
+    of = captioned(N, relevance=[RelevanceRow("cxc", "t2i", "c3-0", f"i{item}") for item in (5, 3)])
+    slices = list(error_kinds(subject(of, a=wrong((3, 5)), b=wrong((3, 6)))))
     assert by_name(slices, "a", "false negative") == pytest.approx(1 / N)
     assert by_name(slices, "b", "false negative") == 0
     assert by_name(slices, "b", "near miss") == pytest.approx(1 / N)
 
 
 def test_an_image_that_is_first_for_everything_is_the_worst_hub() -> None:
-    scores = perfect()
+    scores = np.eye(N)
     scores[:, 8] = 3.0
-    slices = list(hubs(subject(corpus(), a=scores)))
-    [row] = [s for s in slices if s.feature == "skewness"]
-    assert row.detail is not None
-    worst = row.detail["worst"]
-    assert isinstance(worst, list)
+    rows: dict[str, Any] = {s.feature: s.detail for s in hubs(subject(a=scores))}
+    worst = rows["skewness"]["worst"]
     assert (worst[0]["id"], worst[0]["wrongly_first"]) == ("i8", N - 1)
-
-
-def test_n_k_counts_the_lists_that_an_item_is_in() -> None:
-    assert k_occurrence(np.array([[3, 1, -1], [3, 0, 2]], np.int32), 2, 5).tolist() == [1, 1, 0, 2, 0]
 
 
 def test_the_jackknife_of_hubs_leaves_each_cluster_out() -> None:
@@ -142,90 +113,62 @@ def test_the_jackknife_of_hubs_leaves_each_cluster_out() -> None:
 def test_the_interval_of_a_share_stays_within_0_and_1(seed: int, size: int, bias: float) -> None:
     """The share of images that are never found, 0 in one of these, had an interval from -3.2 points."""
     rng, n = np.random.default_rng(seed), 60
-    of = build_corpus(
-        "sixty",
-        [ImageRow(f"i{k}") for k in range(n)],
-        [CaptionRow(f"c{k}", f"i{k}", "x") for k in range(n)],
-        source=None,
-    )
-    [protocol] = select_protocols(of, ["t2i/all"])
     captions, images = (rng.normal(size=(n, size)).astype(np.float32) for _ in range(2))
     if bias:
         images[:, 0], captions[:, 0] = bias * images[:, 0], 1
     else:
         images /= np.linalg.norm(images, axis=1, keepdims=True)
+    of = captioned(n)
+    [protocol] = select_protocols(of, ["t2i/all"])
     outcomes = score_dense(images, captions, [build_task(of, protocol)])["t2i/all"]
     data = AnalysisInput(corpus=of, protocol=protocol, outcomes={"a": outcomes})
     [share] = [s.interval for s in hubs(data) if s.feature == "share never found"]
-    assert share.low is not None
-    assert share.high is not None
+    assert share.low is not None and share.high is not None
     assert 0 <= share.low <= share.value < share.high <= 1
 
 
-def test_a_margin_is_the_best_relevant_score_less_the_best_irrelevant_one() -> None:
-    scores = perfect()
-    scores[3, 5], scores[4, 7] = 2.0, 1.0
-    outcomes = outcomes_of(scores, corpus())
+def margins(outcomes: Outcomes) -> np.ndarray:
     assert outcomes.top_scores is not None
-    margin = score_margin(outcomes, outcomes.top_scores)
+    return score_margin(outcomes, outcomes.top_scores)
+
+
+def test_a_margin_is_the_best_relevant_score_less_the_best_irrelevant_one() -> None:
+    scores = wrong((3, 5))
+    scores[4, 7] = 1.0
     expected = np.ones(N)
     expected[3], expected[4] = -1, 0
-    assert margin == pytest.approx(expected)
-
-
-def test_a_margin_with_several_relevant_items_skips_all_that_lead() -> None:
-    """Image to caption with three own captions at 0.9, 0.8 and 0.1, and an irrelevant one at 0.5: 0.9 - 0.5."""
-    of = build_corpus(
-        "two",
-        [ImageRow("i0"), ImageRow("i1")],
-        [
-            CaptionRow("c0", "i0", "a"),
-            CaptionRow("c1", "i0", "b"),
-            CaptionRow("c2", "i0", "c"),
-            CaptionRow("d", "i1", "d"),
-        ],
-        source=None,
-    )
-    [protocol] = select_protocols(of, ["i2t/any"])
-    captions = np.array([[0.9, 1], [0.8, 1], [0.1, 1], [0.5, 1]], np.float32)
-    images = np.array([[1, 0], [-1, 0.001]], np.float32)
-    outcomes = score_dense(images, captions, [build_task(of, protocol)])["i2t/any"]
-    assert outcomes.top_scores is not None
-    margin = score_margin(outcomes, outcomes.top_scores)
-    assert margin[0] == pytest.approx(0.4, abs=1e-6)
-
-
-def test_misses_have_negative_margins_and_hits_positive_ones() -> None:
-    slices = list(score_margins(subject(corpus(), a=one_wrong(3, 5))))
+    assert margins(outcomes_of(scores)) == pytest.approx(expected)
+    slices = list(score_margins(subject(a=wrong((3, 5)))))
     assert by_name(slices, "a", "hits") == pytest.approx(1)
     assert by_name(slices, "a", "misses") == pytest.approx(-1)
 
 
-def test_disagreement_counts_who_is_right_where_the_other_is_wrong() -> None:
-    slices = list(disagreement(subject(corpus(), a=perfect(), b=one_wrong(3, 5), c=one_wrong(4, 5))))
+def test_a_margin_with_several_relevant_items_skips_all_that_lead() -> None:
+    """Image to caption with three own captions at 0.9, 0.8 and 0.1, and an irrelevant one at 0.5: 0.9 - 0.5."""
+    captions = [CaptionRow(f"c{k}", f"i{k // 3}", f"{k}") for k in range(4)]
+    of = build_corpus("two", [ImageRow("i0"), ImageRow("i1")], captions, source=None)
+    scores = np.array([[0.9, 0], [0.8, 0], [0.1, 0], [0.5, 0.6]])
+    assert margins(outcomes_of(scores, of, "i2t/any"))[0] == pytest.approx(0.4, abs=1e-6)
+
+
+def test_disagreement_counts_who_is_right_where_the_other_is_wrong_and_names_what_all_miss() -> None:
+    slices = list(disagreement(subject(a=np.eye(N), b=wrong((3, 5)), c=wrong((4, 5)))))
     assert by_name(slices, "a", "right where wrong", "b") == pytest.approx(1 / N)
     assert by_name(slices, "b", "right where wrong", "a") == 0
     assert by_name(slices, "b", "alone wrong") == pytest.approx(1 / N)
     assert by_name(slices, "a", "missed by all") == 0
-
-
-def test_what_all_miss_is_named() -> None:
-    slices = list(disagreement(subject(corpus(), a=one_wrong(3, 5), b=one_wrong(3, 6))))
-    [row] = [s for s in slices if (s.encoder, s.feature) == ("a", "missed by all")]
-    assert row.detail == {"examples": ["c3"]}
+    both = {(s.encoder, s.feature): s.detail for s in disagreement(subject(a=wrong((3, 5)), b=wrong((3, 6))))}
+    assert both["a", "missed by all"] == {"examples": ["c3-0"]}
 
 
 def test_families_name_the_images_that_are_taken_for_each_other() -> None:
-    scores = one_wrong(3, 5)
-    scores[5, 3] = 2.0
-    [row] = confusable_images(subject(corpus(), a=scores))
-    assert row.interval.value == pytest.approx(2 / N)
-    assert row.detail is not None
-    assert row.detail["families"] == [["i3", "i5"]]
+    [found] = confusable_images(subject(a=wrong((3, 5), (5, 3))))
+    assert found.interval.value == pytest.approx(2 / N)
+    assert found.detail is not None and found.detail["families"] == [["i3", "i5"]]
 
 
 def test_rows_are_the_same_when_made_again_and_are_identified() -> None:
-    of = subject(corpus(), a=one_wrong(3, 5))
+    of = subject(a=wrong((3, 5)))
     first, second = (
         slice_rows(diagnose(of), corpus=of.corpus, protocol="t2i/all", fingerprints={"a": "f"}, run=run)
         for run in ("one", "two")
@@ -236,29 +179,152 @@ def test_rows_are_the_same_when_made_again_and_are_identified() -> None:
 
 
 def test_encoders_evaluated_on_different_queries_are_refused() -> None:
-    of = corpus()
-    [protocol] = select_protocols(of, ["t2i/all"])
-    whole = outcomes_of(perfect(), of)
-    other = outcomes_of(perfect(), of)
-    object.__setattr__(other, "query_ords", other.query_ords[::-1])
+    whole = outcomes_of(np.eye(N))
+    other = replace(whole, query_ords=whole.query_ords[::-1])
     with pytest.raises(RequestError, match="evaluated on different queries"):
-        AnalysisInput(corpus=of, protocol=protocol, outcomes={"a": whole, "b": other})
+        AnalysisInput(corpus=TWELVE, protocol=whole.protocol, outcomes={"a": whole, "b": other})
 
 
 def test_parts_of_a_recall_that_any_scores_have_get_no_interval() -> None:
-    small = replace(subject(corpus(), a=perfect()), metric="R@10")
+    small = replace(subject(a=np.eye(N)), metric="R@10")
     assert small.is_share("R@10")
     few = replace(small.queries, n_gallery=np.full(N, 10, np.int32))
     assert not replace(small, outcomes={"a": few}).is_share("R@10")
     assert not small.is_share("MRR")
 
 
-def test_an_unknown_analysis_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_analysis_is_refused_with_the_known_ones_and_one_on_request_runs_only_when_it_is_named() -> None:
+    of = subject(a=np.eye(N))
     with pytest.raises(RequestError, match="analysis 'moods' is unknown; known: complexity"):
-        list(diagnose(subject(corpus(), a=perfect()), ["moods"]))
-
-
-def test_an_analysis_on_request_runs_only_when_it_is_named() -> None:
-    of = subject(corpus(), a=perfect())
+        list(diagnose(of, ["moods"]))
     assert "resampled-gallery" not in {each.analysis for each in diagnose(of)}
     assert {each.analysis for each in diagnose(of, ["resampled-gallery"])} == {"resampled-gallery"}
+
+
+# --- Ambiguous misses: what another annotation makes right, what most encoders choose, and R@1 without them.
+
+
+def row(slices: Iterable[Any], feature: str, metric: str, encoder: str = "a") -> Any:
+    [found] = [s for s in slices if (s.encoder, s.feature, s.metric) == (encoder, feature, metric)]
+    return found
+
+
+def other_truth(query: int, item: int) -> Corpus:
+    """The twelve images, and another ground truth of one pair."""
+    return captioned(N, relevance=[RelevanceRow("cxc", "t2i", f"c{query}-0", f"i{item}")])
+
+
+def test_a_miss_that_another_ground_truth_calls_right_is_ambiguous_and_the_headline_stays() -> None:
+    slices = list(ambiguous(subject(other_truth(3, 5), a=wrong((3, 5), (4, 5)))))
+    share = row(slices, "annotation", SHARE)
+    assert (share.interval.value, share.n_queries, share.n_clusters) == (0.5, 2, 2)
+    assert share.detail == {"ambiguous": 1, "misses": 2, "queries": ["c3-0"], "sources": ["cxc"]}
+    headline, kept = row(slices, "all queries", "R@1"), row(slices, "annotation", WITHOUT)
+    assert (headline.interval.value, headline.n_queries) == (pytest.approx((N - 2) / N), N)
+    assert kept.interval.value == pytest.approx((N - 2) / (N - 1))
+    assert (kept.n_queries, kept.n_clusters) == (N - 1, N - 1)
+    assert row(slices, "either", WITHOUT).interval.value == kept.interval.value
+
+
+def test_a_tie_is_no_ambiguous_miss() -> None:
+    slices = list(ambiguous(subject(other_truth(4, 7), a=wrong((4, 7), score=1.0))))
+    assert row(slices, "annotation", WITHOUT).interval.value == row(slices, "all queries", "R@1").interval.value
+
+
+def test_the_same_words_or_the_same_picture_make_another_item_right_in_both_directions() -> None:
+    of = build_corpus(
+        "four",
+        [ImageRow(f"i{k}", sha=sha) for k, sha in enumerate("abbc")],
+        [CaptionRow(f"c{k}", f"i{k}", t) for k, t in enumerate(("A red  bus.", "two men", "men", "a red bus"))],
+        source=None,
+    )
+    for protocol in ("t2i/all", "i2t/any"):
+        for source, (query, item) in {"same words": (0, 3), "same picture": (1, 2)}.items():
+            scores = np.eye(4)
+            scores[(query, item) if protocol == "t2i/all" else (item, query)] = 2.0
+            outcomes = outcomes_of(scores, of, protocol)
+            missed = outcomes.rank_best > 1
+            assert missed.tolist() == [at == query for at in range(4)], (protocol, source)
+            said = {name: (says & missed).sum() for name, says in first_is_right(outcomes, of).items()}
+            assert said == {name: name == source for name in ("same words", "same picture")}
+
+
+def test_what_most_of_three_or_more_encoders_choose_is_a_suspicion() -> None:
+    miss = wrong((3, 5))
+    three = list(ambiguous(subject(a=miss, b=miss, c=miss)))
+    assert row(three, "agreement", SHARE).detail == {"ambiguous": 1, "misses": 1, "queries": ["c3-0"]}
+    assert row(three, "agreement", WITHOUT).interval.value == 1
+    two_of_three = ambiguous(subject(a=miss, b=miss, c=wrong((3, 6))))
+    assert row(two_of_three, "agreement", SHARE).interval.value == 0
+    five: dict[str, Any] = {**dict.fromkeys("abc", miss), "d": wrong((3, 6)), "e": np.eye(N)}
+    assert row(ambiguous(subject(**five)), "agreement", SHARE).interval.value == 0
+    slices = list(ambiguous(subject(**{**five, "d": miss})))
+    assert row(slices, "agreement", SHARE).interval.value == 1
+    assert "e" not in {s.encoder for s in slices if s.metric == SHARE}  # it misses nothing
+    assert list(ambiguous(subject(a=miss, b=miss))) == []  # two encoders, and no other annotation
+
+
+def test_an_encoder_without_result_lists_has_no_rows() -> None:
+    data = subject(other_truth(3, 5), a=wrong((3, 5)), b=wrong((3, 5)))
+    bare = replace(data.outcomes["b"], top_ords=None, top_scores=None)
+    assert {s.encoder for s in ambiguous(replace(data, outcomes={**data.outcomes, "b": bare}))} == {"a"}
+
+
+def in_shapes(of: Corpus, seed: int, protocol: str = "t2i/all") -> AnalysisInput:
+    """An encoder that sees sizes, shapes and places better than colours: which it confuses."""
+    [chosen] = select_protocols(of, [protocol])
+    rng = np.random.default_rng(seed)
+    scenes = [parse_scene(str(key).partition(".")[0]) for key in of.images["key"].to_pylist()]
+    seen = [(s.relation, s.first.size, s.first.shape, s.second.size, s.second.shape) for s in scenes]
+    place = {what: at for at, what in enumerate(sorted(set(seen)))}
+    images = rng.normal(size=(len(place), 24))[[place[what] for what in seen]] * 2 + rng.normal(size=(len(seen), 24))
+    own = np.repeat(np.arange(len(of.images)), 5)
+    captions = images[own] + rng.normal(scale=4.0, size=(len(own), 24))
+    images, captions = ((x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32) for x in (images, captions))
+    outcomes = score_dense(images, captions, [build_task(of, chosen)])[protocol]
+    return AnalysisInput(corpus=of, protocol=chosen, outcomes={"a": outcomes}, resampling=Resampling(replicates=100))
+
+
+def is_true(caption: str, scene: Scene) -> bool:
+    """Whether a caption is true of a scene, by writing out everything that can be said of it."""
+    swapped = [text for text in wordings(scene.swap_objects()) if text.startswith("a picture of")]
+    return caption in [*wordings(scene), *swapped]
+
+
+@pytest.mark.parametrize("protocol", ["t2i/all", "i2t/any"])
+def test_ambiguous_misses_of_shapes_are_those_that_a_brute_force_reading_of_the_scenes_finds(protocol: str) -> None:
+    of = read_shapes()
+    data = in_shapes(of, 0, protocol)
+    text, image = of.captions["text"].to_pylist(), of.images["key"].to_pylist()
+    outcomes = data.outcomes["a"]
+    assert outcomes.top_ords is not None
+    expected = []
+    for at in np.flatnonzero(outcomes.rank_best > 1):
+        query, first = int(outcomes.query_ords[at]), int(outcomes.top_ords[at, 0])
+        caption, picture = (query, first) if protocol == "t2i/all" else (first, query)
+        if is_true(str(text[caption]), parse_scene(str(image[picture]).partition(".")[0])):
+            expected.append(str(outcomes.query_ids[at]))
+    detail = row(ambiguous(data), "annotation", SHARE).detail
+    assert (detail["queries"], detail["ambiguous"]) == (expected, len(expected))
+    assert len(expected) > 10
+
+
+def test_slices_are_computed_with_and_without_the_ambiguous_misses() -> None:
+    slices = list(diagnose(in_shapes(read_shapes(), 0), ["complexity", "categories"]))
+    by_metric = {
+        metric: {(s.analysis, s.feature, s.level_name): s for s in slices if s.metric == metric}
+        for metric in ("R@1", WITHOUT)
+    }
+    assert by_metric["R@1"].keys() == by_metric[WITHOUT].keys()
+    both = [(by_metric[WITHOUT][key], of_all) for key, of_all in by_metric["R@1"].items()]
+    fewer = [(without, of_all) for without, of_all in both if without.n_queries < of_all.n_queries]
+    assert fewer
+    for without, of_all in fewer:
+        assert without.level_name != "with" or without.interval.value >= of_all.interval.value
+
+
+def test_errors_count_as_many_false_negatives_as_there_are_ambiguous_misses() -> None:
+    slices = list(diagnose(in_shapes(read_shapes(), 1), ["errors", "ambiguous"]))
+    [kind] = [s for s in slices if s.feature == "false negative"]
+    expected = row(slices, "annotation", SHARE).detail["ambiguous"]
+    assert kind.interval.value * kind.n_queries == pytest.approx(expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,10 +48,7 @@ def test_the_basis_of_a_p_value_is_the_best_there_is() -> None:
     assert basis(row(0.5), row(0.4, evaluation="d", standard_error=None)) == ("none", None)
     assert basis(row(None), row(0.4)) == ("none", None)
     assert basis(row(0.5), row(0.25, metric_version="2")) == ("another version", None)
-
-
-def test_figures_of_one_state_alone_have_not_changed() -> None:
-    assert figure_changes({KEY: row(0.5)}, {}, []) == []
+    assert figure_changes({KEY: row(0.5)}, {}, []) == []  # a figure of one state alone has not changed
 
 
 def test_a_change_is_significant_after_holm_over_all_changes_with_a_test() -> None:
@@ -60,18 +58,14 @@ def test_a_change_is_significant_after_holm_over_all_changes_with_a_test() -> No
     assert not first.is_significant(0.01)
 
 
-@pytest.mark.parametrize(("difference", "lower_is_better", "worse"), [
-    (-0.1, False, True), (0.1, False, False), (4.0, True, True), (-4.0, True, False), (0.0, True, False),
-])  # fmt: skip
-def test_worse_is_a_lower_share_or_a_higher_rank(difference: float, lower_is_better: bool, worse: bool) -> None:
-    assert change(difference, 0.01, lower_is_better=lower_is_better).worse is worse
+def test_worse_is_a_lower_share_or_a_higher_rank() -> None:
+    assert [change(difference, 0.01).worse for difference in (-0.1, 0.1)] == [True, False]
+    assert [change(d, 0.01, lower_is_better=True).worse for d in (4.0, -4.0, 0.0)] == [True, False, False]
 
 
 def test_settings_that_appear_or_go_are_changes_too() -> None:
-    assert setting_changes("library", {"a": 1, "b": 2}, {"b": 2, "c": None, "d": 3}) == [
-        ("library", "a", 1, None),
-        ("library", "d", None, 3),
-    ]
+    found = setting_changes("library", {"a": 1, "b": 2}, {"b": 2, "c": None, "d": 3})
+    assert found == [("library", "a", 1, None), ("library", "d", None, 3)]
 
 
 def test_the_bound_is_the_two_sided_normal_p_of_independent_figures() -> None:
@@ -90,23 +84,17 @@ def drop(difference: float, p: float, protocol: str = "t2i/all") -> FigureChange
 def test_a_large_drop_that_is_not_significant_is_a_warning_that_says_so() -> None:
     drops = [drop(-0.02, 0.3), drop(-0.03, 0.2, "i2t/any"), drop(-0.009, 0.1), drop(0.05, 0.9)]
     [finding] = judge_figures(drops, WatchRule(), LEVEL)
-    assert finding == (
-        "warn",
-        "m on c",
-        (
-            "i2t/any R@1 from 60.0 to 57.0 (-3.0 points) since run r of 2026-01-05, adjusted p = 0.2 ≥ 0.001, "
-            "not significant; the same holds for 1 more drop of 1 point or more"
-        ),
+    message = (
+        "i2t/any R@1 from 60.0 to 57.0 (-3.0 points) since run r of 2026-01-05, adjusted p = 0.2 ≥ 0.001, "
+        "not significant; the same holds for 1 more drop of 1 point or more"
     )
+    assert finding == ("warn", "m on c", message)
 
 
 def test_significant_drops_come_one_by_one_the_clearest_first() -> None:
     drops = [drop(-0.005, 0.0005), drop(-0.02, 0.0001, "i2t/any")]
-    findings = judge_figures(drops, WatchRule(), LEVEL)
-    assert [(finding.verdict, finding.subject) for finding in findings] == [
-        ("fail", "m on c, i2t/any R@1"),
-        ("warn", "m on c, t2i/all R@1"),
-    ]
+    findings = [(finding.verdict, finding.subject) for finding in judge_figures(drops, WatchRule(), LEVEL)]
+    assert findings == [("fail", "m on c, i2t/any R@1"), ("warn", "m on c, t2i/all R@1")]
 
 
 def test_the_levels_of_a_year_add_up_to_alpha_however_often_it_is_watched() -> None:
@@ -153,23 +141,22 @@ def test_p_values_are_those_of_every_flip_of_both_corpora_together() -> None:
     assert [test.p_adjusted for test in tests] == pytest.approx([expected[i] for i in range(3)])
 
 
+def p_values(fall: np.ndarray, *, level: float, permutations: int = 999) -> list[Any]:
+    [tests] = decline_tests([fall], level=level, permutations=permutations, seed=0)
+    return [test.p_adjusted for test in tests]
+
+
 def test_a_figure_that_rose_is_never_significant() -> None:
-    risen = -np.ones((200, 1))
-    [[test]] = decline_tests([risen], level=0.05, permutations=999, seed=0)
-    assert test.p_adjusted == 1.0
+    assert p_values(-np.ones((200, 1)), level=0.05) == [1.0]
 
 
 def test_a_clear_fall_gets_a_p_value_below_a_level_that_few_flips_could_not_reach() -> None:
-    fall = np.concatenate([np.ones((60, 1)), np.zeros((40, 1))])
-    [[test]] = decline_tests([fall], level=1e-4, permutations=100, seed=0)
-    assert test.p_adjusted is not None
-    assert test.p_adjusted < 1e-4
-    assert 1 / (FEW_FLIPS + 1) > 1e-4
+    [p] = p_values(np.concatenate([np.ones((60, 1)), np.zeros((40, 1))]), level=1e-4, permutations=100)
+    assert p < 1e-4 < 1 / (FEW_FLIPS + 1)
 
 
 def test_many_unchanged_and_noisy_figures_cost_a_clear_fall_nothing_but_their_own_maximum() -> None:
     family = np.concatenate([np.ones((200, 1)), noise(200, 125, 3), np.zeros((200, 1))], axis=1)
-    [tests] = decline_tests([family], level=0.001, permutations=999, seed=0)
-    assert tests[0].p_adjusted is not None
-    assert tests[0].p_adjusted < 0.001
-    assert tests[-1].p is None
+    first, *_, last = p_values(family, level=0.001)
+    assert first < 0.001
+    assert last is None

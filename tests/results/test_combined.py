@@ -1,22 +1,153 @@
-"""Comparisons by RSUM and by means over languages: the figures of the results, tested image by image."""
+"""Figures over several protocols: by hand, with COCO-SM's published figures, with shared draws; and their comparisons.
+
+Comparisons by RSUM and by means over languages test the figures of the results image by image.
+"""
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
 from capim.tasks.metrics.table import RSUM, Figure, planned_figures
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
-from capim.tasks.results.combined import combined_figures, language_values, part_of, rsum_row, rsum_values
+from capim.tasks.results.combined import (
+    combined_figures,
+    language_rows,
+    language_values,
+    part_of,
+    rsum_row,
+    rsum_values,
+)
 from capim.tasks.results.comparison import encoder_key, figure_rows
-from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.draws import Resampling, count_blocks
+from capim.tasks.statistics.intervals import statistic_of
 from tests.results.test_rows import SOURCE
 
+RESAMPLING = Resampling(replicates=200, seed=3)
+
+
+def outcomes(language: str, translator: str, ranks: list[int]) -> Outcomes:
+    made = outcomes_of([[rank] for rank in ranks], direction="t2i", protocol=f"t2i/{language}/{translator}")
+    if language == "xx":
+        return made
+    consistency = np.linspace(0.5, 1, len(ranks))
+    return replace(made, reference_ndcg=consistency, reference_rbo=consistency / 2)
+
+
+def rows(*parts: Outcomes) -> dict[tuple[str, str], dict[str, Any]]:
+    table = language_rows([part_of(o, drawn=len(o)) for o in parts], SOURCE, reference="en", resampling=RESAMPLING)
+    return {(row["protocol"], row["metric"]): row for row in table.to_pylist()}
+
+
+PARTS = [(language, translator) for language in ("en", "de", "fr") for translator in ("google", "bing")]
+N_MISSED = (0, 0, 1, 2, 3, 4)  # of four images
+GRID = [outcomes(*part, [1] * (4 - n) + [9] * n) for part, n in zip(PARTS, N_MISSED, strict=True)]
+
+
+def test_means_are_over_languages_of_means_over_translators() -> None:
+    found = rows(*GRID)
+    expected = {
+        "t2i/*/*": (1 + 0.625 + 0.125) / 3,
+        "t2i/*/*@without-en": (0.625 + 0.125) / 2,
+        "t2i/*/google": (1 + 0.75 + 0.25) / 3,
+        "t2i/*/bing@without-en": 0.25,
+        "t2i/*/*@speakers": (1452 * 1 + 134 * 0.625 + 274 * 0.125) / (1452 + 134 + 274),
+        "t2i/*/*@speakers-without-en": (134 * 0.625 + 274 * 0.125) / (134 + 274),
+    }
+    assert {protocol: found[protocol, "R@1"]["value"] for protocol in expected} == pytest.approx(expected)
+    every = found["t2i/*/*", "R@1"]
+    assert (every["n_queries"], every["n_clusters"]) == (24, 4)
+    assert found["t2i/*/*@without-en", "R@1"]["n_queries"] == 16
+    assert found["t2i/*/*", "consistency_RBO"]["value"] == pytest.approx(0.375)
+    assert found["t2i/*/*", "consistency_RBO"]["chance"] is None
+    assert every["chance"] == pytest.approx(1 / 1000)
+
+
+def test_the_interval_is_that_of_the_mean_under_draws_that_all_languages_share() -> None:
+    found = rows(*GRID)["t2i/*/*", "R@1"]
+    per_image = np.mean([[o.rank_best == 1 for o in GRID[i : i + 2]] for i in (0, 2, 4)], axis=(0, 1))
+    counts = np.concatenate(list(count_blocks(4, replicates=RESAMPLING.replicates, seed=RESAMPLING.seed)))
+    drawn = statistic_of(per_image[None], part_of(GRID[0], drawn=4).clusters)(counts)[0]
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
+
+
+def test_the_variance_is_split_without_the_reference_and_shares_have_no_interval() -> None:
+    found, of = rows(*GRID), ("language", "translator", "residual")
+    shares = [found["t2i/*/*@without-en", f"R@1_eta2_{source}"] for source in of]
+    by_hand = eta_squared({("de", "google"): 0.75, ("de", "bing"): 0.5, ("fr", "google"): 0.25, ("fr", "bing"): 0.0})
+    assert [row["value"] for row in shares] == pytest.approx(list(by_hand))
+    assert [row["ci_low"] for row in shares] == [None] * 3
+    assert "variance" in shares[0]["reason"]
+    assert [row["chance"] for row in shares] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+
+
+def test_what_cannot_be_known_is_null_with_its_reason() -> None:
+    unknown = rows(*GRID[:4], outcomes("xx", "google", [1, 2, 3, 4]))
+    row = unknown["t2i/*/*@speakers", "R@1"]
+    assert row["value"] is None
+    assert "speakers unknown for xx" in str(row["reason"])
+    assert "missing xx/bing" in str(unknown["t2i/*/*@without-en", "R@1_eta2_language"]["reason"])
+    assert ("t2i/*/*", "consistency_RBO") not in unknown  # a part without the reference has none
+    assert rows(*GRID[:2]) == {}  # one language: nothing to average over
+    one_translator = rows(*GRID[::2])
+    assert ("t2i/*/google", "R@1") not in one_translator  # it would repeat t2i/*/*
+    assert not any("_eta2_" in metric for _, metric in one_translator)
+
+
+def test_outcomes_of_no_language_are_no_part() -> None:
+    with pytest.raises(ValueError, match="not of one language"):
+        part_of(outcomes_of([[1]]), drawn=1)
+
+
+def published(folder: Path) -> dict[tuple[str, str], float]:
+    text = (folder / "coco_sm" / "reports" / "open_clip.csv").read_text()
+    return {(r["language"], r["meta"]): float(r["t2i.recall@1"]) for r in csv.DictReader(text.splitlines())}
+
+
+def test_published_means_include_english_and_are_lower_without_it(shared_data: Path) -> None:
+    figures = published(shared_data)
+    parts, values = list(figures), np.array(list(figures.values()))
+    assert round(float(values @ language_weights(parts)), 3) == 0.265  # the README's 26.5
+    assert values @ language_weights(parts, without="en") < 0.26
+    # Armenian, the weakest, has four million
+    assert values @ language_weights(parts, speakers=True) > values @ language_weights(parts)
+
+
+def test_most_variance_is_between_languages_and_shares_add_up(shared_data: Path) -> None:
+    split = eta_squared({part: value for part, value in published(shared_data).items() if part[0] != "en"})
+    assert sum(split) == pytest.approx(1)
+    assert split.language > 0.8 > split.translator > 0
+
+
+def test_noise_alone_gives_the_shares_that_are_named_as_such() -> None:
+    """20 languages by 3 translators that do not differ gave 32, 3 and 64 %, printed as shares of the variance."""
+    rng = np.random.default_rng(0)
+    tables = rng.normal(size=(2000, 20, 3))
+    names = [(f"l{i}", f"t{j}") for i in range(20) for j in range(3)]
+    found = np.array([eta_squared(dict(zip(names, table.ravel().tolist(), strict=True))) for table in tables])
+    assert found.mean(axis=0) == pytest.approx(list(noise_eta_squared(20, 3)), abs=0.005)
+
+
+def test_gaps_are_named() -> None:
+    with pytest.raises(ValueError, match="missing b/y"):
+        eta_squared({("a", "x"): 0.1, ("a", "y"): 0.2, ("b", "x"): 0.3})
+    with pytest.raises(ValueError, match="1 by 2"):
+        eta_squared({("a", "x"): 0.1, ("a", "y"): 0.2})
+    with pytest.raises(ValueError, match="no language is left"):
+        language_weights([("en", "google")], without="en")
+
+
+# --- Comparisons.
+
 N_IMAGES = 60
-RESAMPLING = Resampling(replicates=300, permutations=2000, seed=4)
+PAIRED = Resampling(replicates=300, permutations=2000, seed=4)
 
 
 def directions(seed: int, skill: float = 3.0) -> tuple[Outcomes, Outcomes]:
@@ -28,18 +159,18 @@ def directions(seed: int, skill: float = 3.0) -> tuple[Outcomes, Outcomes]:
     return replace(t2i, clusters=image), outcomes_of(ranks[1], n_gallery=500, protocol="i2t/any")
 
 
-def compared(values: dict, margin: float = 1.0) -> list[dict]:  # type: ignore[type-arg]
+def compared(values: dict[str, Any], margin: float = 1.0) -> list[dict[str, Any]]:
     rows = figure_rows(
         combined_figures({encoder_key(name, name): of for name, of in values.items()}),
         corpus="c", corpus_fingerprint="g", run="r",
-        resampling=replace(RESAMPLING, margin=margin), headline=[RSUM],
+        resampling=replace(PAIRED, margin=margin), headline=[RSUM],
     )  # fmt: skip
     return rows.to_pylist()
 
 
 def test_the_mean_over_images_is_rsum_and_its_interval_that_of_the_result() -> None:
     t2i, i2t = directions(1)
-    [row] = rsum_row(t2i, i2t, SOURCE, drawn=N_IMAGES, resampling=RESAMPLING).to_pylist()
+    [row] = rsum_row(t2i, i2t, SOURCE, drawn=N_IMAGES, resampling=PAIRED).to_pylist()
     values, weights = rsum_values([t2i, i2t], drawn=N_IMAGES)[RSUM]
     assert weights.mean() == pytest.approx(1)
     assert (values <= 600 * weights + 1e-9).all()
@@ -67,7 +198,7 @@ def test_a_direction_alone_has_no_rsum() -> None:
     assert list(combined_figures({"a": rsum_values([t2i, i2t], drawn=N_IMAGES), "b": {}})) == []
 
 
-def languages(seed: int, skill: float) -> dict:  # type: ignore[type-arg]
+def languages(seed: int, skill: float) -> dict[Any, Any]:
     parts = []
     for at, (language, by) in enumerate([("en", "google"), ("de", "google"), ("de", "bing"), ("xx", "google")]):
         ranks = np.random.default_rng([seed, at]).geometric(1 / skill, 80)

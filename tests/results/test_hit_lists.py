@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,10 @@ from scipy.stats import binomtest
 
 from capim.store.errors import RequestError
 from capim.store.schema import OUTCOMES
-from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.layout import drawn_images
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
-from capim.tasks.ranking.protocols import build_task, select_protocols
-from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.comparison import comparison_rows, encoder_key
 from capim.tasks.results.imported.sources import Imported, encoder_of_outcomes, evaluation_of
@@ -26,6 +22,7 @@ from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import wilson_interval
 from capim.tasks.statistics.pairs import SEVERAL_QUERIES
+from tests.results.thirty import retrieval_task
 
 PUBLISHED = {  # shared/data/README.md: counted from the lists themselves; ALBEF and TCL report the same figures
     ("ALBEF", "t2i/all"): (60.67, 84.33, 90.51),
@@ -36,91 +33,51 @@ PUBLISHED = {  # shared/data/README.md: counted from the lists themselves; ALBEF
 DISCORDANT = {"t2i/all": (2089, 1667), "i2t/any": (430, 331)}
 
 
-def retrieval_task(corpus: Corpus, protocol: str) -> RetrievalTask:
-    task = build_task(corpus, *select_protocols(corpus, [protocol]))
-    assert isinstance(task, RetrievalTask)
-    return task
-
-
 SOURCE = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
 
 
-@pytest.fixture(scope="module")
-def karpathy(shared_data: Path) -> Corpus:
-    """The ids of the Karpathy test split, in its order."""
-    images = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
-    captions = [
-        CaptionRow(f"{image['image_id']}-{k}", str(image["image_id"]), text)
-        for image in images
-        for k, text in enumerate(image["captions"])
-    ]
-    return build_corpus("coco-karpathy", [ImageRow(str(i["image_id"])) for i in images], captions, source=None)
-
-
-@pytest.fixture(scope="module")
-def lists(shared_data: Path) -> dict[str, dict[str, dict[int, np.ndarray]]]:
-    return read_hit_lists(shared_data / "coco_karpathy" / "hits")
-
-
-@pytest.fixture(scope="module")
-def outcomes(karpathy: Corpus, lists: dict[str, dict[str, dict[int, np.ndarray]]]) -> dict[tuple[str, str], Outcomes]:
-    tasks = {protocol: retrieval_task(karpathy, protocol) for protocol in ("t2i/all", "i2t/any")}
-    return {
-        (model, protocol): outcomes_of_hits(hits, tasks[protocol])
-        for model, protocols in lists.items()
-        for protocol, hits in protocols.items()
-    }
-
-
-def test_the_folder_holds_both_directions_of_both_models(lists: dict[str, dict[str, dict[int, np.ndarray]]]) -> None:
+def test_the_folder_holds_both_directions_of_both_models(lists) -> None:
     assert {model: {p: sorted(hits) for p, hits in ps.items()} for model, ps in lists.items()} == {
         model: {"t2i/all": [1, 5, 10], "i2t/any": [1, 5, 10]} for model in ("ALBEF", "TCL")
     }
 
 
 @pytest.mark.parametrize("model", ["ALBEF", "TCL"])
-def test_recalls_of_real_models_are_the_published_ones(
-    outcomes: dict[tuple[str, str], Outcomes], karpathy: Corpus, model: str
-) -> None:
+def test_recalls_of_real_models_are_the_published_ones(outcomes, coco, model: str) -> None:
     encoder = encoder_of_outcomes(model)
-    imported = Imported.of([outcomes[model, p] for p in ("t2i/all", "i2t/any")], encoder, karpathy)
+    imported = Imported.of([outcomes[model, p] for p in ("t2i/all", "i2t/any")], encoder, coco)
     for evaluation in imported.outcomes:
         stored = imported.rows(evaluation)
         source = {name: stored[name][0].as_py() for name in SOURCE} | {"run": "r"}
-        evaluated = Evaluated.of(imported.outcomes[evaluation], karpathy, source)
+        evaluated = Evaluated.of(imported.outcomes[evaluation], coco, source)
         results = result_rows([evaluated], Resampling(replicates=2_000))
         protocol = stored["protocol"][0].as_py()
         rows = results.to_pylist()
         assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]  # and nothing that brackets leave open
         assert tuple(round(100 * row["value"], 2) for row in rows) == PUBLISHED[model, protocol]
         for row in rows:
-            assert (row["protocol"], row["encoder"], row["encoder_fingerprint"]) == (
-                protocol,
-                model,
-                encoder.fingerprint,
-            )
+            identity = row["protocol"], row["encoder"], row["encoder_fingerprint"]
+            assert identity == (protocol, model, encoder.fingerprint)
             # ties lost, won and expected agree, and no share of ties is claimed: no score was seen
             assert row["value_ties_lost"] == row["value"] == row["value_ties_won"]
             assert row["tie_share"] is None
             assert row["ci_low"] < row["value"] < row["ci_high"]
             assert row["n_clusters"] == 5_000
             assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.06)
-        independent = np.sqrt(rows[0]["value"] * (1 - rows[0]["value"]) / rows[0]["n_queries"])
+        first, value, n = rows[0], rows[0]["value"], rows[0]["n_queries"]
+        independent = np.sqrt(value * (1 - value) / n)
         if protocol == "t2i/all":  # five captions of an image hit and miss together
-            assert rows[0]["robust_error"] > 1.3 * independent
+            assert first["robust_error"] > 1.3 * independent
         else:
-            assert rows[0]["robust_error"] == pytest.approx(independent, rel=1e-3)
-            plain = wilson_interval(rows[0]["value"] * rows[0]["n_queries"], rows[0]["n_queries"])
-            assert (rows[0]["ci_low"], rows[0]["ci_high"]) == pytest.approx(plain, abs=1e-4)
+            assert first["robust_error"] == pytest.approx(independent, rel=1e-3)
+            assert (first["ci_low"], first["ci_high"]) == pytest.approx(wilson_interval(value * n, n), abs=1e-4)
 
 
 @pytest.mark.parametrize("protocol", DISCORDANT)
-def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(
-    outcomes: dict[tuple[str, str], Outcomes], karpathy: Corpus, protocol: str
-) -> None:
+def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(outcomes, coco, protocol: str) -> None:
     encoders = {encoder_key(m, m): outcomes[m, protocol] for m in ("ALBEF", "TCL")}
     [row] = comparison_rows(
-        encoders, [METRICS["R@1"]], corpus=karpathy.name, corpus_fingerprint=karpathy.fingerprint, run="r",
+        encoders, [METRICS["R@1"]], corpus=coco.name, corpus_fingerprint=coco.fingerprint, run="r",
         drawn=5_000, resampling=Resampling(replicates=2_000, permutations=4_999),
     ).to_pylist()  # fmt: skip
     wins, losses = DISCORDANT[protocol]
@@ -137,44 +94,39 @@ def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(
         assert row["p_sign_flip"] == pytest.approx(row["p_mcnemar"], abs=0.002)
 
 
-def test_the_recalls_of_both_directions_add_up_to_rsum(
-    outcomes: dict[tuple[str, str], Outcomes], karpathy: Corpus
-) -> None:
+def test_the_recalls_of_both_directions_add_up_to_rsum(outcomes, coco) -> None:
     both = [outcomes["ALBEF", protocol] for protocol in ("t2i/all", "i2t/any")]
     source = dict.fromkeys((*SOURCE, "run"), "x")
-    rows = rsum_row(both[0], both[1], source, drawn=drawn_images(karpathy), resampling=Resampling(replicates=200))
+    rows = rsum_row(both[0], both[1], source, drawn=drawn_images(coco), resampling=Resampling(replicates=200))
     [row] = rows.to_pylist()
     expected = sum(sum(PUBLISHED["ALBEF", protocol]) for protocol in ("t2i/all", "i2t/any"))
     assert row["value"] == pytest.approx(expected, abs=0.03)
     assert row["tie_share"] is None  # the ranges of ranks are no ties
 
 
-def test_hit_lists_become_storable_outcomes_and_come_back(outcomes: dict[tuple[str, str], Outcomes]) -> None:
+def test_hit_lists_become_storable_outcomes_and_come_back(outcomes) -> None:
     known = outcomes["ALBEF", "i2t/any"]
-    rows = known.to_arrow(
-        evaluation="e", encoder="ALBEF", encoder_fingerprint="f", corpus="coco-karpathy", corpus_fingerprint="c"
-    )
+    rows = known.to_arrow(**dict.fromkeys(SOURCE, "x"))
     rows.validate(full=True)
     assert rows.schema.equals(OUTCOMES)
     back = Outcomes.from_arrow(rows, known.protocol)
-    for name in (
-        "rank_best",
-        "rank_worst",
-        "n_relevant",
-        "relevant_rank_best",
-        "relevant_rank_worst",
-        "clusters",
-        "best_score",
-    ):
+    ranks = ("rank_best", "rank_worst", "n_relevant", "relevant_rank_best", "relevant_rank_worst")
+    for name in (*ranks, "clusters", "best_score"):
         np.testing.assert_array_equal(getattr(back, name), getattr(known, name))
     assert back.top_ords is None
 
 
+# Twelve images, four of them with a caption.
+TOY = build_corpus(
+    "toy", [ImageRow(f"i{i}") for i in range(12)], [CaptionRow(f"c{i}", f"i{i}", "x") for i in range(4)], source=None
+)
+TASK = retrieval_task(TOY)
+
+
 def test_the_bracket_of_every_query_holds_its_rank() -> None:
-    corpus = toy()
     ranks = np.array([1, 3, 7, 12])  # t2i: one image of twelve is relevant
     hits = {k: np.flatnonzero(ranks <= k) for k in (1, 5, 10)}
-    known = outcomes_of_hits(hits, retrieval_task(corpus, "t2i/all"))
+    known = outcomes_of_hits(hits, TASK)
     assert list(zip(known.rank_best.tolist(), known.rank_worst.tolist(), strict=True)) == [
         (1, 1), (2, 5), (6, 10), (11, 12),
     ]  # fmt: skip
@@ -183,16 +135,8 @@ def test_the_bracket_of_every_query_holds_its_rank() -> None:
 
 
 def test_metrics_that_brackets_leave_open_are_not_known() -> None:
-    corpus = toy()
-    task = retrieval_task(corpus, "t2i/all")
-    assert [m.name for m in metrics_of(outcomes_of_hits({1: [0], 10: [0, 1]}, task))] == ["R@1", "R@10"]
+    assert [m.name for m in metrics_of(outcomes_of_hits({1: [0], 10: [0, 1]}, TASK))] == ["R@1", "R@10"]
     assert "MRR" in [m.name for m in metrics_of(outcomes_of([[1], [3]]))]  # scores were seen: everything is known
-
-
-def toy() -> Corpus:
-    """Twelve images, four of them with a caption."""
-    images = [ImageRow(f"i{i}") for i in range(12)]
-    return build_corpus("toy", images, [CaptionRow(f"c{i}", f"i{i}", "text") for i in range(4)], source=None)
 
 
 @pytest.mark.parametrize(
@@ -210,24 +154,19 @@ def toy() -> Corpus:
     ],
 )
 def test_lists_that_cannot_be_true_are_named(hits: dict[int, list[float]], message: str) -> None:
-    corpus = toy()
     with pytest.raises(RequestError, match=message):
-        outcomes_of_hits(hits, retrieval_task(corpus, "t2i/all"))
+        outcomes_of_hits(hits, TASK)
 
 
 def test_all_faults_of_the_lists_are_named_together() -> None:
-    corpus = toy()
     with pytest.raises(RequestError) as caught:
-        outcomes_of_hits({1: [9], 5: [1, 1]}, retrieval_task(corpus, "t2i/all"))
+        outcomes_of_hits({1: [9], 5: [1, 1]}, TASK)
     assert len(caught.value.faults) == 2
 
 
 def test_the_evaluation_changes_with_any_hit_and_not_with_their_order() -> None:
-    corpus = toy()
-
     def digest(hits: dict[int, list[int]], model: str = "a") -> str:
-        outcomes = outcomes_of_hits(hits, retrieval_task(corpus, "t2i/all"))
-        return evaluation_of(outcomes, encoder_of_outcomes(model), corpus)
+        return evaluation_of(outcomes_of_hits(hits, TASK), encoder_of_outcomes(model), TOY)
 
     assert digest({1: [0, 2], 5: [0, 2]}) == digest({5: [2, 0], 1: [2, 0]})
     # the model is what the user says it is, so the same lists of another one are another evaluation

@@ -21,9 +21,9 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.results.imported.rows import COLUMNS, HALVES, json_schema, named_rows
 from capim.tasks.results.imported.sources import Source, encoder_of_outcomes, outcomes_of_source
-from capim.tasks.results.imported.tables import outcomes_of_rows
+from capim.tasks.results.imported.tables import COLUMNS, HALVES, json_schema, named_rows, outcomes_of_rows
+from tests.analyses.test_content import quadruples
 from tests.results.thirty import N_IMAGES, thirty_images
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -32,20 +32,17 @@ SUFFIXES = {"csv": ".csv", "jsonl": ".jsonl", "json": ".json", "trec": ".trec"}
 EXAMPLES = re.findall(rf"```({'|'.join(SUFFIXES)})\n(.*?)```", PAGE, re.DOTALL)
 
 
-def small() -> Corpus:
-    """The corpus of the page's examples: four images with a caption each, two pairs and two quadruples of them."""
-    captions = [CaptionRow(f"{i}-0", i, f"caption of {i}") for i in "abcd"]
-    captions += [CaptionRow(f"{i}-n", None, f"negative of {i}") for i in "ab"]
-    return build_corpus(
-        "small",
-        [ImageRow(i) for i in "abcd"],
-        captions,
-        source=None,
-        pairs=[PairRow(f"p{k}", i, f"{i}-0", f"{i}-n", "swap") for k, i in enumerate("ab")],
-        quadruples=[
-            QuadrupleRow(f"q{k}", i, j, f"{i}-0", f"{j}-0") for k, (i, j) in enumerate((("a", "b"), ("c", "d")))
-        ],
-    )
+# The corpus of the page's examples: four images with a caption each, two pairs and two quadruples of them.
+SMALL = build_corpus(
+    "small",
+    [ImageRow(i) for i in "abcd"],
+    [CaptionRow(f"{i}-0", i, f"caption of {i}") for i in "abcd"]
+    + [CaptionRow(f"{i}-n", None, f"negative of {i}") for i in "ab"],
+    source=None,
+    pairs=[PairRow(f"p{k}", i, f"{i}-0", f"{i}-n", "swap") for k, i in enumerate("ab")],
+    quadruples=[QuadrupleRow(f"q{k}", i, j, f"{i}-0", f"{j}-0") for k, (i, j) in enumerate((("a", "b"), ("c", "d")))],
+)
+THIRTY = thirty_images()
 
 
 SCORES = ("winoground_text", "winoground_image", "winoground_group")
@@ -73,10 +70,10 @@ def test_every_example_of_the_page_gives_its_figures(
     form, text = example
     path = tmp_path / f"example{SUFFIXES[form]}"
     path.write_text(text)
-    found = outcomes_of_source(Source("run" if form == "trec" else "outcomes", str(path), "theirs"), small())
+    found = outcomes_of_source(Source("run" if form == "trec" else "outcomes", str(path), "theirs"), SMALL)
     assert figures(found["theirs"].outcomes) == expected
+    identity = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
     for outcomes in found["theirs"].outcomes:  # and they are rows of the store
-        identity = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
         rows = outcomes.to_arrow(**identity)
         rows.validate(full=True)
         assert rows.schema.equals(OUTCOMES)
@@ -85,7 +82,7 @@ def test_every_example_of_the_page_gives_its_figures(
 
 def test_the_schema_beside_the_page_is_that_of_the_code() -> None:
     written = json.loads((DOCS / "outcomes.schema.json").read_text())
-    assert written == json_schema(), "run: python -m capim.tasks.results.imported.rows > docs/outcomes.schema.json"
+    assert written == json_schema(), "run: python -m capim.tasks.results.imported.tables > docs/outcomes.schema.json"
     jsonschema.Draft202012Validator.check_schema(written)
 
 
@@ -107,10 +104,9 @@ def test_the_schema_takes_the_examples_and_no_row_without_an_outcome() -> None:
 
 def test_answers_that_no_scores_could_give_are_kept() -> None:
     """Right caption for both images, wrong image for both captions: c0i0 > c1i0 >= c1i1 > c0i1 >= c0i0."""
-    contradicting: dict[str, object] = {"text_0": 1, "text_1": 1, "image_0": 0, "image_1": 0}
-    answers: list[dict[str, Any]] = [{"query": "q0", **contradicting}]
-    answers.append({"query": "q1", **dict.fromkeys(contradicting, 1)})
-    [outcomes] = outcomes_of_rows(named_rows(answers), small()).outcomes
+    contradicting: dict[str, Any] = {"text_0": 1, "text_1": 1, "image_0": 0, "image_1": 0}
+    answers = [{"query": "q0", **contradicting}, {"query": "q1", **dict.fromkeys(contradicting, 1)}]
+    [outcomes] = outcomes_of_rows(named_rows(answers), SMALL).outcomes
     assert [METRICS[name].value(outcomes) for name in SCORES] == [1, 0.5, 0.5]
     assert outcomes.rank_worst.tolist() == [3, 1]  # comparisons lost
     assert outcomes.scores is None
@@ -123,7 +119,7 @@ RANKS: dict[str, dict[str, int]] = {
 }
 
 
-def told(rows: Iterable[dict[str, Any]], corpus: Corpus, *protocols: str) -> tuple[dict[str, list[int]], list[str]]:
+def told(rows: Iterable[dict[str, Any]], *protocols: str, corpus: Corpus = SMALL) -> tuple[dict[str, list[int]], Any]:
     """The ranks or lost comparisons of every protocol, and how the rows were matched."""
     found = outcomes_of_rows(named_rows(rows), corpus, protocols=protocols)
     return {outcomes.protocol.id: outcomes.rank_worst.tolist() for outcomes in found.outcomes}, [*found.how]
@@ -136,47 +132,38 @@ def test_ranks_in_any_order_are_those_of_their_ids_whatever_the_column_is_called
     rows = [{column: query, "rank": rank} for query, rank in RANKS["t2i/all"].items()]
     name = {"ID": "id", "query-id": "query_id", "": "index"}.get(column, column)
     expected = {"t2i/all": [1, 3, 2, 4]}, [f"t2i/all: 4 of 4 rows matched by `{name}`"]
-    assert told(rows, small()) == told(rows[::-1], small()) == expected
+    assert told(rows) == told(rows[::-1]) == expected
 
 
 def test_of_two_columns_of_ids_that_of_the_kind_of_the_query_counts() -> None:
     rows = [{"image_id": f"{i}", "caption_id": f"{i}-0"} for i in "abcd"]
     for protocol, column in (("t2i/all", "caption_id"), ("i2t/any", "image_id")):
         ranked = [{**row, "rank": RANKS[protocol][row[column]]} for row in rows][::-1]
-        assert told(ranked, small(), protocol) == (
-            {protocol: [1, 3, 2, 4]}, [f"{protocol}: 4 of 4 rows matched by `{column}`"]
-        )  # fmt: skip
-    with pytest.raises(
-        RequestError, match="the cells of `caption_id`, `image_id` are ids of captions and of images, fi"
-    ):
-        told(ranked, small())
+        how = [f"{protocol}: 4 of 4 rows matched by `{column}`"]
+        assert told(ranked, protocol) == ({protocol: [1, 3, 2, 4]}, how)
+    with pytest.raises(RequestError, match="cells of `caption_id`, `image_id` are ids of captions and of images, fi"):
+        told(ranked)
 
 
 def test_captions_may_be_named_by_their_image_where_it_has_only_one() -> None:
     rows = [{"image_id": query, "rank": rank} for query, rank in RANKS["i2t/any"].items()][::-1]
-    ranks, how = told(rows, small(), "t2i/all")
-    assert (ranks, how) == (
-        {"t2i/all": [1, 3, 2, 4]},
-        ["t2i/all: 4 of 4 rows matched by `image_id`, images of the queries"],
-    )
+    how = ["t2i/all: 4 of 4 rows matched by `image_id`, images of the queries"]
+    assert told(rows, "t2i/all") == ({"t2i/all": [1, 3, 2, 4]}, how)
     rows = [{"caption_id": query, "rank": rank} for query, rank in RANKS["t2i/all"].items()][::-1]
-    assert told(rows, small(), "i2t/any")[0] == {"i2t/any": [1, 3, 2, 4]}
+    assert told(rows, "i2t/any")[0] == {"i2t/any": [1, 3, 2, 4]}
 
 
 def test_images_of_several_captions_only_confirm_the_order_of_the_corpus() -> None:
     rows = [{"image_id": f"i{i}", "rank": 1 + i} for i in range(N_IMAGES) for _ in range(2)]
-    ranks, how = told(rows, thirty_images(), "t2i/all")
+    ranks, how = told(rows, "t2i/all", corpus=THIRTY)
     assert ranks == {"t2i/all": [1 + i for i in range(N_IMAGES) for _ in range(2)]}
     assert how == ["t2i/all: 60 rows taken in the corpus' order, with which `image_id` agrees"]
-    with pytest.raises(
-        RequestError, match="`image_id` holds ids of images, and 'i29' in row 1 belongs to 2 of the quer"
-    ):
-        told(rows[::-1], thirty_images(), "t2i/all")
+    with pytest.raises(RequestError, match="`image_id` holds ids of images, and 'i29' in row 1 belongs to 2 of the qu"):
+        told(rows[::-1], "t2i/all", corpus=THIRTY)
 
 
 @pytest.mark.parametrize("form", ["pairs", "scores", "halves", "hits"])
 def test_every_form_takes_ids_from_a_usual_column(form: str) -> None:
-    corpus, reverse = thirty_images(), slice(None, None, -1)
     given: dict[str, list[dict[str, Any]]] = {
         "pairs": [{"id": f"p{i}", "correct": i < 4} for i in range(10)],
         "scores": [{"id": f"q{i}", "text": i < 2, "image": i < 1} for i in range(5)],
@@ -185,10 +172,14 @@ def test_every_form_takes_ids_from_a_usual_column(form: str) -> None:
     }
     rows = given[form]
     in_order = [{"query": row["id"], **{name: row[name] for name in row if name != "id"}} for row in rows]
-    expected = told(in_order, corpus)[0]
-    ranks, [how] = told(rows[reverse], corpus)
-    assert ranks == expected
+    ranks, [how] = told(rows[::-1], corpus=THIRTY)
+    assert ranks == told(in_order, corpus=THIRTY)[0]
     assert how.endswith("rows matched by `id`")
+
+
+def numbered(ids: list[str]) -> Corpus:
+    captions = [CaptionRow(f"c{i}", i, "x") for i in ids]
+    return build_corpus("numbers", [ImageRow(i) for i in ids], captions, source=None)
 
 
 @pytest.mark.parametrize(
@@ -196,32 +187,26 @@ def test_every_form_takes_ids_from_a_usual_column(form: str) -> None:
 )
 @pytest.mark.parametrize("ids", [["7", "8", "10"], ["007", "008", "010"]])
 def test_a_number_is_the_same_id_however_it_is_written(cells: list[Any], ids: list[str]) -> None:
-    corpus = build_corpus(
-        "numbers", [ImageRow(i) for i in ids], [CaptionRow(f"c{i}", i, "x") for i in ids], source=None
-    )
     rows = [{"id": cell, "rank": rank} for cell, rank in zip(cells, (1, 2, 3), strict=True)]
-    assert told(rows[::-1], corpus)[0] == {"i2t/any": [1, 2, 3]}
+    assert told(rows[::-1], corpus=numbered(ids))[0] == {"i2t/any": [1, 2, 3]}
 
 
 def test_numbers_that_the_corpus_tells_apart_are_not_the_same_id() -> None:
-    ids = ["7", "007"]
-    corpus = build_corpus(
-        "numbers", [ImageRow(i) for i in ids], [CaptionRow(f"c{i}", i, "x") for i in ids], source=None
-    )
-    assert told([{"id": "007", "rank": 2}, {"id": "7", "rank": 1}], corpus)[0] == {"i2t/any": [1, 2]}
+    apart = numbered(["7", "007"])
+    assert told([{"id": "007", "rank": 2}, {"id": "7", "rank": 1}], corpus=apart)[0] == {"i2t/any": [1, 2]}
     with pytest.raises(RequestError, match=r"`id`: 1 of 2 ids are none of the 2 queries, first 7.0 in row 1"):
-        told([{"id": 7.0, "rank": 2}, {"id": "7", "rank": 1}], corpus)
+        told([{"id": 7.0, "rank": 2}, {"id": "7", "rank": 1}], corpus=apart)
 
 
 def test_rows_without_ids_are_in_the_order_of_the_corpus_and_you_are_told() -> None:
     answers = [{"correct": i < 4} for i in range(10)]
-    assert told(answers, thirty_images())[1] == ["10 rows taken in the corpus' order; no column of ids"]
+    assert told(answers, corpus=THIRTY)[1] == ["10 rows taken in the corpus' order; no column of ids"]
     counted = [{"": i, **row} for i, row in enumerate(answers)]
-    ranks, [how] = told(counted, thirty_images())
+    ranks, [how] = told(counted, corpus=THIRTY)
     assert ranks["pairs/micro"] == [1] * 4 + [2] * 6
     assert how == "10 rows taken in the corpus' order; `index` holds no ids of the pairs, first 0"
     with pytest.raises(RequestError, match="`index` counts the rows in another order, and holds no ids of the pairs"):
-        told(counted[::-1], thirty_images())
+        told(counted[::-1], corpus=THIRTY)
 
 
 def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
@@ -229,22 +214,13 @@ def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
         {"id": f"p{1 - k}", "correct": k, "caption": f"caption of {i}", "negative_caption": f"negative of {i}"}
         for k, i in enumerate("ab")
     ]
-    assert told(rows, small()) == ({"pairs/swap": [2, 1]}, ["2 of 2 rows matched by their texts"])
+    assert told(rows) == ({"pairs/swap": [2, 1]}, ["2 of 2 rows matched by their texts"])
 
 
 def test_shuffled_outcomes_of_winoground_keep_the_scores_of_their_tags(shared_data: Path, tmp_path: Path) -> None:
     """Right on the 172 examples without a tag, wrong on all others; by position, tags had text scores of .39 to .57."""
     tags = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
-    ids = [f"{k}/{side}" for k in tags for side in (0, 1)]
-    corpus = build_corpus(
-        "winoground",
-        [ImageRow(each) for each in ids],
-        [CaptionRow(each, each, "x") for each in ids],
-        source=None,
-        quadruples=[
-            QuadrupleRow(k, f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", own or ["No Tag"]) for k, own in tags.items()
-        ],
-    )
+    corpus = quadruples({k: own or ["No Tag"] for k, own in tags.items()})
     rows = pa.Table.from_pylist([{"id": int(k), "text": not own, "image": 0, "group": 0} for k, own in tags.items()])
     shuffled = rows.take(np.random.default_rng(0).permutation(len(rows)))
     pq.write_table(shuffled, tmp_path / "a.parquet")
@@ -312,19 +288,18 @@ def test_a_table_that_cannot_be_meant_is_explained(
     rows: list[dict[str, Any]], protocols: list[str], message: str
 ) -> None:
     with pytest.raises(RequestError, match=message):
-        outcomes_of_rows(named_rows(rows), small(), protocols=protocols)
+        told(rows, *protocols)
 
 
 def test_answers_about_pairs_need_a_corpus_of_pairs() -> None:
-    corpus = build_corpus("plain", [ImageRow("a")], [CaptionRow("a-0", "a", "x")], source=None)
-    with pytest.raises(RequestError, match=r"the rows judge pairs \(columns correct\), corpus 'plain' has none"):
-        outcomes_of_rows(named_rows([{"query": "p0", "correct": 1}]), corpus)
+    with pytest.raises(RequestError, match=r"the rows judge pairs \(columns correct\), corpus 'numbers' has none"):
+        told([{"query": "p0", "correct": 1}], corpus=numbered(["7"]))
 
 
 def test_all_faults_of_a_table_are_named_together() -> None:
     rows: list[dict[str, Any]] = [{"query": "p0", "correct": "maybe"}, {"query": "p9", "correct": 1}]
     with pytest.raises(RequestError) as caught:
-        outcomes_of_rows(named_rows(rows), small())
+        told(rows)
     assert len(caught.value.faults) == 2
 
 
@@ -343,7 +318,7 @@ def test_all_faults_of_a_table_are_named_together() -> None:
 def test_a_file_that_is_not_what_its_suffix_says_is_named(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(RequestError, match=message):
-        outcomes_of_source(Source("outcomes", str(tmp_path / name), "theirs"), small())
+        outcomes_of_source(Source("outcomes", str(tmp_path / name), "theirs"), SMALL)
 
 
 def test_an_encoder_of_outcomes_is_what_the_user_says() -> None:

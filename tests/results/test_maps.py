@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,30 +37,28 @@ def test_trustworthiness_is_that_of_scikit_learn() -> None:
     assert part.trustworthiness == pytest.approx(expected, abs=0.03)
 
 
-def test_a_map_is_kept_beside_the_store_and_made_again_if_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus = read_shapes(n_scenes=12)
+def test_a_map_is_kept_beside_the_store_and_made_again_if_damaged(tmp_path, monkeypatch) -> None:
+    corpus, folder = read_shapes(n_scenes=12), tmp_path / "maps"
     store = random_store(tmp_path / "store", corpus)
     one, many = (spec.name for spec in SPECS)
-    folder = tmp_path / "maps"
-    made = map_of(store, encoder=one, corpus=corpus.name, modality="caption", folder=folder)
-    image = map_of(store, encoder=one, corpus=corpus.name, modality="image", folder=folder)
+
+    def made_or_read(modality: Any, encoder: str = one) -> Any:
+        return map_of(store, encoder=encoder, corpus=corpus.name, modality=modality, folder=folder)
+
+    made, image = made_or_read("caption"), made_or_read("image")
     assert len(list(folder.iterdir())) == 2
     with monkeypatch.context() as patch:
         patch.setattr(maps, "project", None)  # computes nothing
-        again = map_of(store, encoder=one, corpus=corpus.name, modality="caption", folder=folder)
+        again = made_or_read("caption")
     np.testing.assert_array_equal(again.plane.points, made.plane.points)
     assert again.kept == made.kept
     for file in folder.iterdir():  # a damaged file is made again
         file.write_bytes(file.read_bytes()[:100])
-    redone = map_of(store, encoder=one, corpus=corpus.name, modality="image", folder=folder)
-    np.testing.assert_array_equal(redone.plane.points, image.plane.points)
+    np.testing.assert_array_equal(made_or_read("image").plane.points, image.plane.points)
     (folder / f"{'0' * 32}-pca.npz").touch()  # of a set that the store no longer has
-    map_of(store, encoder=one, corpus=corpus.name, modality="caption", folder=folder)
+    made_or_read("caption")
     assert len(list(folder.iterdir())) == 2
-    several = map_of(store, encoder=many, corpus=corpus.name, modality="image", folder=folder)
     blocks = store.multivectors(encoder=many, corpus=corpus.name, modality="image")
     means = np.stack([block[at].astype(np.float32).mean(axis=0) for block in blocks for at in range(len(block.ords))])
     means /= np.linalg.norm(means, axis=1, keepdims=True)
-    np.testing.assert_allclose(several.plane.points, project(means).points, atol=1e-6)
+    np.testing.assert_allclose(made_or_read("image", many).plane.points, project(means).points, atol=1e-6)

@@ -79,12 +79,6 @@ def test_every_result_row_holds_its_value_between_its_ends() -> None:
         assert row["tie_share"] == pytest.approx(0.2, abs=0.1)
 
 
-def test_the_bootstrap_error_is_close_to_the_clustered_error() -> None:
-    resampling = replace(draws(4_000), method="percentile")
-    [row] = result_rows([evaluated(captions(400), RECALLS[:1], drawn=400)], resampling).to_pylist()
-    assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.05)
-
-
 @pytest.mark.parametrize(
     ("method", "of_shares", "of_others"),
     [("wilson", "wilson", "percentile"), ("percentile", "percentile", "percentile"), ("bca", "bca", "bca")],
@@ -96,9 +90,11 @@ def test_shares_have_wilsons_interval_unless_another_is_requested(method: Any, o
         assert [row["standard_error"] for row in rows[:3]] == [row["robust_error"] for row in rows[:3]]
 
 
-def test_the_interval_of_independent_hits_is_close_to_plain_wilson() -> None:
-    alone = outcomes_of([[1]] * 30 + [[2]] * 10)
-    [row] = rows_of(alone, RECALLS[:1], 50).to_pylist()
+def test_errors_and_intervals_are_close_to_those_of_the_literature() -> None:
+    resampling = replace(draws(4_000), method="percentile")
+    [row] = result_rows([evaluated(captions(400), RECALLS[:1], drawn=400)], resampling).to_pylist()
+    assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.05)
+    [row] = rows_of(outcomes_of([[1]] * 30 + [[2]] * 10), RECALLS[:1], 50).to_pylist()  # independent hits
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((0.5981, 0.8581), abs=0.02)  # statsmodels
 
 
@@ -134,12 +130,12 @@ def test_ranks_and_agreement_with_the_reference_language_are_no_shares() -> None
     """The reference language agrees with itself by definition, and a mean rank of 1 is not 40 hits of 40."""
     first = outcomes_of([[1]] * 40, n_gallery=500, direction="t2i", protocol="t2i/en/google")
     same = replace(first, reference_ndcg=np.ones(40), reference_rbo=np.ones(40))
-    for name in ("consistency_nDCG@20", "consistency_RBO", "mean_rank"):
-        [row] = rows_of(same, [METRICS[name]], 50).to_pylist()
-        assert (row["value"], row["ci_low"]) == (1.0, None), name
-        assert (row["ci_high"], row["interval_method"], row["reason"]) == (None, "none", NO_SPREAD)
-    [row] = rows_of(same, [METRICS["median_rank"]], 50).to_pylist()
-    assert (row["ci_low"], row["ci_high"], row["interval_method"]) == (1.0, 1.0, "percentile")
+    names = ("consistency_nDCG@20", "consistency_RBO", "mean_rank", "median_rank")
+    *rows, median = rows_of(same, [METRICS[name] for name in names], 50).to_pylist()
+    for row in rows:
+        found = [row[name] for name in ("value", "ci_low", "ci_high", "interval_method", "reason")]
+        assert found == [1.0, None, None, "none", NO_SPREAD], row["metric"]
+    assert (median["ci_low"], median["ci_high"], median["interval_method"]) == (1.0, 1.0, "percentile")
 
 
 def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
@@ -167,9 +163,11 @@ def compared(*encoders: dict[str, Outcomes], metrics=RECALLS, **change):  # type
     return comparison_rows({key: of for each in encoders for key, of in each.items()}, metrics, **{**request, **change})
 
 
+X, Y, Z = (outcomes_by(name, captions(seed=seed)) for name, seed in (("x", 1), ("y", 2), ("z", 3)))
+
+
 def test_every_pair_and_metric_has_a_comparison() -> None:
-    three = [outcomes_by(n, captions(seed=s)) for n, s in (("x", 1), ("y", 2), ("z", 3))]
-    rows = compared(*three)
+    rows = compared(X, Y, Z)
     assert rows.schema.equals(COMPARISONS)
     assert len(rows) == 9
     assert [(r["encoder_a"], r["encoder_b"]) for r in rows.to_pylist()[:3]] == [("x", "y"), ("x", "z"), ("y", "z")]
@@ -180,16 +178,14 @@ def test_every_pair_and_metric_has_a_comparison() -> None:
         assert (row["seed"], row["interval_method"], row["adjustment"]) == (7, "percentile", "max-t")
         assert row["permutations"] == 300 or row["p_exact"]
     assert len(set(rows["comparison"].to_pylist())) == 9
-    assert compared(three[0]).num_rows == 0
+    assert compared(X).num_rows == 0
 
 
 def test_exchanging_two_encoders_changes_signs_and_nothing_else() -> None:
-    x, y = (outcomes_by(n, captions(seed=s)) for n, s in (("x", 1), ("y", 2)))
     for metric in (METRICS["R@1"], METRICS["median_rank"]):
-        [ab], [ba] = compared(x, y, metrics=[metric]).to_pylist(), compared(y, x, metrics=[metric]).to_pylist()
-        assert (ab["difference"], ab["ci_low"], ab["ci_high"]) == pytest.approx(
-            (-ba["difference"], -ba["ci_high"], -ba["ci_low"])
-        )
+        [ab], [ba] = (compared(*pair, metrics=[metric]).to_pylist() for pair in ((X, Y), (Y, X)))
+        opposite = -ba["difference"], -ba["ci_high"], -ba["ci_low"]
+        assert (ab["difference"], ab["ci_low"], ab["ci_high"]) == pytest.approx(opposite)
         assert (ab["wins"], ab["losses"], ab["p_sign_flip"]) == (ba["losses"], ba["wins"], ba["p_sign_flip"])
 
 
@@ -207,30 +203,27 @@ def test_two_revisions_of_one_encoder_are_compared_like_any_two() -> None:
 
 
 def test_comparisons_by_the_headline_are_marked_and_equivalence_is_tested_within_the_margin() -> None:
-    x, y = (outcomes_by(name, captions(seed=seed)) for name, seed in (("x", 1), ("y", 2)))
     metrics = [METRICS[name] for name in ("R@1", "MRR", "median_rank")]
-    recall, reciprocal, rank = compared(x, y, metrics=metrics, headline=[Figure("t2i/all", "R@1")]).to_pylist()
+    recall, reciprocal, rank = compared(X, Y, metrics=metrics, headline=[Figure("t2i/all", "R@1")]).to_pylist()
     assert [row["family"] for row in (recall, reciprocal, rank)] == ["headline", "exploratory", "exploratory"]
     assert (recall["margin"], reciprocal["margin"], rank["margin"], rank["p_equivalent"]) == (0.01, 0.01, None, None)
-    [wide] = compared(x, y, metrics=metrics[:1], resampling=replace(draws(300), margin=50.0)).to_pylist()
+    [wide] = compared(X, Y, metrics=metrics[:1], resampling=replace(draws(300), margin=50.0)).to_pylist()
     assert wide["margin"] == 0.5
     assert wide["p_equivalent"] < 0.001 < recall["p_equivalent"]
 
 
 def test_identical_encoders_have_a_reason_instead_of_a_test() -> None:
-    x, y = (outcomes_by(n, captions()) for n in "xy")
-    for metric in (METRICS["R@1"], METRICS["median_rank"]):
-        [row] = compared(x, y, metrics=[metric]).to_pylist()
-        tests = ("ci_low", "ci_high", "p_sign_flip", "p_adjusted", "p_mcnemar")
-        nothing = (*tests, "cohen_dz", "odds_ratio", "detectable_effect")
+    tests = ("ci_low", "ci_high", "p_sign_flip", "p_adjusted", "p_mcnemar")
+    nothing = (*tests, "cohen_dz", "odds_ratio", "detectable_effect")
+    metrics = [METRICS["R@1"], METRICS["median_rank"]]
+    for row in compared(X, outcomes_by("y", captions()), metrics=metrics).to_pylist():
         assert (row["difference"], [row[n] for n in nothing]) == (0.0, [None] * 8)
         assert row["reason"] == IDENTICAL
 
 
 def test_different_query_sets_are_an_error_that_names_both() -> None:
-    x, y = (outcomes_by(n, captions(i)) for n, i in (("x", 40), ("y", 39)))
     with pytest.raises(RequestError, match=r"'x' and 'y' have different query sets under 't2i/all' \(200 and 195"):
-        compared(x, y)
+        compared(X, outcomes_by("y", captions(39)))
     with pytest.raises(ValueError, match=r"encoder 'y': values have shape \(2,\)"):
         compare_encoders({"x": [1, 0, 1], "y": [1, 0]}, Clusters.of([0, 1, 2]), draws(50))
 
@@ -261,11 +254,8 @@ def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_pa
     for row, result in zip(kept[0].to_pylist(), results.to_pylist(), strict=True):
         assert len(row["replicate_values"]) == 300
         assert np.quantile(row["replicate_values"], [0.025, 0.975]).tolist() == [result["ci_low"], result["ci_high"]]
-    [pair] = compare_encoders(
-        {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)},
-        Clusters.of(first.clusters, 40),
-        draws(300),
-    )
+    hits = {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)}
+    [pair] = compare_encoders(hits, Clusters.of(first.clusters, 40), draws(300))
     x, y = (np.array(rows["replicate_values"][0].as_py()) for rows in kept)
     subtracted = interval_of(pair.difference.value, x - y, level=0.95)
     assert (subtracted.low, subtracted.high) == (pair.difference.low, pair.difference.high)
@@ -291,12 +281,9 @@ def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     sides = [{m.name: m.value(outcomes) for m in RECALLS} for outcomes in (t2i, i2t)]
     assert row["value"] == pytest.approx(100 * sum(sum(values.values()) for values in sides), abs=1e-9)
     assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
-    parts: list[Any] = [
-        r
-        for o in (t2i, i2t)
-        for r in replicate_rows(evaluated(o, drawn=60), draws(400))["replicate_values"].to_pylist()
-    ]
-    drawn = 100 * np.sum(parts, axis=0)
+    kept = [replicate_rows(evaluated(outcomes, drawn=60), draws(400)) for outcomes in (t2i, i2t)]
+    values: list[Any] = [row["replicate_values"] for rows in kept for row in rows.to_pylist()]
+    drawn = 100 * np.sum(values, axis=0)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)
     with pytest.raises(RequestError, match=r"one t2i and one i2t protocol, got 'i2t/any' \(i2t\)"):
         rsum_row(i2t, t2i, SOURCE, **how)

@@ -12,15 +12,8 @@ import pytest
 
 from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import outcomes_of
-from capim.tasks.results.suite import (
-    CorpusHeadline,
-    EncoderId,
-    Photograph,
-    figure_values,
-    largest_block,
-    ranking_rows,
-    shared_photographs,
-)
+from capim.tasks.results import suite
+from capim.tasks.results.suite import CorpusHeadline, EncoderId, Photograph, ranking_rows
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
@@ -77,20 +70,18 @@ def test_every_encoder_has_its_headlines_and_the_ranks_it_can_hold() -> None:
 def test_an_encoder_without_a_corpus_is_left_out_with_the_reason_and_changes_no_rank() -> None:
     full = {A: 0.9, B: 0.5}
     corpora = [headline(name, full) for name in "xyz"]
-    with_c = [
-        headline("x", {**full, C: 1.0}),
-        headline("y", {**full, C: "not evaluated under t2i/all"}),
-        headline("z", full),
-    ]
-    rows = rows_of(*with_c)
+    of_c: dict[str, Any] = {"x": {C: 1.0}, "y": {C: "not evaluated under t2i/all"}, "z": {}}
+    rows = rows_of(*[headline(name, {**full, **more}) for name, more in of_c.items()])
     left_out = macro(rows)["c"]
     assert left_out["reason"] == "left out: not evaluated under t2i/all on y; not evaluated on z"
     assert (left_out["value"], left_out["rank"], left_out["rank_low"]) == (None, None, None)
     assert json.loads(left_out["headlines"]) == {"x": 1.0}
-    ranked = [
-        {k: v for k, v in row.items() if k not in ("created", "ranking")} for row in rows if row["value"] is not None
-    ]
-    assert ranked == [{k: v for k, v in r.items() if k not in ("created", "ranking")} for r in rows_of(*corpora)]
+
+    def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        kept = [row for row in rows if row["value"] is not None]
+        return [{name: value for name, value in row.items() if name not in ("created", "ranking")} for row in kept]
+
+    assert plain(rows) == plain(rows_of(*corpora))
 
 
 def test_a_corpus_of_few_encoders_does_not_leave_the_others_without_a_ranking() -> None:
@@ -103,26 +94,22 @@ def test_a_corpus_of_few_encoders_does_not_leave_the_others_without_a_ranking() 
 
 def test_corpora_that_only_together_are_common_are_found() -> None:
     has = {"v": {A}, "w": {A, B}, "x": {A, B}, "y": {A, B}, "z": {B}}
-    assert largest_block({corpus: frozenset(encoders) for corpus, encoders in has.items()}) == {"w", "x", "y"}
+    assert suite.largest_block({corpus: frozenset(encoders) for corpus, encoders in has.items()}) == {"w", "x", "y"}
 
 
-@pytest.mark.parametrize("n_corpora", [0, 1, 2])
-def test_fewer_than_three_corpora_give_no_rows(n_corpora: int) -> None:
-    assert rows_of(*[headline(name, {A: 0.9, B: 0.5}) for name in "xy"[:n_corpora]]) == []
-
-
-def test_encoders_without_three_corpora_in_common_give_no_rows() -> None:
+def test_fewer_than_three_corpora_and_encoders_without_three_in_common_give_no_rows() -> None:
+    for n_corpora in range(3):
+        assert rows_of(*[headline(name, {A: 0.9, B: 0.5}) for name in "xy"[:n_corpora]]) == []
     assert rows_of(headline("x", {A: 0.9, B: 0.5}), headline("y", {A: 0.9}), headline("z", {B: 0.5})) == []
 
 
 def test_outcomes_that_leave_the_metric_open_are_no_headline() -> None:
     outcomes = outcomes_of([[1], [4]], direction="t2i", protocol="t2i/all")
     figure = Figure("t2i/all", "R@1")
-    known = figure_values(outcomes, figure, 2)
-    assert not isinstance(known, str)
-    assert np.asarray(known.values).tolist() == [1.0, 0.0]
+    known: Any = suite.figure_values(outcomes, figure, 2)
+    assert known.values.tolist() == [1.0, 0.0]
     anywhere = replace(outcomes, rank_worst=outcomes.rank_worst + 9, n_ranked=np.zeros(2, dtype=np.int32))
-    assert figure_values(anywhere, figure, 2) == "its outcomes under t2i/all leave R@1 open"
+    assert suite.figure_values(anywhere, figure, 2) == "its outcomes under t2i/all leave R@1 open"
 
 
 def test_photographs_are_the_same_by_hash_or_by_name_where_there_are_no_bytes() -> None:
@@ -132,12 +119,12 @@ def test_photographs_are_the_same_by_hash_or_by_name_where_there_are_no_bytes() 
     hashed = with_photographs("hashed", Photograph("aa", "1.jpg"), Photograph("bb", "2.jpg"))
     named = with_photographs("named", Photograph(None, "2.jpg"), Photograph(None, "3.jpg"))
     others = with_photographs("others", Photograph("cc", "1.jpg"), Photograph("dd", "4.jpg"))
-    found = shared_photographs([hashed, named, others])
+    found = suite.shared_photographs([hashed, named, others])
     assert found.common == [(2, {"named": 1}), (2, {"hashed": 1}), (2, {})]
     first, second, third = (units.tolist() for units in found.units or [])
     assert first[1] == second[0]
     assert len({*first, *second, *third}) == 5
-    assert shared_photographs([hashed, others]).units is None, "files of one name and other bytes"
+    assert suite.shared_photographs([hashed, others]).units is None, "files of one name and other bytes"
 
 
 def test_the_same_encoders_and_corpora_replace_their_ranking_and_others_do_not() -> None:

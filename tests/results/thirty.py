@@ -1,16 +1,32 @@
-"""A corpus of thirty images under every kind of protocol, and scores that tie, for tests of imported outcomes."""
+"""Small corpora: of captioned images alone, and of thirty images under every kind of protocol, with scores that tie."""
 
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 
 N_IMAGES = 30
+
+
+def captioned(n_images: int, per_image: int = 1, **parts: Any) -> Corpus:
+    """Images ``i0``, ``i1`` … with captions ``c0-0``, ``c0-1`` … of different words."""
+    captions = [CaptionRow(f"c{i}-{k}", f"i{i}", f"{k} of {i}") for i in range(n_images) for k in range(per_image)]
+    return build_corpus("captioned", [ImageRow(f"i{i}") for i in range(n_images)], captions, source=None, **parts)
+
+
+def retrieval_task(corpus: Corpus, protocol: str = "t2i/all") -> RetrievalTask:
+    """The task of a retrieval protocol."""
+    task = build_task(corpus, *select_protocols(corpus, [protocol]))
+    assert isinstance(task, RetrievalTask)
+    return task
 
 
 def thirty_images() -> Corpus:
