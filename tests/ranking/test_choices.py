@@ -10,7 +10,7 @@ import pytest
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
-from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from tests.ranking.conftest import tasks_of, unit
 
 CATEGORIES = ("replace_att", "replace_rel", "swap_att")
 
@@ -19,9 +19,8 @@ def test_both_captions_of_sugarcrepe_pp_must_beat_the_negative(shared_data: Path
     """``cos_p1 > cos_neg and cos_p2 > cos_neg`` (VLMs/test_Variants_CLIP.py of github.com/Sri-Harsha/scpp)."""
     corpus = table_reader("sugarcrepe-pp")(shared_data / "sugarcrepe_pp", categories=CATEGORIES)
     rng = np.random.default_rng(0)
-    drawn = [rng.standard_normal((len(items), 16)) for items in (corpus.images, corpus.captions)]
-    images, captions = ((v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32) for v in drawn)
-    found = score_dense(images, captions, build_tasks(corpus, protocols_of(corpus)))
+    images, captions = (unit(rng.standard_normal((len(items), 16))) for items in (corpus.images, corpus.captions))
+    found = score_dense(images, captions, tasks_of(corpus))
     assert list(found) == [f"sugarcrepe-pp/{part}" for part in (*CATEGORIES, "macro", "micro")]
 
     image_of = dict(zip(corpus.images["id"].to_pylist(), images, strict=True))

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from capim.store.types import Corpus
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.evaluate import Side, by_gallery_size
 from capim.tasks.ranking.maxsim import score_maxsim
-from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.resources import Resources
-from capim.tasks.ranking.tasks import RetrievalTask
+from tests.ranking.conftest import small_corpus, task_of, unit
 from tests.ranking.test_maxsim import Items
 
 
-def task_of(corpus: Corpus) -> RetrievalTask:
-    task = build_task(corpus, select_protocols(corpus, ["t2i/all"])[0])
-    assert isinstance(task, RetrievalTask)
-    return task
-
-
-def test_every_gallery_of_the_curve_equals_one_scored_from_the_start_and_no_rank_improves(
-    corpus_of: Callable[[list[int]], Corpus], unit_of: Callable[[NDArray[np.floating]], NDArray[np.float32]]
-) -> None:
+def test_every_gallery_of_the_curve_equals_one_scored_from_the_start_and_no_rank_improves() -> None:
     rng = np.random.default_rng(0)
-    own, others = (unit_of(rng.standard_normal((n, 16))) for n in (40, 330))
+    own, others = (unit(rng.standard_normal((n, 16))) for n in (40, 330))
     others[9] = own[3]  # a distractor that ties with a relevant image
-    captions = unit_of(np.repeat(own, 2, axis=0) + rng.standard_normal((80, 16)))
-    task, order = task_of(corpus_of([2] * 40)), np.random.default_rng(7).permutation(330)
+    captions = unit(np.repeat(own, 2, axis=0) + rng.standard_normal((80, 16)))
+    task, order = task_of(small_corpus([2] * 40), "t2i/all"), np.random.default_rng(7).permutation(330)
     sides = [Side(others[:130], 130), Side(others[130:], 200)]
-    curve = list(
-        by_gallery_size(Side(own, 40), sides, captions, task, seed=7, resources=Resources(memory_bytes=1 << 14))
-    )
+    resources = Resources(memory_bytes=1 << 14)
+    curve = list(by_gallery_size(Side(own, 40), sides, captions, task, seed=7, resources=resources))
     assert [added for added, _ in curve] == [0, 40, 160, 330]
     for added, outcomes in curve:
         gallery = np.arange(40 + added, dtype=np.int32)
@@ -49,11 +36,9 @@ def test_every_gallery_of_the_curve_equals_one_scored_from_the_start_and_no_rank
     assert worst[-1].sum() > worst[0].sum()
 
 
-def test_the_curve_of_a_late_interaction_encoder_ends_with_all_images(
-    corpus_of: Callable[[list[int]], Corpus],
-) -> None:
+def test_the_curve_of_a_late_interaction_encoder_ends_with_all_images() -> None:
     own, one, other, captions = Items(0, 10), Items(2, 7), Items(3, 8), Items(1, 20)
-    task, order = task_of(corpus_of([2] * 10)), np.random.default_rng(1).permutation(15)
+    task, order = task_of(small_corpus([2] * 10), "t2i/all"), np.random.default_rng(1).permutation(15)
     curve = list(by_gallery_size(Side(own, 10), [Side(one, 7), Side(other, 8)], captions, task, seed=1))
     assert [added for added, _ in curve] == [0, 10, 15]
     joined = Items(0, 25)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.types import Corpus
 from capim.tasks.ranking.cosine import dense_part, score_dense
 from capim.tasks.ranking.maxsim import maxsim_part, score_maxsim
 from capim.tasks.ranking.outcomes import Outcomes
@@ -18,6 +16,7 @@ from capim.tasks.ranking.ranker import BidirectionalRanker
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import ScoringTask
 from tests.metrics.test_judged import corpus_of as judged
+from tests.ranking.conftest import assert_same, small_corpus, tasks_of, unit
 from tests.ranking.test_maxsim import Items
 
 Pair = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -29,16 +28,6 @@ def parts_of(n: int, n_parts: int) -> list[range]:
     return [range(a, b) for a, b in zip([0, *cuts], [*cuts, n], strict=True) if a < b]
 
 
-def assert_equal(one: dict[str, Outcomes], other: dict[str, Outcomes]) -> None:
-    assert one.keys() == other.keys()
-    for id_, outcomes in one.items():
-        for field in fields(Outcomes):
-            a, b = getattr(outcomes, field.name), getattr(other[id_], field.name)
-            if isinstance(a, np.ndarray):
-                assert a.dtype == b.dtype
-                np.testing.assert_array_equal(a, b, err_msg=f"{id_} {field.name}")
-
-
 def merged(tasks: Sequence[ScoringTask], parts: Sequence[BidirectionalRanker]) -> dict[str, Outcomes]:
     """The outcomes of parts in any order."""
     whole = BidirectionalRanker(tasks)
@@ -47,23 +36,21 @@ def merged(tasks: Sequence[ScoringTask], parts: Sequence[BidirectionalRanker]) -
     return whole.outcomes()
 
 
-@pytest.fixture
-def vectors(unit_of: Callable[[NDArray[np.floating]], NDArray[np.float32]]) -> Pair:
+@pytest.fixture(scope="module")
+def vectors() -> Pair:
     """Images and captions near them; many are equal, so that lists and ranks have ties across parts."""
     rng = np.random.default_rng(5)
     images = rng.standard_normal((140, 48))
     images[rng.integers(140, size=40)] = images[0]
     captions = np.repeat(images, 5, axis=0) + 0.7 * rng.standard_normal((700, 48))
     captions[rng.integers(700, size=70)] = captions[7]
-    return unit_of(images), unit_of(captions)
+    return unit(images), unit(captions)
 
 
 @pytest.mark.parametrize("n_parts", [1, 7, 64])
-def test_parts_of_a_dense_gallery_merge_to_the_outcomes_of_the_whole(
-    corpus_of: Callable[[list[int]], Corpus], vectors: Pair, n_parts: int
-) -> None:
-    corpus = corpus_of([5] * 140)
-    tasks = build_tasks(corpus, protocols_of(corpus))
+def test_parts_of_a_dense_gallery_merge_to_the_outcomes_of_the_whole(vectors: Pair, n_parts: int) -> None:
+    corpus = small_corpus([5] * 140)
+    tasks = tasks_of(corpus)
     whole = score_dense(*vectors, tasks)
     budgets = (1 << 30, 1 << 17) if n_parts == 7 else (1 << 16,)  # windows of everything, and of 64 vectors
     for memory_bytes in budgets:
@@ -71,14 +58,12 @@ def test_parts_of_a_dense_gallery_merge_to_the_outcomes_of_the_whole(
             dense_part(*vectors, tasks, part, resources=Resources(memory_bytes=memory_bytes))
             for part in parts_of(140, n_parts)
         ]
-        assert_equal(merged(tasks, parts), whole)
+        assert_same(merged(tasks, parts), whole)
 
 
 @pytest.mark.parametrize("n_parts", [1, 7, 64])
-def test_parts_of_a_late_interaction_gallery_merge_to_the_outcomes_of_the_whole(
-    corpus_of: Callable[[list[int]], Corpus], n_parts: int
-) -> None:
-    corpus = corpus_of([2] * 30)
+def test_parts_of_a_late_interaction_gallery_merge_to_the_outcomes_of_the_whole(n_parts: int) -> None:
+    corpus = small_corpus([2] * 30)
     images, captions = Items(0, 30), Items(1, 60)
     images.vectors[20], images.vectors[29] = images.vectors[3], images.vectors[3]
     tasks = build_tasks(corpus, with_orientations(protocols_of(corpus)))
@@ -88,7 +73,7 @@ def test_parts_of_a_late_interaction_gallery_merge_to_the_outcomes_of_the_whole(
             maxsim_part(images, captions, tasks, part, resources=Resources(memory_bytes=memory_bytes))
             for part in parts_of(30, n_parts)
         ]
-        assert_equal(merged(tasks, parts), whole)
+        assert_same(merged(tasks, parts), whole)
 
 
 @pytest.mark.parametrize("n_parts", [7, 64])
@@ -96,17 +81,15 @@ def test_parts_of_judged_pages_keep_grades_and_unjudged_shares(vectors: Pair, n_
     rng = np.random.default_rng(3)
     grades = [[(None, None, None, 0, 1, 2)[k] for k in rng.integers(6, size=140)] for _ in range(30)]
     corpus = judged([[3, *row[1:]] for row in grades])
-    tasks = build_tasks(corpus, protocols_of(corpus))
+    tasks = tasks_of(corpus)
     pages, queries = vectors[0], vectors[1][:30]
-    parts = [
-        dense_part(pages, queries, tasks, part, resources=Resources(memory_bytes=1 << 16))
-        for part in parts_of(140, n_parts)
-    ]
-    assert_equal(merged(tasks, parts), score_dense(pages, queries, tasks))
+    resources = Resources(memory_bytes=1 << 16)
+    parts = [dense_part(pages, queries, tasks, part, resources=resources) for part in parts_of(140, n_parts)]
+    assert_same(merged(tasks, parts), score_dense(pages, queries, tasks))
 
 
-def test_a_missing_part_is_an_error(corpus_of: Callable[[list[int]], Corpus], vectors: Pair) -> None:
-    corpus = corpus_of([5] * 140)
-    tasks = build_tasks(corpus, protocols_of(corpus))
+def test_a_missing_part_is_an_error(vectors: Pair) -> None:
+    corpus = small_corpus([5] * 140)
+    tasks = tasks_of(corpus)
     with pytest.raises(ValueError, match="a part of the gallery is missing"):
         merged(tasks, [dense_part(*vectors, tasks, range(100)), dense_part(*vectors, tasks, range(101, 140))])
