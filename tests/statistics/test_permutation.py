@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from capim.tasks.statistics.draws import Resampling, flip_blocks
 from capim.tasks.statistics.flips import median_flip_tests, sign_flip_tests
 from capim.tasks.statistics.pairs import mcnemar_exact, tally
 from tests.statistics.test_proportion import two_encoders
+
+RANKS = np.random.default_rng(5).integers(1, 30, (2, 12)) + np.array([[0.0], [3.0]])
 
 
 def test_exact_sign_flips_equal_the_definition_written_out() -> None:
@@ -37,12 +40,13 @@ def test_exact_sign_flips_equal_scipys_exact_permutation_test() -> None:
     assert test.p == pytest.approx(peer.pvalue, abs=1e-12)
 
 
-def test_random_sign_flips_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    values, labels = two_encoders(18, 3)
-    [exact] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(seed=1))
+@pytest.mark.parametrize("tests", [sign_flip_tests, median_flip_tests])
+def test_random_flips_agree_with_the_exact_test(tests: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, labels = two_encoders(18, 3) if tests is sign_flip_tests else (RANKS, np.arange(12))
+    [exact] = tests(values, Clusters.of(labels), [(0, 1)], Resampling(seed=1))
     monkeypatch.setattr(flips, "EXACT_FLIPS", 0)
     monkeypatch.setattr(flips, "ALL_FLIPS", 0)
-    [drawn] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(permutations=40_000, seed=1))
+    [drawn] = tests(values, Clusters.of(labels), [(0, 1)], Resampling(permutations=40_000, seed=1))
     assert exact.exact and not drawn.exact
     assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 40_000))
 
@@ -121,10 +125,11 @@ def test_clusters_without_a_difference_leave_the_test_exact() -> None:
     assert (test.exact, test.flips, test.p) == (True, 2**4, 0.125)
 
 
-def test_sums_that_differ_only_by_rounding_are_equal() -> None:
+def test_equal_ranks_and_sums_that_differ_only_by_rounding_have_no_test() -> None:
     # 0.1 + 0.2 against 0.3: no difference, so nothing to test
     [test] = sign_flip_tests([[0.1, 0.2, 0.0], [0.3, 0.0, 0.0]], Clusters.of([0, 0, 1]), [(0, 1)], Resampling(seed=3))
-    assert test.p is None
+    [of_ranks] = median_flip_tests([[1, 2, 3], [1, 2, 3]], Clusters.of(range(3)), [(0, 1)], Resampling(seed=1))
+    assert (test.p, of_ranks.p, of_ranks.flips) == (None, None, 0)
 
 
 def swapped_medians(a: np.ndarray, b: np.ndarray, labels: np.ndarray) -> list[float]:
@@ -145,22 +150,6 @@ def test_exact_flips_of_medians_equal_the_definition_written_out(per_cluster: in
     [test] = median_flip_tests([a, b], Clusters.of(labels), [(0, 1)], Resampling(seed=1))
     assert test.exact
     assert test.p == (distances >= distances[0]).mean()
-
-
-def test_random_flips_of_medians_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(5)
-    a, b = rng.integers(1, 30, (2, 12)).astype(float)
-    [exact] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(seed=1))
-    monkeypatch.setattr(flips, "EXACT_FLIPS", 0)
-    monkeypatch.setattr(flips, "ALL_FLIPS", 0)
-    [drawn] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(permutations=5_000, seed=1))
-    assert not drawn.exact
-    assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 5_000))
-
-
-def test_equal_ranks_have_no_test_of_their_median() -> None:
-    [test] = median_flip_tests([[1, 2, 3], [1, 2, 3]], Clusters.of(range(3)), [(0, 1)], Resampling(seed=1))
-    assert (test.p, test.flips) == (None, 0)
 
 
 def test_medians_far_from_each_other_widen_the_window_that_is_counted() -> None:
