@@ -218,14 +218,14 @@ def dense_part(
         block_bytes = min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES if device == "cpu" else memory_bytes)
         ranking = BidirectionalRanker(tasks, top=top)
         room = memory_bytes - memory_bytes // 4
-        at_once = _windows(len(part), n_captions, dim, ranking.reads_both_ways, room)
+        at_once = _windows(len(part), n_captions, dim, {"t2i", "transposed"} <= ranking.rankers.keys(), room)
         tile = _TILE if device == "cpu" else max(at_once)
-        searched = at_once[0] if ranking.to_images is not None else at_once[1]
+        searched = at_once[0] if "t2i" in ranking.rankers else at_once[1]
         if at_once != (len(images), n_captions) or searched > tile:
             pairs = ranking.pairs(part)
             scores = pair_scores(images, captions, pairs, device=device, memory_bytes=room // 2)
             ranking.set_positive_scores(pairs, scores)
-        to_images, to_captions = ranking.to_images, ranking.to_captions
+        to_images, to_captions = ranking.rankers.get("t2i"), ranking.rankers.get("transposed")
         n_rows = n_captions * bool(to_images) + len(part) * bool(to_captions)
         held = keep = None
         for start in range(part.start, part.stop, at_once[0]):

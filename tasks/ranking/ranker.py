@@ -11,7 +11,6 @@ where they are not, the columns of the gallery are gathered.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,10 +69,6 @@ class RelevantScores(NamedTuple):
     scores: NDArray[np.float32]
     n_above: NDArray[np.int64]  # gallery items with a strictly higher score
     n_tied: NDArray[np.int64]  # gallery items with exactly this score, the item itself included
-
-    def take(self, entries: NDArray[Any]) -> RelevantScores:
-        """Some entries, by position or mask."""
-        return RelevantScores(self.scores[entries], self.n_above[entries], self.n_tied[entries])
 
 
 class PartOutcomes(NamedTuple):
@@ -176,9 +171,8 @@ def unjudged_share(
     if task.dismissed is None:
         return None
     n_items = int(task.galleries[0].max()) + 1
-    judged = np.concatenate(
-        [task.query_of_relevant * n_items + task.relevant, task.dismissed[:, 0] * n_items + task.dismissed[:, 1]]
-    )
+    dismissed = task.dismissed[:, 0] * n_items + task.dismissed[:, 1]
+    judged = np.concatenate([task.query_of_relevant * n_items + task.relevant, dismissed])
     found = top_ords >= 0
     unknown = found & ~np.isin(np.arange(len(top_ords))[:, None] * n_items + top_ords, judged)
     places = tie_spans_of(np.where(found, top_scores, -np.inf).astype(np.float32))
@@ -226,21 +220,6 @@ class BidirectionalRanker:
         self.top = top
         self._rank_with({})
 
-    @property
-    def to_images(self) -> Ranker | None:
-        """Of the tasks in which captions search images; None if there are none."""
-        return self.rankers.get("t2i")
-
-    @property
-    def to_captions(self) -> Ranker | None:
-        """Of the tasks in which images search captions by the transposed scores; None if there are none."""
-        return self.rankers.get("transposed")
-
-    @property
-    def reads_both_ways(self) -> bool:
-        """Whether some tasks search images and others captions, by the same score."""
-        return self.to_images is not None and self.to_captions is not None
-
     def pairs(self, part: range) -> NDArray[np.int64]:
         """Captions and images of which scores must be known if no block holds all pairs: shape ``(n, 2)``, sorted.
 
@@ -280,12 +259,16 @@ class BidirectionalRanker:
     def _rank_with(self, positive_scores: dict[str, NDArray[np.float32]]) -> None:
         by_way: dict[str, list[RetrievalTask]] = {}
         for task in self.tasks:
-            way = "t2i" if task.protocol.direction == "t2i" else task.protocol.orientation or "transposed"
-            by_way.setdefault(way, []).append(task)
+            by_way.setdefault(way_of(task), []).append(task)
         self.positive_scores = positive_scores
         self.rankers = {
             way: Ranker(tasks, top=self.top, positive_scores=positive_scores) for way, tasks in by_way.items()
         }
+
+
+def way_of(task: RetrievalTask) -> str:
+    """How a task reads the scores of captions (rows) with images: see :attr:`BidirectionalRanker.rankers`."""
+    return "t2i" if task.protocol.direction == "t2i" else task.protocol.orientation or "transposed"
 
 
 def _pairs(task: RetrievalTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -381,10 +364,11 @@ class Ranker:
             if not self._positive_scores:
                 raise ValueError(f"{ids[0]!r}: scores of relevant items outside the window are needed first")
             own[back] = np.concatenate([self._positive_scores[i][e] for i, e in zip(ids, entries, strict=True)])
-        own[inside] = _looked_up(searched.scores, row[inside], column[inside])
+        at_device = [torch.from_numpy(each[inside]).to(searched.scores.device) for each in (row, column)]
+        own[inside] = searched.scores[tuple(at_device)].cpu().numpy()
         above, tied = _above_and_tied(searched, row, own)
-        ends = np.cumsum([len(entry) for entry in entries])
-        for part, entry, chosen in zip(queries, entries, np.split(back, ends[:-1]), strict=True):
+        ends = np.cumsum([len(entry) for entry in entries])[:-1]
+        for part, entry, chosen in zip(queries, entries, np.split(back, ends), strict=True):
             found = self.parts[self._tasks[part.task].protocol.id]
             found.scores[entry[inside[chosen]]] = own[chosen][inside[chosen]]
             found.n_above[entry] += above[chosen]
@@ -419,11 +403,6 @@ def _above_and_tied(
         deep = np.flatnonzero(own <= lists[:, -1])
         above[deep], tied[deep] = count_above_and_tied(scores, rows[deep], own[deep], members)
     return above, tied
-
-
-def _looked_up(scores: Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float32]:
-    pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
-    return scores[pairs].cpu().numpy()
 
 
 def _search(
@@ -477,8 +456,7 @@ def _take_rows(scores: Tensor, rows: NDArray[np.int64]) -> Tensor:
 # --- The distinct galleries of several tasks, each with all queries that search it.
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Queries:
+class _Queries(NamedTuple):
     """The queries of one task that search one gallery, ordered by ord."""
 
     task: int  # position among the tasks
@@ -486,12 +464,11 @@ class _Queries:
     ords: NDArray[np.int32]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _SharedGallery:
+class _SharedGallery(NamedTuple):
     """One gallery and all queries that search it."""
 
     items: NDArray[np.int32]
-    queries: tuple[_Queries, ...]
+    queries: Sequence[_Queries]
 
     @property
     def is_run(self) -> bool:
@@ -505,7 +482,7 @@ class _SharedGallery:
     def within(self, first: int, stop: int) -> _SharedGallery:
         """The part of the gallery in a window, with ords counted from its start; the same queries."""
         part = self.items[slice(*np.searchsorted(self.items, (first, stop)))]
-        return _SharedGallery(items=part - np.int32(first) if first else part, queries=self.queries)
+        return self._replace(items=part - np.int32(first) if first else part)
 
     def members(self, n_items: int) -> NDArray[np.bool_]:
         """Which items are in the gallery, shape ``(n_items,)``."""
@@ -519,7 +496,7 @@ class _SharedGallery:
         for queries in self.queries:
             part = slice(*np.searchsorted(queries.ords, (start, stop)))
             if part.start < part.stop:
-                found.append(_Queries(task=queries.task, rows=queries.rows[part], ords=queries.ords[part]))
+                found.append(_Queries(queries.task, queries.rows[part], queries.ords[part]))
         return found
 
 
@@ -530,6 +507,6 @@ def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_SharedGallery]:
         for index, items in enumerate(task.galleries):
             rows = np.flatnonzero(task.gallery_of == index)
             rows = rows[np.argsort(task.queries[rows], kind="stable")]
-            queries = _Queries(task=number, rows=rows, ords=task.queries[rows])
+            queries = _Queries(number, rows, task.queries[rows])
             found.setdefault(items.tobytes(), (items, []))[1].append(queries)
-    return [_SharedGallery(items=items, queries=tuple(queries)) for items, queries in found.values()]
+    return [_SharedGallery(items, queries) for items, queries in found.values()]

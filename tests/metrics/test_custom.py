@@ -291,9 +291,9 @@ def test_a_first_item_that_the_user_judged_right_counts_in_both_directions(tmp_p
     metric = with_judgements(file)
     assert metric.name == "own:R@1"
 
-    def right(ranks: list[int], asked: list[str], first: list[int], **how: Any) -> list[float]:
+    def right(ranks: list[int], asked: list[str | None], first: list[int], **how: Any) -> list[float]:
         of_ranks = outcomes_of([[rank] for rank in ranks], **how)
-        lists = {"top_ords": np.int32(first)[:, None], "top_scores": np.ones((len(first), 1), np.float32)}
+        lists: Any = {"top_ords": np.array([first], np.int32).T, "top_scores": np.ones((len(first), 1), np.float32)}
         outcomes = replace(of_ranks, query_ids=np.array(asked, dtype=object), **lists)
         return metric.metric(corpus=corpus).per_query(outcomes).tolist()
 

@@ -93,11 +93,11 @@ def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
 ) -> None:
     images, captions = Items(0, len(counts), 128, window=16), gather(Items(1, 50, 128)())
     images.vectors = [np.resize(v, (count, 128)) for v, count in zip(images.vectors, counts, strict=True)]
-    together = score(images, captions, n_images=len(counts))
+    together = score(images, captions, range(len(counts)))
     for item, vectors in enumerate(images.vectors):
         alone = Items(0, 1, 128)
         alone.vectors = [vectors]
-        np.testing.assert_array_equal(together[:, [item]], score(alone, captions, n_images=1))
+        np.testing.assert_array_equal(together[:, [item]], score(alone, captions, range(1)))
 
 
 def test_the_three_orientations_follow_their_definitions_and_are_none_of_a_dense_encoder() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,7 +175,7 @@ def maxsim_both_ways(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Our scores, caption by caption in image order, and colpali_engine's."""
     peer = pytest.importorskip("colpali_engine.utils.processing_utils")
-    blocks = {"images": lambda: [Ragged.of(images)], "captions": lambda: [Ragged.of(captions)]}
+    blocks: Any = {"images": lambda: [Ragged.of(images)], "captions": lambda: [Ragged.of(captions)]}
     found = evaluate(corpus, select_protocols(corpus, ["t2i/all"]), **blocks)["t2i/all"]
     assert found.top_ords is not None
     assert found.top_scores is not None

@@ -24,9 +24,9 @@ def screened(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Screens whatever the size and the processor; holds the share of scores that differ from float32, by window."""
     shares: list[float] = []
 
-    def watched(images: Any, captions: Any, ranking: BidirectionalRanker, **how: Any) -> NDArray[np.float32]:
-        found = maxsim_products.screened_scores(images, captions, ranking, **how)
-        exact = maxsim_scores(images, captions, n_images=how["n_images"], first=how["first"])
+    def watched(images: Any, captions: Any, part: range, **how: Any) -> NDArray[np.float32]:
+        found = maxsim_products.screened_scores(images, captions, part, **how)
+        exact = maxsim_scores(images, captions, part)
         shares.append(float((found != exact).mean()))
         return found
 
@@ -88,11 +88,11 @@ def test_no_score_is_further_off_than_its_bound(longest: int, negative: bool) ->
         images.vectors = [-np.abs(v) for v in images.vectors]
         captions.vectors = [np.abs(v) for v in captions.vectors]
     tokens = gather(captions())
-    table, of_images = rough_scores(images, tokens, n_images=40, first=0, resources=ON_CPU, advance=ignore)
+    table, of_images = rough_scores(images, tokens, range(40), resources=ON_CPU, advance=ignore)
     rough = maxsim_products.RoughScores(
         table, np.zeros(table.shape, bool), maxsim_products._of_captions(tokens), of_images
     )
-    off = np.abs(table - maxsim_scores(images, tokens, n_images=40))
+    off = np.abs(table - maxsim_scores(images, tokens, range(40)))
     bounds = rough.errors(np.arange(50), np.arange(40))
     assert (off <= bounds).all()
     assert 0 < off.max() < bounds.max() < 0.012 * 40  # a bound that is far too wide would save nothing

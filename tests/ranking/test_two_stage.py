@@ -13,6 +13,7 @@ from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.maxsim_products import gather
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, with_orientations
 from capim.tasks.ranking.resources import Resources
+from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.ranking.two_stage import (
     dense_pairs,
     maxsim_pairs,
@@ -156,6 +157,7 @@ def test_blocks_hold_every_score_that_outcomes_came_from(late: bool) -> None:
     found = evaluate(corpus, protocols, images=images, captions=captions)
     assert not late or {"i2t/any@transposed-per-token", "i2t/any@image-as-query"} <= found.keys()
     for task in build_tasks(corpus, protocols):
+        assert isinstance(task, RetrievalTask)
         outcomes = found[task.protocol.id]
         seen = np.zeros(len(outcomes), dtype=int)
         for block in score_blocks(images, captions, task, resources=Resources(memory_bytes=1 << 14)):

@@ -73,11 +73,13 @@ values = ClusteredValues(1 / rng.integers(1, 90, (7, 900)), Clusters.of(np.arang
 for interval in bootstrap_samples([values], Resampling(seed=1, replicates=600))[0]:
     print(interval.low.hex(), interval.high.hex(), interval.standard_error.hex())
 """
-    run = partial(subprocess.run, [sys.executable, "-c", code], check=True, capture_output=True, cwd=REPOSITORY)
+    run = partial(
+        subprocess.run, [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=REPOSITORY
+    )
     variables = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     printed = {run(env={**os.environ, **dict.fromkeys(variables, threads)}).stdout for threads in ("1", "5")}
     assert len(printed) == 1
-    assert printed.pop().count(b"0x1.") == 21
+    assert printed.pop().count("0x1.") == 21
 
 
 def test_reseeding_the_global_generator_changes_nothing() -> None:
