@@ -59,9 +59,8 @@ def check_vectors(images: VectorRows, captions: VectorRows, tasks: Sequence[Scor
     """Raise ``ValueError`` unless shapes and types fit each other and the tasks; reads no vector."""
     for modality, vectors in (("image", images), ("caption", captions)):
         if len(vectors.shape) != 2 or vectors.dtype != np.float32:
-            raise ValueError(
-                f"{modality} vectors must be float32 of shape (n, dim), got {vectors.dtype} {vectors.shape}"
-            )
+            found = f"{vectors.dtype} {vectors.shape}"
+            raise ValueError(f"{modality} vectors must be float32 of shape (n, dim), got {found}")
         if not len(vectors):
             raise ValueError(f"there are no {modality} vectors; run `capim embed` first")
     if images.shape[1] != captions.shape[1]:
@@ -242,11 +241,10 @@ def dense_part(
                     for n in _ranked(blocks, to_images, device):
                         advance(n * len(window) / len(part) / n_rows)
                 if to_captions is not None and turned:
-                    blocks = (
-                        _products(of_images, held.tiles(tile), block_bytes)
-                        if keep is None
-                        else _blocks_of(keep, of_images, held, block_bytes)
-                    )
+                    if keep is None:
+                        blocks = _products(of_images, held.tiles(tile), block_bytes)
+                    else:
+                        blocks = _blocks_of(keep, of_images, held, block_bytes)
                     for n in _ranked(blocks, to_captions, device):
                         advance(n * held.n / n_captions / n_rows)
                 keep = None
@@ -256,11 +254,7 @@ def dense_part(
 
 
 def dense_score_rows(
-    images: NDArray[np.float32],
-    captions: NDArray[np.float32],
-    task: RetrievalTask,
-    *,
-    resources: Resources = ON_CPU,
+    images: NDArray[np.float32], captions: NDArray[np.float32], task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
     """The scores of a task, queries in rows; each block is valid until the next.
 
@@ -274,10 +268,7 @@ def dense_score_rows(
 
 
 def score_blocks(
-    queries: NDArray[np.float32],
-    gallery: NDArray[np.float32],
-    *,
-    resources: Resources = ON_CPU,
+    queries: NDArray[np.float32], gallery: NDArray[np.float32], *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
     """The scores of all queries with all items, from unit vectors; each block is valid until the next."""
     with full_float32():

@@ -197,11 +197,7 @@ def scores_per_token(images: Blocks, captions: Ragged, *, n_images: int) -> Iter
 
 
 def weighted_sum(
-    members: Sequence[Iterable[ScoreRows]],
-    weights: Sequence[float],
-    task: RetrievalTask,
-    *,
-    shape: tuple[int, int],
+    members: Sequence[Iterable[ScoreRows]], weights: Sequence[float], task: RetrievalTask, *, shape: tuple[int, int]
 ) -> Outcomes:
     """Outcomes of the weighted sum of the encoders' scores.
 
