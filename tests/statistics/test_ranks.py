@@ -96,16 +96,6 @@ def test_ten_equal_encoders_are_never_undecided_by_nothing() -> None:
     assert n_alone > 2
 
 
-def test_comparisons_give_ranks() -> None:
-    rng = np.random.default_rng(0)
-    hits = {name: (rng.random(2_000) < share).astype(float) for name, share in (("a", 0.6), ("b", 0.59), ("c", 0.3))}
-    compared = compare_encoders(
-        hits, Clusters.of(np.arange(2_000)), Resampling(seed=1, replicates=200, permutations=2_000)
-    )
-    pairs = [PairTest(c.a, c.b, c.difference.value, c.p_adjusted) for c in compared]
-    assert held(rank_encoders([*hits], pairs)) == {"a": (1, 2), "b": (1, 2), "c": (3, 3)}
-
-
 @given(st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=5, max_size=5))
 def test_an_encoder_that_any_other_beats_cannot_be_the_best(wins: list[list[bool]]) -> None:
     better = np.triu(np.array(wins), 1)

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.metrics.table import RSUM, headline_of
+from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
+from capim.tasks.ranking.protocols import PROTOCOLS
 
 
 def quadruples_of(scores: Sequence[Sequence[float]]) -> Outcomes:
@@ -62,3 +65,33 @@ def test_chance_of_ranks_is_that_of_random_orders() -> None:
     assert METRICS["mean_rank"].chance(random) == pytest.approx(first.mean(), rel=0.05)
     constant = replace(outcomes_of([[1]], n_gallery=5_000), rank_worst=np.array([5_000], np.int32))
     assert METRICS["MRR"].value(constant) == pytest.approx((1 / np.arange(1, 5_001)).sum() / 5_000)
+
+
+# --- the headline of a corpus, by the protocols that it was evaluated by
+@pytest.mark.parametrize(
+    ("evaluated", "expected"),
+    [
+        ("i2t/any t2i/all t2i/first i2t/any@image-as-query", {"t2i/all": "R@1", "i2t/any": "R@1"}),
+        ("i2t/any i2t/any5", {"i2t/any": "R@1"}),
+        ("t2i/all i2t/any winoground winoground/Object", {"winoground": "winoground_group"}),
+        (
+            "winoground/Object winoground/Both",
+            dict.fromkeys(["winoground/Object", "winoground/Both"], "winoground_group"),
+        ),
+        ("t2i/all pairs/colour pairs/shape pairs/macro pairs/micro", {"pairs/macro": "pair_accuracy"}),
+        ("aro/order aro/all-negatives", {"aro/order": "pair_accuracy"}),
+        ("aro/all-negatives", {"aro/all-negatives": "pair_accuracy"}),
+        ("t2i/judged", {"t2i/judged": "nDCG@10"}),
+        ("t2i/all t2i/de/google i2t/de/google t2i/first", {"t2i/de/google": "R@1", "i2t/de/google": "R@1"}),
+        ("t2i/first t2i/cxc i2t/cxc", {"t2i/cxc": "R@1", "i2t/cxc": "R@1"}),
+        ("", {}),
+    ],
+)
+def test_a_corpus_has_the_headline_of_its_kind(evaluated: str, expected: dict[str, str]) -> None:
+    assert dict(headline_of(map(Protocol.of, evaluated.split()))) == expected
+
+
+def test_headlines_are_protocols_and_metrics_of_the_tables() -> None:
+    assert set(MAIN) <= set(PROTOCOLS)
+    assert {figure.metric for figure in headline_of([rule.protocol for rule in PROTOCOLS.values()])} <= set(METRICS)
+    assert RSUM.protocol == "t2i/all+i2t/any"
