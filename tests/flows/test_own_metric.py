@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,25 @@ def workspace(evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path / "workspace"
 
 
+def own(metric: str, *words: str) -> int:
+    """``capim evaluate --metric`` of the user's file."""
+    return main(["evaluate", "--metric", f"own.py:{metric}", *ONLY, *SAME, *words])
+
+
+def printed(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
+    """What a command prints as JSON."""
+    capsys.readouterr()
+    assert main([*command, "--format", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def report(capsys: pytest.CaptureFixture[str]) -> Path:
+    """The folder of a new report."""
+    capsys.readouterr()
+    assert main(["report"]) == 0
+    return Path(capsys.readouterr().out.strip()).parent
+
+
 def rows(workspace: Path, table: str, **equals: Any) -> list[dict[str, Any]]:
     """Rows without which run they belong to, in a fixed order."""
     found = EmbeddingStore.open(workspace / "store").rows(table, **equals).to_pylist()
@@ -123,11 +143,7 @@ def test_a_metric_added_to_the_table_is_computed_for_stored_evaluations_and_noth
     after = rows(workspace, "comparisons")
     assert [row for row in after if row["metric"] != NEW.name] == before["comparisons"]
     assert sum(row["metric"] == NEW.name for row in after) == 6
-
-
-def test_a_metric_of_several_relevant_items_is_added_only_where_there_are_several(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # a metric of several relevant items only where there are several
     monkeypatch.setitem(METRICS, "recall_all@3", replace(METRICS["recall_all@10"], name="recall_all@3"))
     assert main(["evaluate", *ONLY, *SAME]) == 0
     assert {row["protocol"] for row in rows(workspace, "results", metric="recall_all@3")} == {"i2t/any"}
@@ -207,43 +223,37 @@ def test_means_over_languages_have_the_version_of_their_metric(
 
 
 # --- a user's metric -------------------------------------------------------------------------------------------------
-def median_length(workspace: Path) -> int:
-    captions = EmbeddingStore.open(workspace / "store").items("shapes", "caption")["text"].to_pylist()
-    return int(np.median([len(str(text).split()) for text in captions]))
-
-
 def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    n = median_length(workspace)
+    captions = EmbeddingStore.open(workspace / "store").items("shapes", "caption")["text"].to_pylist()
+    n = int(np.median([len(str(text).split()) for text in captions]))
     name = f"own:short(n={n})"
     asked = ["--metric", f"own.py:short(n={n})", *SAME]
     before = {table: rows(workspace, table) for table in ("results", "comparisons", "slices")}
-    capsys.readouterr()
-    assert main(["evaluate", *asked, *ONLY, "--keep-replicates", "--format", "json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert {(row["metric"], row["protocol"]) for row in printed} == {(name, "t2i/all")}
+    found = printed(capsys, "evaluate", *asked, *ONLY, "--keep-replicates")
+    assert {(row["metric"], row["protocol"]) for row in found} == {(name, "t2i/all")}
     query = "SELECT o.encoder, o.rank_worst, c.text FROM outcomes o JOIN captions c ON o.query_id = c.id"
-    assert main(["query", f"{query} WHERE o.protocol = 't2i/all'", "--format", "json"]) == 0
-    chosen = [row for row in json.loads(capsys.readouterr().out) if len(row["text"].split()) <= n]
-    for row in printed:
+    asked_of_sql = printed(capsys, "query", f"{query} WHERE o.protocol = 't2i/all'")
+    chosen = [row for row in asked_of_sql if len(row["text"].split()) <= n]
+    for row in found:
         hits = [c["rank_worst"] == 1 for c in chosen if c["encoder"] == row["encoder"]]
         assert (row["value"], row["n_queries"]) == (pytest.approx(np.mean(hits)), len(hits))
         assert 0 < len(hits) < 5 * N_SCENES
-    own = {table: rows(workspace, table, metric=name) for table in (*before, "replicates", "metrics")}
-    assert [len(own[table]) for table in ("results", "replicates", "comparisons", "metrics")] == [3, 3, 3, 1]
-    assert {row["n_queries"] for row in own["comparisons"]} == {len(chosen) // 3}
-    assert {row["analysis"] for row in own["slices"]} >= {"complexity", "ordinal"}
-    assert own["metrics"][0]["title"] == "Found first, of captions of at most n words."
+    stored = {table: rows(workspace, table, metric=name) for table in (*before, "replicates", "metrics")}
+    assert [len(stored[table]) for table in ("results", "replicates", "comparisons", "metrics")] == [3, 3, 3, 1]
+    assert {row["n_queries"] for row in stored["comparisons"]} == {len(chosen) // 3}
+    assert {row["analysis"] for row in stored["slices"]} >= {"complexity", "ordinal"}
+    assert stored["metrics"][0]["title"] == "Found first, of captions of at most n words."
     for table, earlier in before.items():
         assert [row for row in rows(workspace, table) if row["metric"] != name] == earlier
     # without --metric its comparisons stay as they are; with it they are computed again
     assert main(["compare", "--analyses", "complexity", *SAME, "--adjustment", "benjamini-hochberg"]) == 0
-    assert rows(workspace, "comparisons", metric=name) == own["comparisons"]
+    assert rows(workspace, "comparisons", metric=name) == stored["comparisons"]
     assert main(["compare", *asked, "--adjustment", "benjamini-hochberg"]) == 0
     assert "3 comparisons by own.py:short" in capsys.readouterr().err
     assert {row["adjustment"] for row in rows(workspace, "comparisons", metric=name)} == {"benjamini-hochberg"}
-    assert rows(workspace, "results", metric=name) == own["results"]
+    assert rows(workspace, "results", metric=name) == stored["results"]
     assert main(["report"]) == 0
     page = Path(capsys.readouterr().out.strip()).read_text()
     title = f"Found first, of captions of at most n words ({name})"
@@ -255,13 +265,9 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(
 def test_a_metric_of_score_blocks_works_for_single_and_multi_vectors(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    capsys.readouterr()
-    assert main(["evaluate", "--metric", "own.py:margin", *ONLY, *SAME, "--format", "json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert {(row["encoder"], row["protocol"]) for row in printed} == {
-        (encoder, protocol) for encoder in ("one", "other", "many") for protocol in PROTOCOLS
-    }
-    for row in printed:
+    found = printed(capsys, "evaluate", "--metric", "own.py:margin", *ONLY, *SAME)
+    assert {(r["encoder"], r["protocol"]) for r in found} == set(product(("one", "other", "many"), PROTOCOLS))
+    for row in found:
         first = rows(workspace, "results", encoder=row["encoder"], protocol=row["protocol"], metric="R@1")
         assert row["n_queries"] == first[0]["n_queries"]
         assert -2 * 3 < row["value"] < 2 * 3
@@ -270,7 +276,7 @@ def test_a_metric_of_score_blocks_works_for_single_and_multi_vectors(
 def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["evaluate", "--metric", "own.py:first_items", *ONLY, *SAME]) == 0
+    assert own("first_items") == 0
     name = "own:first_items"
     results, comparisons = (rows(workspace, table, metric=name) for table in ("results", "comparisons"))
     assert (len(results), len(comparisons), rows(workspace, "slices", metric=name)) == (6, 6, [])
@@ -278,9 +284,7 @@ def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices
         assert row["ci_low"] <= row["ci_high"] and row["value"] == int(row["value"])
     assert {row["p_sign_flip"] for row in comparisons} == {row["wins"] for row in comparisons} == {None}
     assert all("aggregate" in row["reason"] for row in comparisons)
-    capsys.readouterr()
-    assert main(["report"]) == 0
-    text = Path(capsys.readouterr().out.strip()).with_name("report.md").read_text()
+    text = (report(capsys) / "report.md").read_text()
     assert "Bold: lowest value; an aggregate over queries has no test." in text
 
 
@@ -289,7 +293,7 @@ def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(
 ) -> None:
     before = rows(workspace, "results")
     capsys.readouterr()
-    assert main(["evaluate", "--metric", "own.py:broken", *ONLY, *SAME]) == 2
+    assert own("broken") == 2
     line = 1 + SHORT.splitlines().index('        raise LookupError("nothing of that kind")')
     message = capsys.readouterr().err
     assert message == (
@@ -297,17 +301,18 @@ def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(
         'raise LookupError("nothing of that kind")\n'
     )
     assert rows(workspace, "results") == before
+    assert own("nowhere") == 0  # a metric that applies to no query is no mistake
+    assert "0 results and 0 comparisons by own.py:nowhere stored" in capsys.readouterr().err
     assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
-    assert main(["evaluate", "--metric", "own.py:broken", *ONLY, *SAME, "--debug"]) == 2
+    assert own("broken", "--debug") == 2
     assert "Traceback" in capsys.readouterr().err
     n_runs = len(rows(workspace, "runs"))
-    assert main(["evaluate", "--metric", "own.py:absent", *ONLY, *SAME]) == 2
+    assert own("absent") == 2
     assert len(rows(workspace, "runs")) == n_runs
 
 
 def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> None:
     file = workspace.parent / "own.py"
-    evaluate = ["evaluate", "--metric", "own.py:short(n=99)", *ONLY, *SAME]
     tables = ("results", "replicates", "comparisons", "slices")
 
     def counts() -> list[int]:
@@ -315,15 +320,15 @@ def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> No
 
     others = {table: rows(workspace, table) for table in tables}
     file.write_text(SHORT.replace("np.nan if text is None else", "1 if text is None else"))
-    assert main([*evaluate, "--keep-replicates"]) == 0
+    assert own("short(n=99)", "--keep-replicates") == 0
     everywhere = counts()
     assert everywhere[:3] == [6, 6, 6]
     file.write_text(SHORT)
-    assert main(evaluate) == 0
+    assert own("short(n=99)") == 0
     assert counts()[:3] == [3, 0, 3]
     assert 0 < counts()[3] < everywhere[3]
     file.write_text(SHORT.replace("return np.where(words <= n,", "return np.where(words < 0,"))
-    assert main(evaluate) == 0
+    assert own("short(n=99)") == 0
     assert counts() == [0, 0, 0, 0]
     assert {table: rows(workspace, table) for table in tables} == others
 
@@ -332,29 +337,18 @@ def test_rows_of_an_earlier_state_of_the_file_are_not_shown_beside_those_of_the_
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, name = workspace.parent / "own.py", "own:short(n=99)"
-    evaluate = ["evaluate", "--metric", "own.py:short(n=99)", *ONLY, *SAME]
-    assert main(evaluate) == 0
+    assert own("short(n=99)") == 0
     file.write_text(f"# a remark\n{SHORT}")
-    assert main([*evaluate, "--encoders", "one"]) == 0
+    assert own("short(n=99)", "--encoders", "one") == 0
     assert len({row["metric_version"] for row in rows(workspace, "results", metric=name)}) == 1
     file.write_text(SHORT.replace('["rank_worst"].to_numpy() == 1', '["rank_worst"].to_numpy() == 2'))
-    assert main([*evaluate, "--encoders", "one"]) == 0
+    assert own("short(n=99)", "--encoders", "one") == 0
     assert len({row["metric_version"] for row in rows(workspace, "results", metric=name)}) == 2
-    capsys.readouterr()
-    assert main(["report"]) == 0
-    folder = Path(capsys.readouterr().out.strip()).parent
+    folder = report(capsys)
     document = json.loads((folder / "results.json").read_text())
     shown = [row for table in ("results", "comparisons") for row in document[table] if row["metric"] == name]
     assert [row.get("encoder") for row in shown] == ["one"]
     assert f"{name} of many on shapes by another version of the metric" in (folder / "report.md").read_text()
-
-
-def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["evaluate", "--metric", "own.py:nowhere", *ONLY, *SAME]) == 0
-    assert "0 results and 0 comparisons by own.py:nowhere stored" in capsys.readouterr().err
-    assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
 
 
 def test_ranks_that_are_known_as_ranges_are_left_out_where_they_do_not_determine_the_metric(
@@ -379,13 +373,12 @@ def test_ranks_that_are_known_as_ranges_are_left_out_where_they_do_not_determine
 def test_a_metric_added_to_the_table_is_computed_for_imported_outcomes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    workspace = tmp_path / "imported"
-    captions = [str(row) for row in open_corpus("shapes").captions["id"].to_pylist()]
-    ranks = "".join(f"t2i/all,{caption},{1 + n % 3}\n" for n, caption in enumerate(captions))
-    (tmp_path / "ranks.csv").write_text(f"protocol,query,rank\n{ranks}")
+    workspace, file = tmp_path / "imported", tmp_path / "ranks.csv"
+    captions = open_corpus("shapes").captions["id"].to_pylist()
+    lines = ["protocol,query,rank", *(f"t2i/all,{caption},{1 + n % 3}" for n, caption in enumerate(captions))]
+    file.write_text("\n".join(lines))
     where = ["--workspace", str(workspace), "--replicates", "100"]
-    outcomes = ["--outcomes", str(tmp_path / "ranks.csv"), "--encoder", "theirs", "--corpus", "shapes"]
-    assert main(["import", *outcomes, *where]) == 0
+    assert main(["import", "--outcomes", str(file), "--encoder", "theirs", "--corpus", "shapes", *where]) == 0
     before = rows(workspace, "results")
     monkeypatch.setitem(METRICS, NEW.name, NEW)
     capsys.readouterr()
