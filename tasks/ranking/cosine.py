@@ -25,9 +25,8 @@ from capim.store.schema import TOP
 from capim.store.types import Modality
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.best_lists import TopK, top_k
-from capim.tasks.ranking.given import choice_outcomes
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import BUDGET_SHARE, BidirectionalRanker, Ranker, ScoreRows
+from capim.tasks.ranking.ranker import BUDGET_SHARE, BidirectionalRanker, Ranker, ScoreRows, choice_outcomes
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore, one_thread_each
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 

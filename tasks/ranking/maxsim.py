@@ -23,7 +23,6 @@ from capim.store.sets.search import Index
 from capim.store.vectors import Ragged
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.cosine import check_ords
-from capim.tasks.ranking.given import choice_outcomes
 from capim.tasks.ranking.maxsim_products import (
     Blocks,
     checked,
@@ -35,7 +34,7 @@ from capim.tasks.ranking.maxsim_products import (
     screened_scores,
 )
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import BidirectionalRanker, ScoreRows, rows_of_table, way_of
+from capim.tasks.ranking.ranker import BidirectionalRanker, ScoreRows, choice_outcomes, rows_of_table, way_of
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 
