@@ -53,16 +53,12 @@ def test_a_pair_is_compared_on_the_queries_that_both_have_a_value_of(reduce: str
     assert all(pair.p_adjusted is not None for pair in together)
 
 
-def test_two_encoders_without_a_common_query_have_a_reason_instead_of_a_difference() -> None:
+def test_two_encoders_without_a_common_query_have_a_reason_and_an_infinite_value_is_refused() -> None:
     x, y = values(2)
     x[:60], y[60:] = np.nan, np.nan
     [pair] = compare_encoders({"x": x, "y": y}, CLUSTERS, RESAMPLING)
     assert np.isnan(pair.difference.value)
     assert (pair.flip_test.p, pair.p_adjusted, pair.n_queries, pair.reason) == (None, None, 0, NO_COMMON_QUERY)
-
-
-def test_an_infinite_value_is_refused() -> None:
-    x, y = values(2)
     x[3] = np.inf
     with pytest.raises(ValueError, match="encoder 'x': 1 values are infinite"):
         compare_encoders({"x": x, "y": y}, CLUSTERS, RESAMPLING)
@@ -82,8 +78,7 @@ def test_parts_have_the_means_and_intervals_of_the_known_queries_of_each_encoder
                 assert means.interval(row, part).value == pytest.approx(alone.interval(0, part).value, abs=1e-12)
                 assert means.interval(row, part).low == pytest.approx(alone.interval(0, part).low, abs=1e-9)
     assert means.counts(1, 2) == (0, 0)
-    assert means.interval(1, 2).reason == NO_QUERY
-    assert means.too_small(1, 0, 2) == NO_QUERY
+    assert means.interval(1, 2).reason == means.too_small(1, 0, 2) == NO_QUERY
 
 
 def test_an_aggregate_gets_every_query_as_often_as_its_cluster_was_drawn() -> None:
@@ -103,8 +98,7 @@ def test_the_interval_of_an_aggregate_is_that_of_its_replicates() -> None:
 
     [[interval]] = bootstrap_samples([ClusteredValues(pairs[None], CLUSTERS)], RESAMPLING, correlation)
     assert interval.value == pytest.approx(correlation(pairs))
-    assert interval.low is not None and interval.high is not None
-    assert interval.low < interval.value < interval.high
+    assert interval.low is not None and interval.high is not None and interval.low < interval.value < interval.high
     [difference] = paired_intervals(np.stack([pairs, pairs]), CLUSTERS, [(0, 1)], RESAMPLING, correlation)
     assert (difference.value, difference.low, difference.reason) == (0.0, None, NO_SPREAD)
 
