@@ -178,10 +178,8 @@ def approximate(
     [gallery] = retrieval.task.galleries
     every = restricted(retrieval.task, gallery)
     task = sample_queries(every, LATE_QUERIES if many else SINGLE_QUERIES, seed=resampling.seed)
-    items, queries = (
-        retrieval.items(fingerprint, "image", gallery),
-        retrieval.items(fingerprint, "caption", task.queries),
-    )
+    items = retrieval.items(fingerprint, "image", gallery)
+    queries = retrieval.items(fingerprint, "caption", task.queries)
     queries = queries.with_values(queries.values.astype(np.float32))
     [(_, metric)] = headline_of([retrieval.protocol])
     chosen = list(methods_of(items, methods, storage=spec.storage, many=many, seed=resampling.seed))
@@ -191,15 +189,8 @@ def approximate(
             rows.append(row)
             advance(1)
     clusters = Clusters.of(task.clusters, drawn_clusters(corpus, retrieval.protocol), task.weights)
-    found = frontier(
-        spec.name,
-        rows,
-        clusters,
-        resampling,
-        metric=metric,
-        n_all_queries=len(every.queries),
-        threads=n_threads(),
-    )
+    how = {"n_all_queries": len(every.queries), "threads": n_threads()}
+    found = frontier(spec.name, rows, clusters, resampling, metric=metric, **how)
     return retrieval.write_slices(spec, [*found])
 
 
@@ -313,13 +304,11 @@ def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
     """
     store = EmbeddingStore.open(store_uri)
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    protocol = next((each for each in protocols_of(corpus) if each.id in TEXT_TO_IMAGE), None)
-    if protocol is None:
-        raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
-    [task] = build_tasks(corpus, [protocol])
-    if not isinstance(task, RetrievalTask):
-        raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
-    return TextToImage(store=store, corpus=corpus, protocol=protocol, task=task, run=run)
+    protocols = [protocol for protocol in protocols_of(corpus) if protocol.id in TEXT_TO_IMAGE]
+    for found in build_tasks(corpus, protocols[:1]):
+        if isinstance(found, RetrievalTask):
+            return TextToImage(store=store, corpus=corpus, protocol=found.protocol, task=found, run=run)
+    raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
 
 
 def combined_spec(

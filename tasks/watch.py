@@ -100,11 +100,10 @@ def watch_vectors(
             for modality, n_items in zip(MODALITIES, (len(corpus.images), len(corpus.captions)), strict=True):
                 ords = chosen(n_items, rule.sample, seed)
                 vectors = vectors_of(store, reference.sets, modality)
-                before = (
-                    [item.astype(np.float32) for block in vectors(ords) for item in block]
-                    if callable(vectors)
-                    else [row[None] for row in vectors[ords]]
-                )
+                if callable(vectors):
+                    before = [item.astype(np.float32) for block in vectors(ords) for item in block]
+                else:
+                    before = [row[None] for row in vectors[ords]]
                 similarities = cosines(before, fresh_vectors(encoder, corpus, modality, ords))
                 findings += judge_vectors(f"{subject}, {modality}s", similarities, rule)
             batches = store.rows("batches", encoder_fingerprint=spec.fingerprint, corpus=corpus.name)
@@ -352,10 +351,8 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure], since: Mappi
     """The changes of these figures, together where they have the same clusters."""
     groups: dict[tuple[str, bool], list[tuple[FigureChange, NDArray[np.float64]]]] = defaultdict(list)
     for figure in changed:
-        outcomes = [
-            read_outcomes(store, evaluation, figure.protocol)
-            for evaluation in (figure.before.evaluation, figure.evaluation)
-        ]
+        before_now = figure.before.evaluation, figure.evaluation
+        outcomes = [read_outcomes(store, evaluation, figure.protocol) for evaluation in before_now]
         metric = METRICS[figure.metric]
         values = np.stack([metric.per_query(each) for each in outcomes])
         known = known_queries(values.T)

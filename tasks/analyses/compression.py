@@ -263,7 +263,7 @@ def _scores(
     from capim.tasks.ranking.maxsim_products import maxsim_scores
 
     if many:
-        return maxsim_scores(blocks, queries, n_images=n_items)
+        return maxsim_scores(blocks, queries, range(n_items))
     widened = np.concatenate([block.values.astype(np.float32) for block in blocks()])
     return np.concatenate([rows.scores.numpy().copy() for rows in score_blocks(queries.values, widened)])
 

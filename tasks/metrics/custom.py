@@ -84,7 +84,9 @@ def find(requested: str, folder: Path) -> FoundMetric:
     sys.path.append(beside)  # at the end: a file beside the metric never stands for a library
     try:
         if where.endswith(".py") or ("." not in where and file.is_file()):
-            module = _executed(requested, file.resolve())
+            if not file.is_file():
+                raise RequestError(f"metric {requested!r}: there is no file {shown_path(str(file.resolve()))}")
+            module = loaded_module(file.resolve(), f"metric {requested!r}")
             where = file.stem if where.endswith(".py") else where
         else:
             module = loaded_module(where, f"metric {requested!r}")
@@ -173,12 +175,6 @@ def _parsed(requested: str) -> tuple[str, str, dict[str, object]]:
                 f"list), got {ast.unparse(keyword.value)}"
             ) from None
     return where, function.id, options
-
-
-def _executed(requested: str, file: Path) -> ModuleType:
-    if not file.is_file():
-        raise RequestError(f"metric {requested!r}: there is no file {shown_path(str(file))}")
-    return loaded_module(file, f"metric {requested!r}")
 
 
 def _callables(module: ModuleType) -> str:

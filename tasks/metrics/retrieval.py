@@ -134,12 +134,7 @@ def hit_at(k: int, *, judged: bool = False) -> Metric:
 
 
 RECALLS = (hit_at(1), hit_at(5), hit_at(10))
-MRR = Metric(
-    name="MRR",
-    title="Mean reciprocal rank",
-    directions=RETRIEVAL,
-    values=reciprocal_rank,
-)
+MRR = Metric(name="MRR", title="Mean reciprocal rank", directions=RETRIEVAL, values=reciprocal_rank)
 MEAN_RANK = Metric(
     name="mean_rank",
     heading="mean rank",
@@ -194,15 +189,12 @@ def tie_groups(outcomes: Outcomes) -> TieGroups:
     )
 
 
-def _summed(per_group: NDArray[np.float64], groups: TieGroups, n_queries: int) -> NDArray[np.float64]:
-    return np.bincount(groups.query, weights=per_group, minlength=n_queries).astype(np.float64)
-
-
 def found_in_top(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64]:
     """Expected number of relevant items among the top ``k`` (one ``k`` per query), shape ``(n_queries,)``."""
     groups = tie_groups(outcomes)
     places = np.clip(k[groups.query] - groups.above, 0, groups.size)
-    return _summed(groups.relevant * places / groups.size, groups, len(outcomes))
+    found = groups.relevant * places / groups.size
+    return np.bincount(groups.query, weights=found, minlength=len(outcomes)).astype(np.float64)
 
 
 def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -25,9 +25,8 @@ from capim.store.schema import TOP
 from capim.store.types import Modality
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.best_lists import TopK, top_k
-from capim.tasks.ranking.given import choice_outcomes
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import BUDGET_SHARE, BidirectionalRanker, Ranker, ScoreRows
+from capim.tasks.ranking.ranker import BUDGET_SHARE, BidirectionalRanker, Ranker, ScoreRows, choice_outcomes
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore, one_thread_each
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 
@@ -59,9 +58,8 @@ def check_vectors(images: VectorRows, captions: VectorRows, tasks: Sequence[Scor
     """Raise ``ValueError`` unless shapes and types fit each other and the tasks; reads no vector."""
     for modality, vectors in (("image", images), ("caption", captions)):
         if len(vectors.shape) != 2 or vectors.dtype != np.float32:
-            raise ValueError(
-                f"{modality} vectors must be float32 of shape (n, dim), got {vectors.dtype} {vectors.shape}"
-            )
+            found = f"{vectors.dtype} {vectors.shape}"
+            raise ValueError(f"{modality} vectors must be float32 of shape (n, dim), got {found}")
         if not len(vectors):
             raise ValueError(f"there are no {modality} vectors; run `capim embed` first")
     if images.shape[1] != captions.shape[1]:
@@ -218,14 +216,14 @@ def dense_part(
         block_bytes = min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES if device == "cpu" else memory_bytes)
         ranking = BidirectionalRanker(tasks, top=top)
         room = memory_bytes - memory_bytes // 4
-        at_once = _windows(len(part), n_captions, dim, ranking.reads_both_ways, room)
+        at_once = _windows(len(part), n_captions, dim, {"t2i", "transposed"} <= ranking.rankers.keys(), room)
         tile = _TILE if device == "cpu" else max(at_once)
-        searched = at_once[0] if ranking.to_images is not None else at_once[1]
+        searched = at_once[0] if "t2i" in ranking.rankers else at_once[1]
         if at_once != (len(images), n_captions) or searched > tile:
             pairs = ranking.pairs(part)
             scores = pair_scores(images, captions, pairs, device=device, memory_bytes=room // 2)
             ranking.set_positive_scores(pairs, scores)
-        to_images, to_captions = ranking.to_images, ranking.to_captions
+        to_images, to_captions = ranking.rankers.get("t2i"), ranking.rankers.get("transposed")
         n_rows = n_captions * bool(to_images) + len(part) * bool(to_captions)
         held = keep = None
         for start in range(part.start, part.stop, at_once[0]):
@@ -242,11 +240,10 @@ def dense_part(
                     for n in _ranked(blocks, to_images, device):
                         advance(n * len(window) / len(part) / n_rows)
                 if to_captions is not None and turned:
-                    blocks = (
-                        _products(of_images, held.tiles(tile), block_bytes)
-                        if keep is None
-                        else _blocks_of(keep, of_images, held, block_bytes)
-                    )
+                    if keep is None:
+                        blocks = _products(of_images, held.tiles(tile), block_bytes)
+                    else:
+                        blocks = _blocks_of(keep, of_images, held, block_bytes)
                     for n in _ranked(blocks, to_captions, device):
                         advance(n * held.n / n_captions / n_rows)
                 keep = None
@@ -256,11 +253,7 @@ def dense_part(
 
 
 def dense_score_rows(
-    images: NDArray[np.float32],
-    captions: NDArray[np.float32],
-    task: RetrievalTask,
-    *,
-    resources: Resources = ON_CPU,
+    images: NDArray[np.float32], captions: NDArray[np.float32], task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
     """The scores of a task, queries in rows; each block is valid until the next.
 
@@ -274,10 +267,7 @@ def dense_score_rows(
 
 
 def score_blocks(
-    queries: NDArray[np.float32],
-    gallery: NDArray[np.float32],
-    *,
-    resources: Resources = ON_CPU,
+    queries: NDArray[np.float32], gallery: NDArray[np.float32], *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
     """The scores of all queries with all items, from unit vectors; each block is valid until the next."""
     with full_float32():

@@ -25,6 +25,7 @@ from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
+MIXED = "images and captions must both be matrices (single), or both functions that yield blocks"
 
 
 def evaluate(
@@ -59,7 +60,7 @@ def evaluate(
     if callable(images) and callable(captions):
         return score_maxsim(images, captions, tasks, resources=resources, advance=advance)
     if callable(images) or callable(captions):
-        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
+        raise TypeError(MIXED)
     oriented = [task.protocol.id for task in tasks if task.protocol.orientation]
     if oriented:
         raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
@@ -101,7 +102,7 @@ def evaluate_part(
     if callable(images) and callable(captions):
         return maxsim_part(images, captions, tasks, part, resources=resources).part()
     if callable(images) or callable(captions):
-        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
+        raise TypeError(MIXED)
     layout = layout_of(corpus)
     if len(layout.parts) < 2:
         return dense_part(images, captions, tasks, part, resources=resources).part()
@@ -128,22 +129,18 @@ def evaluate_merged(
     for part in parts:
         for each in merged.values():
             each.merge(part)
-    if several and not callable(images) and not callable(captions):
-        rows = captions
-
-        def read(language: str, translator: str) -> NDArray[np.float32]:
-            return rows[layout.parts[language, translator]]
-
-        def score(part: Part, *_: object) -> dict[str, Outcomes]:
-            return merged.pop(part).outcomes()
-
-        outcomes = score_parts(layout, _retrieval(tasks), images[:], CaptionParts(read), score)
-    else:
-        outcomes = merged["", ""].outcomes()
     if callable(images) and callable(captions):
-        outcomes |= choices_of(images, captions, tasks, device=device)
-    elif not callable(images) and not callable(captions):
-        outcomes |= dense_choices(images, captions, tasks)
+        outcomes = merged["", ""].outcomes() | choices_of(images, captions, tasks, device=device)
+    elif callable(images) or callable(captions):
+        raise TypeError(MIXED)
+    elif several:
+        rows = captions
+        by_part = CaptionParts(lambda *part: rows[layout.parts[part]])
+        outcomes = score_parts(
+            layout, _retrieval(tasks), images[:], by_part, lambda part, *_: merged.pop(part).outcomes()
+        ) | dense_choices(images, captions, tasks)
+    else:
+        outcomes = merged["", ""].outcomes() | dense_choices(images, captions, tasks)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
 
 
@@ -171,11 +168,7 @@ class ScoreBlock(NamedTuple):
 
 
 def score_blocks(
-    images: VectorRows | Blocks,
-    captions: VectorRows | Blocks,
-    task: RetrievalTask,
-    *,
-    resources: Resources = ON_CPU,
+    images: VectorRows | Blocks, captions: VectorRows | Blocks, task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreBlock]:
     """All queries of one protocol, block by block; every query comes once, with the scores that it was ranked by.
 
@@ -187,7 +180,7 @@ def score_blocks(
     elif not callable(images) and not callable(captions):
         rows_of_scores = dense_score_rows(images[:], captions[:], task, resources=resources)
     else:
-        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
+        raise TypeError(MIXED)
     for start, scores, _ in rows_of_scores:
         table = scores.cpu().numpy()
         inside = np.flatnonzero((task.queries >= start) & (task.queries < start + len(table)))

@@ -27,7 +27,7 @@ from capim.tasks.ranking.tasks import RetrievalTask, captions_to_images, images_
 
 DEPTH = 20
 TEMPERATURE = 100.0
-PERSISTENCE = 0.9
+PERSISTENCE = 0.9  # probability of looking one item further in a list
 _COMPONENTS_PER_PASS = 1 << 20
 _ROWS_PER_PASS = 1 << 10  # lists of a pass stay in the processor's caches
 _FULL_ROWS_PER_PASS = 1 << 6  # queries of which all scores are computed again
@@ -72,10 +72,8 @@ def with_consistency(
 
     def measures(start: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         part = slice(start, start + _ROWS_PER_PASS)
-        lists = Lists(items[top_ords[part]], top_scores[part])
-        return _measures(
-            lists, Lists(other_ords[query_of[part]], other_scores[query_of[part]]), reference, query_of[part]
-        )
+        lists, query = Lists(items[top_ords[part]], top_scores[part]), query_of[part]
+        return _measures(lists, Lists(other_ords[query], other_scores[query]), reference, query)
 
     def from_all_scores(start: int) -> list[tuple[float, float]]:
         queries = cut_off[start : start + _FULL_ROWS_PER_PASS]
@@ -94,16 +92,9 @@ def with_consistency(
         both = np.stack([np.concatenate(ndcg), np.concatenate(rbo)])
         if len(cut_off):
             own_items, reference_items = own.items.astype(np.float64), reference.items.astype(np.float64)
-            both[:, cut_off] = np.concatenate(
-                list(each(from_all_scores, range(0, len(cut_off), _FULL_ROWS_PER_PASS)))
-            ).T
+            found = each(from_all_scores, range(0, len(cut_off), _FULL_ROWS_PER_PASS))
+            both[:, cut_off] = np.concatenate(list(found)).T
     return replace(outcomes, reference_ndcg=both[0], reference_rbo=both[1])
-
-
-def identical(outcomes: Outcomes) -> Outcomes:
-    """The outcomes of the reference language itself: 1 by definition, whatever ties there are."""
-    ones = np.ones(len(outcomes))
-    return replace(outcomes, reference_ndcg=ones, reference_rbo=ones)
 
 
 class Lists(NamedTuple):
@@ -242,13 +233,7 @@ def softmax_ndcg(
 
 
 def rank_biased_overlap(
-    row: NDArray[np.int64],
-    own: TieSpan,
-    other: TieSpan,
-    n_rows: int,
-    depth: int,
-    *,
-    persistence: float = PERSISTENCE,
+    row: NDArray[np.int64], own: TieSpan, other: TieSpan, n_rows: int, depth: int
 ) -> NDArray[np.float64]:
     """Extrapolated rank-biased overlap of two lists per row, 0..1 (RBO_ext of Webber et al. 2010, equation 32).
 
@@ -260,7 +245,6 @@ def rank_biased_overlap(
         other: The same in the second list.
         n_rows: Pairs of lists.
         depth: Their length.
-        persistence: Probability of looking one item further.
 
     Examples:
         The lists (7, 8) and (8, 7) agree on nothing at depth 1 and on everything at depth 2:
@@ -276,16 +260,16 @@ def rank_biased_overlap(
     expected = shared.astype(np.float64)
     in_own, in_other = (TieSpan(*(side[tied] for side in places)).in_top(depth) for places in (own, other))
     np.add.at(expected, row[tied], in_own * in_other)
-    return _overlap(expected, persistence)
+    return _overlap(expected)
 
 
-def _overlap(shared: NDArray[np.float64], persistence: float = PERSISTENCE) -> NDArray[np.float64]:
+def _overlap(shared: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rank-biased overlap from the expected number of shared items at each depth, shape ``(n_rows, depth)``."""
     depth = shared.shape[1]
     agreement = shared / np.arange(1, depth + 1)
-    weights = persistence ** np.arange(1, depth + 1)
-    tail = agreement[:, -1] * persistence**depth
-    values: NDArray[np.float64] = tail + (1 - persistence) / persistence * (agreement @ weights)
+    weights = PERSISTENCE ** np.arange(1, depth + 1)
+    tail = agreement[:, -1] * PERSISTENCE**depth
+    values: NDArray[np.float64] = tail + (1 - PERSISTENCE) / PERSISTENCE * (agreement @ weights)
     return np.minimum(values, 1.0)  # equal lists sum to 1 and a rounding error
 
 
@@ -319,6 +303,7 @@ class CaptionParts(NamedTuple):
 class _Reference(NamedTuple):
     """The reference part, scored in both directions; captions by their position in the part."""
 
+    part: Part
     vectors: NDArray[np.float32]
     keys: NDArray[np.int64]
     outcomes: Mapping[str, Outcomes]
@@ -363,28 +348,24 @@ def score_parts(
     outcomes: dict[str, Outcomes] = {}
     for reference_part, parts in by_reference.items():
         reference = None
-        scored: Mapping[str, Outcomes] = {}
         if reference_part is None:
             log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
         else:
             vectors = _read(layout, captions, reference_part)
             scored = score(reference_part, vectors, todo[reference_part])
-            reference = _Reference(vectors, _keys(layout, reference_part), scored)
-        for part in parts:
-            if reference is None or part != reference_part:
+            reference = _Reference(reference_part, vectors, _keys(layout, reference_part), scored)
+        for part in sorted(parts, key=lambda part: part != reference_part):  # the reference is scored already
+            if part != reference_part:
                 vectors = _read(layout, captions, part)
                 scored = score(part, vectors, todo[part])
-            elif reference is not None:
-                vectors, scored = reference.vectors, reference.outcomes
             for task in by_part[part]:
                 found = scored.get(task.protocol.id)
                 if found is None:
                     found = replace(scored[_id_of_all(task, part)], protocol=task.protocol)
-                if reference is not None and part == reference_part:
-                    found = identical(found)
-                elif reference is not None and reference_part is not None:
-                    of_reference = reference.outcomes[_id_of_all(task, reference_part)]
-                    found = _compared(found, reference, of_reference, task, images, vectors, _keys(layout, part))
+                if part == reference_part:  # agrees with itself by definition, whatever ties there are
+                    found = replace(found, reference_ndcg=np.ones(len(found)), reference_rbo=np.ones(len(found)))
+                elif reference is not None:
+                    found = _compared(found, reference, task, images, vectors, _keys(layout, part))
                 outcomes[task.protocol.id] = _restored(found, layout.parts[part])
     return outcomes
 
@@ -427,11 +408,8 @@ def _id_of_all(task: RetrievalTask, part: Part) -> str:
 def _is_same(task: RetrievalTask, other: RetrievalTask) -> bool:
     """Whether two tasks of a part have the same direction, queries and gallery, which is one."""
     same_gallery = len(task.galleries) == 1 and np.array_equal(task.galleries[0], other.galleries[0])
-    return (
-        same_gallery
-        and task.protocol.direction == other.protocol.direction
-        and np.array_equal(task.query_ids, other.query_ids)
-    )
+    same_direction = task.protocol.direction == other.protocol.direction
+    return same_gallery and same_direction and np.array_equal(task.query_ids, other.query_ids)
 
 
 def _read(layout: CorpusLayout, captions: CaptionParts, part: Part) -> NDArray[np.float32]:
@@ -453,7 +431,6 @@ def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:
 def _compared(
     outcomes: Outcomes,
     reference: _Reference,
-    of_reference: Outcomes,
     task: RetrievalTask,
     images: NDArray[np.float32],
     captions: NDArray[np.float32],
@@ -466,6 +443,7 @@ def _compared(
     if len(keys) != len(order) or (reference.keys[counterpart] != keys).any():
         log.warning("no consistency figures for %s: its captions are not those of the reference", outcomes.protocol.id)
         return outcomes
+    of_reference = reference.outcomes[_id_of_all(task, reference.part)]
     if task.protocol.direction == "t2i":
         own = ScoredDirection(outcomes, captions[task.queries], images)
         side = ScoredDirection(of_reference, reference.vectors, images)

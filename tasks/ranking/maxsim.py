@@ -23,7 +23,6 @@ from capim.store.sets.search import Index
 from capim.store.vectors import Ragged
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.cosine import check_ords
-from capim.tasks.ranking.given import choice_outcomes
 from capim.tasks.ranking.maxsim_products import (
     Blocks,
     checked,
@@ -35,7 +34,7 @@ from capim.tasks.ranking.maxsim_products import (
     screened_scores,
 )
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import BidirectionalRanker, ScoreRows, rows_of_table
+from capim.tasks.ranking.ranker import BidirectionalRanker, ScoreRows, choice_outcomes, rows_of_table, way_of
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 
@@ -88,6 +87,10 @@ def maxsim_part(
 
     Arguments as for :func:`score_maxsim`; ``part`` has the ords of the images.
     """
+
+    def part_done(share: float) -> Advance:
+        return lambda done: advance(done * share)
+
     tokens = gather(captions())
     check_ords(tasks, {"caption": len(tokens)})
     ranking = BidirectionalRanker(tasks, top=top)
@@ -106,27 +109,27 @@ def maxsim_part(
         for start in range(part.start, part.stop, at_once):
             window = range(start, min(part.stop, start + at_once))
             for score, rankers in scorers:
-                share = len(window) / len(part) / len(scorers)
                 scores = score(
                     images if whole else partial(images, np.arange(window.start, window.stop, dtype=np.int32)),
                     tokens,
-                    n_images=len(window),
-                    first=window.start,
+                    window,
                     resources=resources,
-                    advance=partial(_part_done, advance, share),
+                    advance=part_done(len(window) / len(part) / len(scorers)),
                 )
                 for way, ranker in rankers.items():
-                    divisors = tokens.counts.astype(np.float32) if way == "transposed-per-token" else None
-                    by_rows = way == "t2i"
-                    for rows in rows_of_table(
-                        scores if by_rows else scores.T,
-                        divisors,
-                        memory_bytes=resources.budget,
-                        queries_from=0 if by_rows else start,
-                        items_from=start if by_rows else 0,
-                    ):
+                    for rows in _read(scores, way, tokens, resources, first=start):
                         ranker.add(rows)
     return ranking
+
+
+def _read(
+    scores: NDArray[np.float32], way: str, captions: Ragged, resources: Resources, *, first: int = 0
+) -> Iterator[ScoreRows]:
+    """The scores of captions (rows) with the images from ``first`` on, read one way (``ranker.way_of``)."""
+    if way == "t2i":
+        return rows_of_table(scores, memory_bytes=resources.budget, items_from=first)
+    divisors = captions.counts.astype(np.float32) if way == "transposed-per-token" else None
+    return rows_of_table(scores.T, divisors, memory_bytes=resources.budget, queries_from=first)
 
 
 def choices_of(
@@ -166,27 +169,16 @@ def scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.integer]
 
 
 def maxsim_score_rows(
-    images: Blocks,
-    captions: Blocks,
-    task: RetrievalTask,
-    *,
-    resources: Resources = ON_CPU,
+    images: Blocks, captions: Blocks, task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
     """The scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
     tokens = gather(captions())
     check_ords([task], {"caption": len(tokens)})
-    orientation = task.protocol.orientation
-    score = image_as_query_scores if orientation == "image-as-query" else maxsim_scores
-    n_images = 1 + task.highest_ord("image")
+    way = way_of(task)
+    score = image_as_query_scores if way == "image-as-query" else maxsim_scores
     with full_float32():
-        scores = score(images, tokens, n_images=n_images, resources=resources)
-    table = scores if task.protocol.direction == "t2i" else scores.T
-    divisors = tokens.counts.astype(np.float32) if orientation == "transposed-per-token" else None
-    return rows_of_table(table, divisors, memory_bytes=resources.budget)
-
-
-def _part_done(advance: Advance, share: float, done: float) -> None:
-    advance(done * share)
+        scores = score(images, tokens, range(1 + task.highest_ord("image")), resources=resources)
+    return _read(scores, way, tokens, resources)
 
 
 @contextmanager

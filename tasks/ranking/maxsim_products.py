@@ -34,30 +34,19 @@ _DEVICE_SHARE = 64  # of a CUDA device's free memory that a product takes, betwe
 
 
 def maxsim_scores(
-    images: Blocks,
-    captions: Ragged,
-    *,
-    n_images: int,
-    resources: Resources = ON_CPU,
-    first: int = 0,
-    advance: Advance = ignore,
+    images: Blocks, captions: Ragged, part: range, *, resources: Resources = ON_CPU, advance: Advance = ignore
 ) -> NDArray[np.float32]:
-    """Sum over a caption's tokens of the best patch of the image, shape ``(n_captions, n_images)``.
+    """Sum over a caption's tokens of the best patch of the image, shape ``(n_captions, len(part))``.
 
-    The captions are float32; ``first`` is the ord of the first image. Scores that take more than half of
+    The captions are float32; ``part`` has the ords of the images. Scores that take more than half of
     the memory are kept in a temporary file. ``advance`` gets the share of every few images; together 1.
     """
-    sums = _TokenSums(captions, resources.device)
-
-    def score(patches: Tensor) -> NDArray[np.float32]:
-        return sums.of_images(patches)
-
-    part = range(first, first + n_images)
+    score = _TokenSums(captions, resources.device).of_images
     return _score_images(score, images, captions, part, resources, advance)
 
 
 def rough_scores(
-    images: Blocks, captions: Ragged, *, n_images: int, first: int, resources: Resources, advance: Advance
+    images: Blocks, captions: Ragged, part: range, *, resources: Resources, advance: Advance
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """As :func:`maxsim_scores`, from products in bfloat16; with what bounds their error (``screening.RoughScores``)."""
     sums = _TokenSums(captions, resources.device, torch.bfloat16)
@@ -69,7 +58,6 @@ def rough_scores(
         norm, lost = (each.norm(dim=-1).amax(dim=-1) for each in (sides, sides[0] - sides[1]))
         return np.column_stack([scores, norm.amax(dim=0).numpy(), lost.numpy(), negative])
 
-    part = range(first, first + n_images)
     table = _score_images(score, images, captions, part, resources, advance, n_bounds=3)
     return table[:-3], table[-3:].T.copy()
 
@@ -108,19 +96,11 @@ def token_similarities(
     tokens = torch.from_numpy(np.ascontiguousarray(caption, dtype=np.float32))
     patches = _stacked([image], "cpu")
     best = _best_patch(_padded(tokens), patches, _product_bytes("cpu"))[0, : len(tokens)]
-    cosines: NDArray[np.float32] = (tokens @ patches[0, : len(image)].T).numpy()
-    shares: NDArray[np.float32] = best.numpy()
-    return cosines, shares
+    return (tokens @ patches[0, : len(image)].T).numpy(), best.numpy()
 
 
 def image_as_query_scores(
-    images: Blocks,
-    captions: Ragged,
-    *,
-    n_images: int,
-    resources: Resources = ON_CPU,
-    first: int = 0,
-    advance: Advance = ignore,
+    images: Blocks, captions: Ragged, part: range, *, resources: Resources = ON_CPU, advance: Advance = ignore
 ) -> NDArray[np.float32]:
     """Sum over an image's patches of the best token of the caption; arguments as for :func:`maxsim_scores`."""
     device = resources.device
@@ -149,7 +129,6 @@ def image_as_query_scores(
                 sums[:, group] += by_token.amax(dim=2).sum(dim=1)
         return sums.cpu().numpy()
 
-    part = range(first, first + n_images)
     return _score_images(score, images, captions, part, resources, advance, repeat=False)
 
 
@@ -358,10 +337,9 @@ class RoughScores(NamedTuple):
 def screened_scores(
     images: Blocks,
     captions: Ragged,
-    ranking: BidirectionalRanker,
+    part: range,
     *,
-    n_images: int,
-    first: int = 0,
+    ranking: BidirectionalRanker,
     resources: Resources,
     advance: Advance,
 ) -> NDArray[np.float32]:
@@ -369,14 +347,12 @@ def screened_scores(
 
     ``ranking`` has the scores of all relevant pairs (:meth:`BidirectionalRanker.set_positive_scores`).
     """
-    table, of_images = rough_scores(
-        images, captions, n_images=n_images, first=first, resources=resources, advance=lambda done: advance(done / 2)
-    )
+    table, of_images = rough_scores(images, captions, part, resources=resources, advance=lambda done: advance(done / 2))
     rough = RoughScores(table, np.zeros(table.shape, dtype=np.bool_), _of_captions(captions), of_images)
     for leaders in (True, False):  # exact, they reach more than their bounds do, which leaves half as many pairs open
         chosen = np.zeros(table.shape, dtype=np.bool_)
         for task in ranking.tasks:
-            _choose(rough, task, ranking.positive_scores[task.protocol.id], chosen, first, ranking.top, leaders=leaders)
+            _choose(rough, task, part, ranking, chosen, leaders=leaders)
         chosen &= ~rough.exact
         _compute(rough, chosen, images, captions, resources.device)
         advance(1 / 4)
@@ -404,25 +380,23 @@ def _of_captions(captions: Ragged) -> NDArray[np.float32]:
 def _choose(
     rough: RoughScores,
     task: RetrievalTask,
-    known: NDArray[np.float32],
+    part: range,
+    ranking: BidirectionalRanker,
     chosen: NDArray[np.bool_],
-    first: int,
-    top: int,
     *,
     leaders: bool,
 ) -> None:
     """Mark the best pairs of every query, or all that may be level with a relevant item or in a list."""
-    to_images = task.protocol.direction == "t2i"
-    n_images = rough.table.shape[1]
+    to_images, known = task.protocol.direction == "t2i", ranking.positive_scores[task.protocol.id]
     for number, gallery in enumerate(task.galleries):
         items, rows = gallery, np.flatnonzero(task.gallery_of == number)
         if to_images:
-            items = items[(items >= first) & (items < first + n_images)] - first
+            items = items[(items >= part.start) & (items < part.stop)] - part.start
         else:
-            rows = rows[(task.queries[rows] >= first) & (task.queries[rows] < first + n_images)]
-        n_best = min(top, len(items))
+            rows = rows[(task.queries[rows] >= part.start) & (task.queries[rows] < part.stop)]
+        n_best = min(ranking.top, len(items))
         for some in _runs(rows, len(items)):
-            queries = task.queries[some] - (0 if to_images else first)
+            queries = task.queries[some] - (0 if to_images else part.start)
             pairs = (queries, items) if to_images else (items, queries)
             scores = rough.table[np.ix_(*pairs)]
             if leaders:

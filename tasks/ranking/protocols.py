@@ -37,6 +37,7 @@ _PAIR_FAMILIES: dict[str, builders.Together] = {
 }
 _QUADRUPLES_ONLY = ("bivlc", "mmvp-vlm")  # their images and captions repeat, or say too little to be found among all
 _JUDGED = f"t2i/{JUDGED}"
+_ORIENTED = [f"i2t/any@{orientation}" for orientation in ORIENTATIONS]
 _JUDGED_FIVE = ("cxc", "eccv")  # their annotators saw COCO's captions 0 to 4
 
 Obstacle: TypeAlias = Callable[[CorpusLayout], str | None]
@@ -91,9 +92,8 @@ def _quadruples(layout: CorpusLayout) -> str | None:
 
 
 def _graded(layout: CorpusLayout) -> str | None:
-    return (
-        None if _judged_languages(layout) else "it has no graded judgements of queries and documents (docs/judged.md)"
-    )
+    languages = _judged_languages(layout)
+    return None if languages else "it has no graded judgements of queries and documents (docs/judged.md)"
 
 
 def _judged_languages(layout: CorpusLayout) -> list[str]:
@@ -114,8 +114,7 @@ def _rule(
 ) -> ProtocolRule:
     """A rule; all that its id does not say of the protocol is its description on this corpus."""
     protocol = Protocol.of(id_)
-    if description:
-        protocol = replace(protocol, description=description)
+    protocol = replace(protocol, description=description or protocol.description)
     return ProtocolRule(protocol=protocol, obstacle=obstacle, build=build, on_request=on_request)
 
 
@@ -212,23 +211,20 @@ def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:
     together: builders.Together = _PAIR_FAMILIES.get(family, "id")
     build = partial(builders.pairs, categories=tuple(categories), together=together)
 
-    def rule(name: str, build: TaskBuilder, **more: Any) -> ProtocolRule:
-        return _rule(f"{family}/{name}", build, **more)
-
     many = len(categories) > _MANY_CATEGORIES
-    rules = [rule(name, partial(build, categories=(name,)), on_request=many) for name in categories]
+    rules = [_rule(f"{family}/{name}", partial(build, categories=(name,)), on_request=many) for name in categories]
     if len(categories) > 1:
-        rules.append(rule(MACRO, build, description=f"Mean over the {len(categories)} categories"))
-        rules.append(rule(MICRO, partial(build, macro=False)))
+        rules.append(_rule(f"{family}/{MACRO}", build, description=f"Mean over the {len(categories)} categories"))
+        rules.append(_rule(f"{family}/{MICRO}", partial(build, macro=False)))
     several = pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows
     if several and together == "id" and family != "sugarcrepe":
-        rules.append(rule(ALL_NEGATIVES, partial(build, together="caption_id", macro=False)))
+        rules.append(_rule(f"{family}/{ALL_NEGATIVES}", partial(build, together="caption_id", macro=False)))
     return rules
 
 
 def with_orientations(protocols: Sequence[Protocol]) -> tuple[Protocol, ...]:
     """The protocols of a multi-vector encoder: ``i2t/any`` also in the two other orientations (§2)."""
-    oriented = [f"{id_}@{name}" for id_ in [p.id for p in protocols] if id_ == "i2t/any" for name in ORIENTATIONS]
+    oriented = _ORIENTED if any(protocol.id == "i2t/any" for protocol in protocols) else ()
     return (*protocols, *map(Protocol.of, oriented))
 
 
@@ -258,11 +254,8 @@ def select_protocols(
     Raises:
         RequestError: An id is unknown or does not fit this corpus; gives the reason for every such id.
     """
-    if ids:
-        layout = layout_of(corpus)
-        plain = tuple(rule.protocol for rule in _matching(layout, ids).values())
-    else:
-        plain = protocols_of(corpus)
+    named = _matching(layout_of(corpus), ids).values() if ids else ()
+    plain = tuple(rule.protocol for rule in named) or protocols_of(corpus)
     if vectors == "single":
         return plain
     return tuple(p for p in with_orientations(plain) if not ids or not p.orientation or p.id in ids)
@@ -290,10 +283,9 @@ def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolR
     name = layout.corpus.name
     matching: dict[str, ProtocolRule] = {}
     faults = []
-    oriented = [f"i2t/any@{orientation}" for orientation in ORIENTATIONS]
     for id_ in ids:
-        if Protocol.of(id_).orientation and id_ not in oriented:
-            faults.append(f"protocol {id_!r} is unknown; known with an orientation: {', '.join(oriented)}")
+        if Protocol.of(id_).orientation and id_ not in _ORIENTED:
+            faults.append(f"protocol {id_!r} is unknown; known with an orientation: {', '.join(_ORIENTED)}")
             continue
         plain = Protocol.of(id_).without_orientation.id
         matches = [plain] if plain in rules else [other for other in rules if fnmatchcase(other, plain)]

@@ -11,7 +11,6 @@ where they are not, the columns of the gallery are gathered.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from capim.store.vectors import positions_within
 from capim.tasks.ranking.best_lists import TopK, count_above_and_tied, merged, tie_spans_of, top_k
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import DEFAULT_MEMORY_BYTES
-from capim.tasks.ranking.tasks import RetrievalTask, ScoringTask, query_columns
+from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask, query_columns
 
 _SURPLUS = 1.5  # times as many of all items as would hold the list if the gallery were spread evenly
 _LARGE_GALLERY = 12  # times the length of a list: the best of a smaller gallery are too rarely among the best of all
@@ -70,10 +69,6 @@ class RelevantScores(NamedTuple):
     scores: NDArray[np.float32]
     n_above: NDArray[np.int64]  # gallery items with a strictly higher score
     n_tied: NDArray[np.int64]  # gallery items with exactly this score, the item itself included
-
-    def take(self, entries: NDArray[Any]) -> RelevantScores:
-        """Some entries, by position or mask."""
-        return RelevantScores(self.scores[entries], self.n_above[entries], self.n_tied[entries])
 
 
 class PartOutcomes(NamedTuple):
@@ -176,9 +171,8 @@ def unjudged_share(
     if task.dismissed is None:
         return None
     n_items = int(task.galleries[0].max()) + 1
-    judged = np.concatenate(
-        [task.query_of_relevant * n_items + task.relevant, task.dismissed[:, 0] * n_items + task.dismissed[:, 1]]
-    )
+    dismissed = task.dismissed[:, 0] * n_items + task.dismissed[:, 1]
+    judged = np.concatenate([task.query_of_relevant * n_items + task.relevant, dismissed])
     found = top_ords >= 0
     unknown = found & ~np.isin(np.arange(len(top_ords))[:, None] * n_items + top_ords, judged)
     places = tie_spans_of(np.where(found, top_scores, -np.inf).astype(np.float32))
@@ -226,21 +220,6 @@ class BidirectionalRanker:
         self.top = top
         self._rank_with({})
 
-    @property
-    def to_images(self) -> Ranker | None:
-        """Of the tasks in which captions search images; None if there are none."""
-        return self.rankers.get("t2i")
-
-    @property
-    def to_captions(self) -> Ranker | None:
-        """Of the tasks in which images search captions by the transposed scores; None if there are none."""
-        return self.rankers.get("transposed")
-
-    @property
-    def reads_both_ways(self) -> bool:
-        """Whether some tasks search images and others captions, by the same score."""
-        return self.to_images is not None and self.to_captions is not None
-
     def pairs(self, part: range) -> NDArray[np.int64]:
         """Captions and images of which scores must be known if no block holds all pairs: shape ``(n, 2)``, sorted.
 
@@ -280,12 +259,16 @@ class BidirectionalRanker:
     def _rank_with(self, positive_scores: dict[str, NDArray[np.float32]]) -> None:
         by_way: dict[str, list[RetrievalTask]] = {}
         for task in self.tasks:
-            way = "t2i" if task.protocol.direction == "t2i" else task.protocol.orientation or "transposed"
-            by_way.setdefault(way, []).append(task)
+            by_way.setdefault(way_of(task), []).append(task)
         self.positive_scores = positive_scores
         self.rankers = {
             way: Ranker(tasks, top=self.top, positive_scores=positive_scores) for way, tasks in by_way.items()
         }
+
+
+def way_of(task: RetrievalTask) -> str:
+    """How a task reads the scores of captions (rows) with images: see :attr:`BidirectionalRanker.rankers`."""
+    return "t2i" if task.protocol.direction == "t2i" else task.protocol.orientation or "transposed"
 
 
 def _pairs(task: RetrievalTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -381,10 +364,11 @@ class Ranker:
             if not self._positive_scores:
                 raise ValueError(f"{ids[0]!r}: scores of relevant items outside the window are needed first")
             own[back] = np.concatenate([self._positive_scores[i][e] for i, e in zip(ids, entries, strict=True)])
-        own[inside] = _looked_up(searched.scores, row[inside], column[inside])
+        at_device = [torch.from_numpy(each[inside]).to(searched.scores.device) for each in (row, column)]
+        own[inside] = searched.scores[tuple(at_device)].cpu().numpy()
         above, tied = _above_and_tied(searched, row, own)
-        ends = np.cumsum([len(entry) for entry in entries])
-        for part, entry, chosen in zip(queries, entries, np.split(back, ends[:-1]), strict=True):
+        ends = np.cumsum([len(entry) for entry in entries])[:-1]
+        for part, entry, chosen in zip(queries, entries, np.split(back, ends), strict=True):
             found = self.parts[self._tasks[part.task].protocol.id]
             found.scores[entry[inside[chosen]]] = own[chosen][inside[chosen]]
             found.n_above[entry] += above[chosen]
@@ -419,11 +403,6 @@ def _above_and_tied(
         deep = np.flatnonzero(own <= lists[:, -1])
         above[deep], tied[deep] = count_above_and_tied(scores, rows[deep], own[deep], members)
     return above, tied
-
-
-def _looked_up(scores: Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float32]:
-    pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
-    return scores[pairs].cpu().numpy()
 
 
 def _search(
@@ -477,8 +456,7 @@ def _take_rows(scores: Tensor, rows: NDArray[np.int64]) -> Tensor:
 # --- The distinct galleries of several tasks, each with all queries that search it.
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Queries:
+class _Queries(NamedTuple):
     """The queries of one task that search one gallery, ordered by ord."""
 
     task: int  # position among the tasks
@@ -486,12 +464,11 @@ class _Queries:
     ords: NDArray[np.int32]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _SharedGallery:
+class _SharedGallery(NamedTuple):
     """One gallery and all queries that search it."""
 
     items: NDArray[np.int32]
-    queries: tuple[_Queries, ...]
+    queries: Sequence[_Queries]
 
     @property
     def is_run(self) -> bool:
@@ -505,7 +482,7 @@ class _SharedGallery:
     def within(self, first: int, stop: int) -> _SharedGallery:
         """The part of the gallery in a window, with ords counted from its start; the same queries."""
         part = self.items[slice(*np.searchsorted(self.items, (first, stop)))]
-        return _SharedGallery(items=part - np.int32(first) if first else part, queries=self.queries)
+        return self._replace(items=part - np.int32(first) if first else part)
 
     def members(self, n_items: int) -> NDArray[np.bool_]:
         """Which items are in the gallery, shape ``(n_items,)``."""
@@ -519,7 +496,7 @@ class _SharedGallery:
         for queries in self.queries:
             part = slice(*np.searchsorted(queries.ords, (start, stop)))
             if part.start < part.stop:
-                found.append(_Queries(task=queries.task, rows=queries.rows[part], ords=queries.ords[part]))
+                found.append(_Queries(queries.task, queries.rows[part], queries.ords[part]))
         return found
 
 
@@ -530,6 +507,76 @@ def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_SharedGallery]:
         for index, items in enumerate(task.galleries):
             rows = np.flatnonzero(task.gallery_of == index)
             rows = rows[np.argsort(task.queries[rows], kind="stable")]
-            queries = _Queries(task=number, rows=rows, ords=task.queries[rows])
+            queries = _Queries(number, rows, task.queries[rows])
             found.setdefault(items.tobytes(), (items, []))[1].append(queries)
-    return [_SharedGallery(items=items, queries=tuple(queries)) for items, queries in found.values()]
+    return [_SharedGallery(items, queries) for items, queries in found.values()]
+
+
+# --- Small sets for composition: which captions and images of a set are matched correctly.
+
+
+def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
+    """Compare each right caption's score with its rivals: wrong captions for its image, other images for it.
+
+    Args:
+        scores: float32, shape ``(n_sets, captions per set * images per set)``, caption after caption; any value where
+            a set has no such caption. It becomes NaN in the outcomes, which no comparison counts.
+    """
+    n_captions, n_images = task.captions.shape[1], task.images.shape[1]
+    absent = task.captions < 0
+    table = np.where(absent[:, :, None], np.nan, scores.reshape(len(scores), n_captions, n_images)).astype(np.float32)
+    flat = table.reshape(scores.shape)
+    right, rival = np.array(list(_comparisons(task))).T
+    lost = (flat[:, rival] > flat[:, right]).sum(axis=1, dtype=np.int32)
+    tied = (flat[:, rival] == flat[:, right]).sum(axis=1, dtype=np.int32)
+    n_choices = n_captions if n_images == 1 else len(right) + 1
+    return Outcomes(
+        **query_columns(task),
+        rank_best=1 + lost,
+        rank_worst=1 + lost + tied,
+        n_relevant=np.full(len(scores), task.n_right, dtype=np.int32),
+        n_tied_relevant=np.ones(len(scores), dtype=np.int32),
+        n_gallery=(n_choices - absent.sum(axis=1)).astype(np.int32),
+        best_score=flat[:, : task.n_right].max(axis=1),
+        relevant_rank_best=np.repeat(1 + lost, task.n_right),
+        relevant_rank_worst=np.repeat(1 + lost + tied, task.n_right),
+        scores=flat,
+    )
+
+
+def _comparisons(task: ChoiceTask) -> Iterator[tuple[int, int]]:
+    """Columns of the scores: a right match, and one that it is compared with."""
+    n_captions, n_images = task.captions.shape[1], task.images.shape[1]
+    if n_images == 1:
+        yield from ((right, wrong) for right in range(task.n_right) for wrong in range(task.n_right, n_captions))
+        return
+    for own in range(n_images):
+        yield from ((own * n_images + own, other * n_images + own) for other in range(n_captions) if other != own)
+        yield from ((own * n_images + own, own * n_images + other) for other in range(n_images) if other != own)
+
+
+# --- Scores of every caption with every image that another program computed, for example with a cross-encoder.
+#
+# Ranks and ties are counted by the code that ranks products of embeddings.
+
+
+def score_given(scores: NDArray[np.float32], tasks: Sequence[ScoringTask]) -> dict[str, Outcomes]:
+    """Outcomes of every task.
+
+    Args:
+        scores: float32, finite, shape ``(n_captions, n_images)``, in corpus order; may be memory-mapped.
+        tasks: Of one corpus.
+
+    Returns:
+        Protocol id -> outcomes, in the order of ``tasks``.
+    """
+    outcomes: dict[str, Outcomes] = {}
+    for direction, table in (("t2i", scores), ("i2t", scores.T)):
+        of_direction = [t for t in tasks if isinstance(t, RetrievalTask) and t.protocol.direction == direction]
+        if of_direction:
+            outcomes |= retrieval_outcomes(rows_of_table(table), of_direction)
+    for task in tasks:
+        if isinstance(task, ChoiceTask):
+            of_sets = scores[np.maximum(task.captions, 0)[:, :, None], task.images[:, None, :]]
+            outcomes[task.protocol.id] = choice_outcomes(task, of_sets.reshape(len(of_sets), -1))
+    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}

@@ -58,7 +58,7 @@ class RetrievalTask:
         name = f"protocol {self.protocol.id!r}"
         if not len(self.queries):
             raise ValueError(f"{name}: no query has a relevant item")
-        if any(not len(gallery) for gallery in self.galleries):
+        if not all(map(len, self.galleries)):
             raise ValueError(f"{name}: a gallery is empty")
         if self.n_relevant.min() < 1:
             raise ValueError(f"{name}: query {int(np.argmin(self.n_relevant))} has no relevant item")
@@ -220,23 +220,20 @@ def images_to_captions(
 
 def images_to_each_ordinal(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     """Every image searches caption 0 of every image, then caption 1, … 4: five queries per image."""
-    rounds = []
-    for ordinal in range(FIVE):
-        captions = layout.captions[layout.ordinals[layout.captions] == ordinal]
-        rounds.append((captions, captions[np.argsort(layout.caption_images[captions], kind="stable")]))
-    queries = [layout.caption_images[relevant] for _, relevant in rounds]
-    ids = [layout.image_ids[images] + f"#{ordinal}" for ordinal, images in enumerate(queries)]
-    every = np.concatenate(queries)
+    galleries = tuple(layout.captions[layout.ordinals[layout.captions] == ordinal] for ordinal in range(FIVE))
+    relevant = [captions[np.argsort(layout.caption_images[captions], kind="stable")] for captions in galleries]
+    queries = layout.caption_images[np.concatenate(relevant)]
+    gallery_of = np.repeat(np.arange(FIVE, dtype=np.int32), [len(captions) for captions in galleries])
     return RetrievalTask(
         protocol=protocol,
-        query_ids=np.concatenate(ids),
-        queries=every,
-        clusters=every,
-        galleries=tuple(captions for captions, _ in rounds),
-        gallery_of=np.repeat(np.arange(FIVE, dtype=np.int32), [len(images) for images in queries]),
-        offsets=np.arange(len(every) + 1, dtype=np.int64),
-        relevant=np.concatenate([relevant for _, relevant in rounds]),
-        weights=np.ones(len(every)),
+        query_ids=layout.image_ids[queries] + np.array([f"#{ordinal}" for ordinal in range(FIVE)], object)[gallery_of],
+        queries=queries,
+        clusters=queries,
+        galleries=galleries,
+        gallery_of=gallery_of,
+        offsets=np.arange(len(queries) + 1, dtype=np.int64),
+        relevant=np.concatenate(relevant),
+        weights=np.ones(len(queries)),
     )
 
 
@@ -247,14 +244,12 @@ def ground_truth(layout: CorpusLayout, protocol: Protocol, *, name: str, below: 
     that the ground truth names: a caption that nobody judged can then not be counted as wrong.
     """
     corpus = layout.corpus
-    judgements = corpus.relevance.filter(
-        (pc.field("ground_truth") == name) & (pc.field("direction") == protocol.direction)
-    )
+    own = (pc.field("ground_truth") == name) & (pc.field("direction") == protocol.direction)
+    judgements = corpus.relevance.filter(own)
     to_images = protocol.direction == "t2i"
     queried, searched = (corpus.captions, corpus.images) if to_images else (corpus.images, corpus.captions)
-    links = np.unique(
-        np.stack([ords_of(judgements["query_id"], queried), ords_of(judgements["item_id"], searched)], axis=1), axis=0
-    )
+    sides = ords_of(judgements["query_id"], queried), ords_of(judgements["item_id"], searched)
+    links = np.unique(np.stack(sides, axis=1), axis=0)
     queries, counts = np.unique(links[:, 0], return_counts=True)
     known = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.captions
     stray = np.setdiff1d(links[:, 1], known)

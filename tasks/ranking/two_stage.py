@@ -21,6 +21,7 @@ from capim.tasks.ranking.maxsim import scores_of_pairs
 from capim.tasks.ranking.maxsim_products import Blocks, maxsim_scores, score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.ranker import (
+    RelevantScores,
     ScoreRows,
     ranks_of,
     relevant_in_lists,
@@ -117,9 +118,8 @@ def _reordered(
     n_inside = np.bincount(task.query_of_relevant[inside], minlength=len(first))
     kept = positions_within(task.n_relevant) >= n_inside[task.query_of_relevant]
     some = np.flatnonzero(n_inside)
-    ranks = ranks_of(
-        relevant.take(inside), offsets_of(n_inside[some]), None if task.grades is None else task.grades[inside]
-    )
+    listed = RelevantScores(relevant.scores[inside], relevant.n_above[inside], relevant.n_tied[inside])
+    ranks = ranks_of(listed, offsets_of(n_inside[some]), None if task.grades is None else task.grades[inside])
     best, worst = (np.maximum(r, n + 1) for r in (first.relevant_rank_best, first.relevant_rank_worst))
     best[~kept], worst[~kept] = ranks["relevant_rank_best"], ranks["relevant_rank_worst"]
     best_score, n_tied_relevant = first.best_score.copy(), first.n_tied_relevant.copy()
@@ -190,18 +190,14 @@ RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher, SIGIR 2009
 def scores_per_token(images: Blocks, captions: Ragged, *, n_images: int) -> Iterator[ScoreRows]:
     """A multi-vector encoder's scores for a weighted sum, divided by the caption's tokens: as large as cosines."""
     with full_float32():
-        table = maxsim_scores(images, captions, n_images=n_images)
+        table = maxsim_scores(images, captions, range(n_images))
     for start, scores, _ in rows_of_table(table):
         counts = captions.counts[start : start + len(scores), None]
         yield ScoreRows(start, scores / torch.from_numpy(counts.astype(np.float32)))
 
 
 def weighted_sum(
-    members: Sequence[Iterable[ScoreRows]],
-    weights: Sequence[float],
-    task: RetrievalTask,
-    *,
-    shape: tuple[int, int],
+    members: Sequence[Iterable[ScoreRows]], weights: Sequence[float], task: RetrievalTask, *, shape: tuple[int, int]
 ) -> Outcomes:
     """Outcomes of the weighted sum of the encoders' scores.
 

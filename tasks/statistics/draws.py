@@ -53,24 +53,22 @@ class Resampling:
     margin: float = 1.0
 
     def __post_init__(self) -> None:
-        faults = [
-            f"{name} must be at least {least}, got {value}"
-            for name, value, least in (
-                ("replicates", self.replicates, 1),
-                ("permutations", self.permutations, 1),
-                ("seed", self.seed, 0),
-            )
-            if value < least
-        ]
-        if not 0.0 < self.level < 1.0:
-            faults.append(f"level must lie strictly between 0 and 1, got {self.level}; 0.95 is usual")
-        if not 0.0 < self.margin < 100.0:
-            faults.append(f"margin must lie strictly between 0 and 100 points, got {self.margin}; 1 is usual")
-        if self.method not in METHODS:
-            faults.append(f"method must be one of {', '.join(METHODS)}, got {self.method!r}")
-        if self.adjustment not in ADJUSTMENTS:
-            faults.append(f"adjustment must be one of {', '.join(ADJUSTMENTS)}, got {self.adjustment!r}")
-        if faults:
+        rules = (
+            (self.replicates >= 1, f"replicates must be at least 1, got {self.replicates}"),
+            (self.permutations >= 1, f"permutations must be at least 1, got {self.permutations}"),
+            (self.seed >= 0, f"seed must be at least 0, got {self.seed}"),
+            (0 < self.level < 1, f"level must lie strictly between 0 and 1, got {self.level}; 0.95 is usual"),
+            (
+                0 < self.margin < 100,
+                f"margin must lie strictly between 0 and 100 points, got {self.margin}; 1 is usual",
+            ),
+            (self.method in METHODS, f"method must be one of {', '.join(METHODS)}, got {self.method!r}"),
+            (
+                self.adjustment in ADJUSTMENTS,
+                f"adjustment must be one of {', '.join(ADJUSTMENTS)}, got {self.adjustment!r}",
+            ),
+        )
+        if faults := [fault for holds, fault in rules if not holds]:
             raise ValueError("; ".join(faults))
 
     @property

@@ -95,11 +95,7 @@ def sign_flip_tests(
         distances,
         observed=np.abs(total[first] - total[second]),
         scale=np.array([np.sqrt(np.square(difference).sum()) for difference in nonzero]),
-        enumerated={
-            pair: enumerated_test(_exact_p(difference), len(difference))
-            for pair, difference in enumerate(nonzero)
-            if 2 ** len(difference) <= EXACT_FLIPS
-        },
+        enumerated=_enumerated([len(difference) for difference in nonzero], lambda pair: _exact_p(nonzero[pair])),
     )
 
 
@@ -110,22 +106,19 @@ def _common_rows(
     known = ~np.isnan(values)
     if known.all():
         return values, pairs
-    rows: list[NDArray[np.float64]] = []
-    found: dict[tuple[int, bytes], int] = {}
-
-    def row_of(encoder: int, common: NDArray[np.bool_]) -> int:
-        at = found.setdefault((encoder, common.tobytes()), len(rows))
-        if at == len(rows):
-            rows.append(np.where(common, values[encoder], 0.0))
-        return at
-
-    of_rows = [(row_of(a, known[a] & known[b]), row_of(b, known[a] & known[b])) for a, b in pairs]
-    return np.stack(rows), of_rows
+    keys = [[(encoder, (known[a] & known[b]).tobytes()) for encoder in (a, b)] for a, b in pairs]
+    row_of = {key: row for row, key in enumerate(dict.fromkeys(key for both in keys for key in both))}
+    rows = [np.where(np.frombuffer(common, dtype=bool), values[encoder], 0.0) for encoder, common in row_of]
+    return np.stack(rows), [(row_of[a], row_of[b]) for a, b in keys]
 
 
-def enumerated_test(p: float, n_nonzero: int) -> FlipTest:
-    """The test that examined all flips of ``n_nonzero`` clusters; without a p-value if there are none."""
-    return FlipTest(p=p if n_nonzero else None, flips=2**n_nonzero if n_nonzero else 0, exact=True)
+def _enumerated(n_nonzero: Sequence[int], exact_p: Callable[[int], float]) -> dict[int, FlipTest]:
+    """The tests of the pairs whose flips can all be examined; without a p-value where no cluster differs."""
+    return {
+        pair: FlipTest(p=exact_p(pair), flips=2**n, exact=True) if n else FlipTest(p=None, flips=0, exact=True)
+        for pair, n in enumerate(n_nonzero)
+        if 2**n <= EXACT_FLIPS
+    }
 
 
 class SharedFlips(NamedTuple):
@@ -206,8 +199,6 @@ def _exact_p(differences: NDArray[np.float64]) -> float:
 
     The first sign stays: the other half of the flips are the same sums with the other sign.
     """
-    if not len(differences):
-        return 1.0
     flipped = differences[:1]
     for difference in differences[1:]:
         flipped = np.concatenate([flipped + difference, flipped - difference])
@@ -251,11 +242,9 @@ def median_flip_tests(
         distances,
         observed=np.array([exchange.observed for exchange in exchanges]),
         scale=np.array([float(len(exchange.differs) > 0) for exchange in exchanges]),  # ranks have one unit
-        enumerated={
-            pair: enumerated_test(_exact_p_of_medians(exchange), len(exchange.differs))
-            for pair, exchange in enumerate(exchanges)
-            if 2 ** len(exchange.differs) <= EXACT_FLIPS
-        },
+        enumerated=_enumerated(
+            [len(exchange.differs) for exchange in exchanges], lambda pair: _exact_p_of_medians(exchanges[pair])
+        ),
     )
 
 

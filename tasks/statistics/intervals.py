@@ -24,7 +24,6 @@ from capim.tasks.statistics.draws import Resampling, block_rows, count_blocks, n
 Aggregate: TypeAlias = Callable[[NDArray[np.float64]], float]
 """Values of some queries, shape ``(n_queries, ...)`` -> one number; NaN where it is not defined."""
 Reduce: TypeAlias = Literal["mean", "median"] | Aggregate
-REDUCTIONS = ("mean", "median")
 ClusterStatistic: TypeAlias = Callable[[NDArray[np.uint8]], NDArray[np.float64]]
 """Cluster weights, uint8 of shape ``(n_samples, n_clusters)`` -> the metrics of each sample, shape ``(n_metrics,
 n_samples)``; NaN if empty. What a bootstrap or a permutation test evaluates: the weights are small whole numbers,
@@ -72,7 +71,7 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
     """
     if len({sample.clusters.n_clusters for sample in samples}) != 1:
         raise ValueError("samples that share their draws must have the same n_clusters: the images of one corpus")
-    if not callable(reduce) and reduce not in REDUCTIONS:
+    if not callable(reduce) and reduce not in ("mean", "median"):
         raise ValueError(f"reduce must be 'mean' or 'median', got {reduce!r}; or a function of the values")
     if reduce != "mean":
         parts = [
@@ -145,11 +144,7 @@ def cluster_medians(values: ArrayLike, clusters: Clusters) -> ClusterStatistic:
         [[4.0, 10.0, 2.5]]
     """
     rows = [np.unique(row, return_inverse=True) for row in checked_values(values, clusters)]
-
-    def medians(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
-        return np.stack([_weighted_median(levels, at, clusters, weights) for levels, at in rows])
-
-    return medians
+    return lambda weights: np.stack([_weighted_median(levels, at, clusters, weights) for levels, at in rows])
 
 
 def _weighted_median(

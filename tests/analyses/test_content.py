@@ -33,8 +33,8 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRo
 from capim.tasks.corpora.readers.translations import read_urban1k
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.ranking.cosine import score_dense
-from capim.tasks.ranking.given import score_given
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.ranker import score_given
 from capim.tasks.statistics.draws import Resampling
 
 RIGHT = np.array([[1, 0], [0, 1]], np.float32)  # the two images, and what a right caption says

@@ -58,7 +58,7 @@ def run(quick: bool = False) -> list[Row]:
     theirs = fastest(peer_scores, runs=RUNS) * n / len(some)
     tokens = gather(windows(captions))
     scores, other_windows = (
-        maxsim_scores(partial(windows, some, size=size), tokens, n_images=len(some)) for size in (BATCH, 7)
+        maxsim_scores(partial(windows, some, size=size), tokens, range(len(some))) for size in (BATCH, 7)
     )
     expected = peer_scores().numpy()
     work = 2e-9 * len(tokens.values) * n * N_PATCHES * DIM
@@ -121,7 +121,7 @@ def full_rows(quick: bool) -> list[Row]:
     with patch.object(maxsim, "pays", lambda *_: False):
         in_float32 = scored()[1]
     tokens = gather(windows(captions[:SAMPLE]))
-    scores = maxsim_scores(partial(windows, images), tokens, n_images=n)
+    scores = maxsim_scores(partial(windows, images), tokens, range(n))
     own = scores[np.arange(len(scores)), np.arange(len(scores)) % n][:, None]
     ranks = np.stack([1 + (scores > own).sum(axis=1), (scores >= own).sum(axis=1)])
     stored = np.stack([found.rank_best, found.rank_worst])[:, : len(scores)]

@@ -61,7 +61,7 @@ def beside_colpali(
     """Speed, ranks and scores beside colpali_engine's own function on the same card; and our own consistency."""
     from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 
-    how = {"n_images": len(pages), "resources": Resources(card.device)}
+    how = {"part": range(len(pages)), "resources": Resources(card.device)}
     tokens = gather(windows(queries))
 
     def ours(score: Callable[..., NDArray[np.float32]], size: int = PEER_BATCH) -> NDArray[np.float32]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,117 +15,14 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import custom
-from capim.tasks.metrics.custom import CustomMetric, QueryOutcomes, load_metric
+from capim.tasks.metrics.custom import CustomMetric, QueryOutcomes, load_metric, with_judgements
 from capim.tasks.ranking.cosine import score_dense
-from capim.tasks.ranking.given import choice_outcomes
 from capim.tasks.ranking.outcomes import outcomes_of
-from capim.tasks.ranking.protocols import build_task, select_protocols
-from capim.tasks.ranking.tasks import ChoiceTask
-from tests.ranking.conftest import small_corpus, unit
-
-MODULE = '''
-import numpy as np
+from tests.ranking.conftest import small_corpus, tasks_of, unit
 
 
-def top_three(outcomes):
-    """Share of queries with a relevant item in the top three."""
-    return outcomes.rank_best <= 3
-
-def margin(block):
-    """How far the best relevant item is ahead of the best other one."""
-    own = np.where(block.relevant, block.scores, -np.inf).max(axis=1)
-    other = np.where(block.relevant, -np.inf, block.scores).max(axis=1)
-    return own - other
-
-def too_many(outcomes):
-    return np.zeros(len(outcomes) + 1)
-
-def infinite(outcomes):
-    return np.array([0.0, np.inf])
-
-def words(outcomes):
-    return ["a"] * len(outcomes)
-
-def two(outcomes, k):
-    return outcomes
-'''
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "user_metrics_of_this_test.py").write_text(MODULE)
-    return tmp_path
-
-
-def name(function: str) -> str:
-    return f"user_metrics_of_this_test:{function}"
-
-
-def test_a_function_of_outcomes_is_a_metric(folder: Path) -> None:
-    loaded = load_metric(name("top_three"), folder=folder)
-    outcomes = outcomes_of([[1], [3], [4], [9]])
-    assert loaded.title == "Share of queries with a relevant item in the top three."
-    assert loaded.metric().value(outcomes) == 0.5
-    assert loaded.metric().chance(outcomes) is None
-
-
-def test_a_function_of_blocks_gets_scores_and_gives_a_value_per_query(folder: Path) -> None:
-    loaded = load_metric(name("margin"), folder=folder)
-    outcomes = outcomes_of([[1], [1], [2]])
-
-    def blocks(_: object) -> Iterator[SimpleNamespace]:
-        relevant = np.array([[True, False]])
-        yield SimpleNamespace(rows=np.array([2]), scores=np.array([[0.25, 0.5]], np.float32), relevant=relevant)
-        rows = np.array([0, 1])
-        yield SimpleNamespace(
-            rows=rows, scores=np.array([[1, 0.5], [1, 0]], np.float32), relevant=np.repeat(relevant, 2, axis=0)
-        )
-
-    assert loaded.metric(blocks).per_query(outcomes).tolist() == [0.5, 1.0, -0.25]
-    with pytest.raises(ValueError, match="need the embeddings"):
-        loaded.metric().per_query(outcomes)
-
-
-@pytest.mark.parametrize(
-    ("requested", "message"),
-    [
-        ("top_three", "module:function"),
-        ("no_such_module_here:f", "cannot import 'no_such_module_here': ModuleNotFoundError"),
-        (name("absent"), "no such function; it has top_three, margin"),
-        (name("two"), r"takes \(outcomes, k\)"),
-    ],
-)
-def test_a_request_that_cannot_be_met_says_why(folder: Path, requested: str, message: str) -> None:
-    with pytest.raises(RequestError, match=message):
-        load_metric(requested, folder=folder)
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        ("too_many", r"shape \(3,\)"),
-        ("infinite", "query 'q1' is infinite; return NaN where the metric does not apply"),
-        ("words", "expected 2 numbers"),
-    ],
-)
-def test_a_result_that_is_not_one_number_per_query_is_refused(folder: Path, function: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        load_metric(name(function), folder=folder).metric().per_query(outcomes_of([[1], [2]]))
-
-
-def test_weights_apply_to_a_custom_metric(folder: Path) -> None:
-    outcomes = replace(outcomes_of([[1], [9]]), weights=np.array([0.5, 1.5]))
-    assert load_metric(name("top_three"), folder=folder).metric().value(outcomes) == 0.25
-
-
-def test_the_documented_example_is_the_one_that_is_tested() -> None:
-    example = [line.strip() for line in (custom.__doc__ or "").split("def margin(block):")[1].splitlines()[2:5]]
-    tested = [line.strip() for line in MODULE.split("def margin(block):")[1].splitlines()[2:5]]
-    assert example == tested
-
-
-# --- how it is found -------------------------------------------------------------------------------------------------
 def loaded(folder: Path, text: str, request: str = "own.py:metric") -> CustomMetric:
     """The metric of a file with this text."""
     file = folder / request.partition(":")[0]
@@ -133,9 +31,59 @@ def loaded(folder: Path, text: str, request: str = "own.py:metric") -> CustomMet
     return load_metric(request, folder=folder)
 
 
-RIGHT = 'def metric(outcomes):\n    """The right ones."""\n    return outcomes.rank_worst == 1\n'
+BODY = "def metric(outcomes):\n"
+RIGHT = f'{BODY}    """The right ones."""\n    return outcomes.rank_worst == 1\n'
+MARGIN = '''
+import numpy as np
 
 
+def margin(block):
+    """How far the best relevant item is ahead of the best other one."""
+    own = np.where(block.relevant, block.scores, -np.inf).max(axis=1)
+    other = np.where(block.relevant, -np.inf, block.scores).max(axis=1)
+    return own - other
+'''
+
+
+def test_a_function_of_blocks_gets_scores_and_gives_a_value_per_query(tmp_path: Path) -> None:
+    metric = loaded(tmp_path, MARGIN, "own.py:margin")
+    example = [line.strip() for line in (custom.__doc__ or "").split("def margin(block):")[1].splitlines()[2:5]]
+    assert example == [line.strip() for line in MARGIN.splitlines()[-3:]], "the documented one"
+    outcomes = outcomes_of([[1], [1], [2]])
+
+    def blocks(_: object) -> Iterator[SimpleNamespace]:
+        for rows, scores in (([2], [[0.25, 0.5]]), ([0, 1], [[1, 0.5], [1, 0]])):
+            relevant = np.repeat([[True, False]], len(rows), axis=0)
+            yield SimpleNamespace(rows=np.array(rows), scores=np.array(scores, np.float32), relevant=relevant)
+
+    assert metric.metric(blocks).per_query(outcomes).tolist() == [0.5, 1.0, -0.25]
+    with pytest.raises(ValueError, match="need the embeddings"):
+        metric.metric().per_query(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("[0.0] * (len(outcomes) + 1)", r"shape \(3,\)"),
+        ("[0.0, float('inf')]", "query 'q1' is infinite; return NaN where the metric does not apply"),
+        ("['a'] * len(outcomes)", "expected 2 numbers"),
+    ],
+)
+def test_a_result_that_is_not_one_number_per_query_is_refused(tmp_path: Path, returned: str, message: str) -> None:
+    metric = loaded(tmp_path, f"{BODY}    return {returned}\n").metric()
+    with pytest.raises(ValueError, match=message):
+        metric.per_query(outcomes_of([[1], [2]]))
+
+
+def test_weights_and_ties_apply_to_a_custom_metric(tmp_path: Path) -> None:
+    metric = loaded(tmp_path, RIGHT).metric()
+    outcomes = replace(outcomes_of([[1], [9]]), weights=np.array([0.5, 1.5]))
+    assert (metric.value(outcomes), metric.chance(outcomes)) == (0.25, None)
+    tied = replace(outcomes_of([[1], [3]]), rank_worst=np.array([9, 9], dtype=np.int32))
+    assert [metric.value(tied, ties) for ties in ("lost", "expected", "won")] == [0.0, 0.0, 0.5]  # type: ignore[arg-type]
+
+
+# --- how it is found -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("file", ["metrics.py", "tasks.py", "store.py", "numpy.py", "deep/er/metrics.py"])
 def test_a_file_is_never_taken_for_a_module_of_the_same_name(tmp_path: Path, file: str) -> None:
     before = {name: sys.modules.get(name) for name in ("metrics", "tasks", "store", "numpy")}
@@ -205,6 +153,7 @@ at_4 = At(4)
         ("own.py:absent", "has no such function; it has at, corpus_only"),
         ("other.py:at", "there is no file .*other.py"),
         ("own.py", "must be module:function"),
+        ("no_such_module_here:f", "cannot import 'no_such_module_here': ModuleNotFoundError"),
         ("os.path:join(a=1)", r"has no option a|takes"),
     ],
 )
@@ -215,24 +164,12 @@ def test_a_request_that_does_not_fit_names_what_does(tmp_path: Path, request_: s
 
 
 # --- what its mistakes look like -------------------------------------------------------------------------------------
-BODY = "def metric(outcomes):\n"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            f"{BODY}    shift = 0\n    return 1 / shift",
-            r"ZeroDivisionError: .*own\.py line 3: return 1 / shift",
-        ),
-        (
-            f"{BODY}    return outcomes['rank_high']",
-            r"KeyError: .* no column 'rank_high'; .* line 2: return",
-        ),
-        (
-            f"{BODY}    return outcomes.ranks",
-            r"AttributeError: .* no 'ranks'; .* query_texts.* line 2",
-        ),
+        (f"{BODY}    shift = 0\n    return 1 / shift", r"ZeroDivisionError: .*own\.py line 3: return 1 / shift"),
+        (f"{BODY}    return outcomes['rank_high']", r"KeyError: .* no column 'rank_high'; .* line 2: return"),
+        (f"{BODY}    return outcomes.ranks", r"AttributeError: .* no 'ranks'; .* query_texts.* line 2"),
         (f"import not_here_at_all\n{BODY}    ...", r"ModuleNotFoundError: .*, at .*own\.py line 1: import"),
         (f"{BODY}    return (", r"SyntaxError: .*, at .*own\.py line 2"),
         (f"{BODY}    return outcomes.items", r"without their corpus.* line 2"),
@@ -261,8 +198,7 @@ def scored(corpus: Corpus, protocol: str) -> QueryOutcomes:
     """Random embeddings of a corpus under one protocol."""
     rng = np.random.default_rng(3)
     images, captions = (unit(rng.standard_normal((len(part), 6))) for part in (corpus.images, corpus.captions))
-    [found] = select_protocols(corpus, [protocol])
-    return QueryOutcomes(score_dense(images, captions, [build_task(corpus, found)])[protocol], corpus)
+    return QueryOutcomes(score_dense(images, captions, tasks_of(corpus, protocol))[protocol], corpus)
 
 
 def test_texts_languages_and_items_are_those_of_the_queries_and_the_gallery() -> None:
@@ -277,18 +213,14 @@ def test_texts_languages_and_items_are_those_of_the_queries_and_the_gallery() ->
     images = [ImageRow(id=name) for name in "ab"]
     captions = [CaptionRow(id=f"c{name}", image_id=name, text=f"about {name}") for name in "ba"]
     both = build_corpus("both", images, captions, source=None, quadruples=[QuadrupleRow("q", "a", "b", "ca", "cb")])
-    task = build_task(both, select_protocols(both, ["winoground"])[0])
-    assert isinstance(task, ChoiceTask)
-    quadruples = QueryOutcomes(choice_outcomes(task, np.ones((1, 4), dtype=np.float32)), both)
+    quadruples = scored(both, "winoground")
     assert (quadruples.query_texts.tolist(), quadruples.languages.tolist()) == (["about a"], ["en"])
     with pytest.raises(RequestError, match="'winoground' searches no items"):
         _ = quadruples.items
 
 
 def test_a_block_comes_with_the_outcomes_of_its_queries_and_the_corpus(tmp_path: Path) -> None:
-    text = (
-        "def metric(block, outcomes, corpus):\n    return 10 * block.rows + outcomes.query_ord + len(corpus.images)\n"
-    )
+    text = "def metric(block, outcomes, corpus): return 10 * block.rows + outcomes.query_ord + len(corpus.images)\n"
     blocks = [SimpleNamespace(rows=np.array([2, 0])), SimpleNamespace(rows=np.array([1]))]
     metric = loaded(tmp_path, text).metric(lambda _: blocks, small_corpus([1, 1, 1]))
     assert metric.per_query(outcomes_of([[1], [1], [1]])).tolist() == [3, 14, 25]
@@ -332,12 +264,6 @@ class Median:
         broken.value(outcomes_of([[1], [2]]))
 
 
-def test_ties_are_lost_and_won_for_a_metric_of_outcomes(folder: Path) -> None:
-    outcomes = replace(outcomes_of([[1], [3]]), rank_worst=np.array([9, 9], dtype=np.int32))
-    metric = load_metric(name("top_three"), folder=folder).metric()
-    assert [metric.value(outcomes, ties) for ties in ("lost", "expected", "won")] == [0.0, 1.0, 1.0]  # type: ignore[arg-type]
-
-
 def test_the_users_code_runs_once_for_the_same_outcomes() -> None:
     calls: list[int] = []
 
@@ -349,3 +275,45 @@ def test_the_users_code_runs_once_for_the_same_outcomes() -> None:
     outcomes = outcomes_of([[1], [2]])
     assert metric.value(outcomes) == metric.value(outcomes) == 1.0
     assert calls == [2]
+
+
+# --- R@1 with a user's judgements -------------------------------------------------------------------------------------
+def test_a_first_item_that_the_user_judged_right_counts_in_both_directions(tmp_path: Path) -> None:
+    corpus = read_shapes(n_scenes=3)
+    captions, images = (table["id"].to_pylist() for table in (corpus.captions, corpus.images))
+    file = tmp_path / "own.csv"
+    file.write_text(
+        "corpus,direction,query_id,item_id\n"
+        f"{corpus.name},t2i,{captions[0]},{images[2]}\n"
+        f"{corpus.name},i2t,{images[1]},{captions[4]}\n"
+        "another,t2i,x,y\n"
+    )
+    metric = with_judgements(file)
+    assert metric.name == "own:R@1"
+
+    def right(ranks: list[int], asked: list[str | None], first: list[int], **how: Any) -> list[float]:
+        of_ranks = outcomes_of([[rank] for rank in ranks], **how)
+        lists: Any = {"top_ords": np.array([first], np.int32).T, "top_scores": np.ones((len(first), 1), np.float32)}
+        outcomes = replace(of_ranks, query_ids=np.array(asked, dtype=object), **lists)
+        return metric.metric(corpus=corpus).per_query(outcomes).tolist()
+
+    asked = [captions[0], captions[4], captions[2]]
+    to_images = {"n_gallery": 3, "direction": "t2i", "protocol": "t2i/all"}
+    assert right([2, 2, 1], asked, [2, 1, 2], **to_images) == [1.0, 1.0, 1.0]
+    assert right([2, 2, 1], asked, [1, 2, 2], **to_images) == [0.0, 0.0, 1.0]
+    assert right([2, 2], [images[1], images[2]], [4, 0], n_gallery=15) == [1.0, 1.0]
+
+
+def test_a_judgement_of_what_the_corpus_lacks_is_refused_and_another_corpus_is_left_out(tmp_path: Path) -> None:
+    corpus = read_shapes(n_scenes=3)
+    file = tmp_path / "own.csv"
+    outcomes = replace(
+        outcomes_of([[1]], n_gallery=3, direction="t2i", protocol="t2i/all"),
+        top_ords=np.array([[0]], dtype=np.int32),
+        top_scores=np.ones((1, 1), dtype=np.float32),
+    )
+    file.write_text("corpus,direction,query_id,item_id\nanother,t2i,x,y\n")
+    assert np.isnan(with_judgements(file).metric(corpus=corpus).per_query(outcomes)).all()
+    file.write_text(f"corpus,direction,query_id,item_id\n{corpus.name},t2i,nobody,{corpus.images['id'][0]}\n")
+    with pytest.raises(RequestError, match="nobody"):
+        with_judgements(file).metric(corpus=corpus).per_query(outcomes)

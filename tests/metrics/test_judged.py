@@ -22,60 +22,35 @@ from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.table import Figure, headline_of, planned_figures
 from capim.tasks.ranking.evaluate import evaluate
-from capim.tasks.ranking.given import score_given
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_task, build_tasks, protocols_of, select_protocols
-from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.ranker import score_given
 from capim.tasks.ranking.two_stage import SecondScores, two_stage
+from tests.ranking.conftest import assert_same, task_of, tasks_of, unit
 
-TREC = {
-    "nDCG@5": "ndcg_cut_5",
-    "nDCG@10": "ndcg_cut_10",
-    "recall@1": "recall_1",
-    "recall@5": "recall_5",
-    "recall@10": "recall_10",
-    "AP": "map",
-    "success@1": "success_1",
-    "success@5": "success_5",
-    "success@10": "success_10",
-    "MRR": "recip_rank",
-}
+TREC = {"nDCG@5": "ndcg_cut_5", "nDCG@10": "ndcg_cut_10", "AP": "map", "MRR": "recip_rank"}
+TREC |= {f"{measure}@{k}": f"{measure}_{k}" for measure in ("recall", "success") for k in (1, 5, 10)}
 Grades = Sequence[Sequence[int | None]]  # of every document for every query; None: nobody judged it
 
 
 def corpus_of(
     grades: Grades, *, languages: Sequence[str] = (), groups: Sequence[str | None] = (), main: str = ""
 ) -> Corpus:
-    n_queries, n_documents = len(grades), len(grades[0])
-    return build_corpus(
-        "pages",
-        [ImageRow(f"d{k}") for k in range(n_documents)],
-        [
-            CaptionRow(
-                f"q{k}",
-                None,
-                "text",
-                language=languages[k] if languages else "en",
-                query_group=groups[k] if groups else None,
-            )
-            for k in range(n_queries)
-        ],
-        source=None,
-        relevance=[
-            RelevanceRow("judged", "t2i", f"q{q}", f"d{d}", grade)
-            for q, row in enumerate(grades)
-            for d, grade in enumerate(row)
-            if grade is not None
-        ],
-        main_metric=main,
-    )
+    rows = zip(languages or ["en"] * len(grades), groups or [None] * len(grades), strict=True)
+    queries = [CaptionRow(f"q{k}", None, "text", language=l, query_group=g) for k, (l, g) in enumerate(rows)]  # noqa: E741
+    judgements = [
+        RelevanceRow("judged", "t2i", f"q{q}", f"d{d}", grade)
+        for q, row in enumerate(grades)
+        for d, grade in enumerate(row)
+        if grade is not None
+    ]
+    pages = [ImageRow(f"d{k}") for k in range(len(grades[0]))]
+    return build_corpus("pages", pages, queries, source=None, relevance=judgements, main_metric=main)
 
 
 def outcomes_of_scores(scores: NDArray[np.float32], grades: Grades, protocol: str = "t2i/judged") -> Outcomes:
-    corpus = corpus_of(grades)
-    tasks = [build_task(corpus, one) for one in select_protocols(corpus, [protocol])]
-    return score_given(scores, tasks)[protocol]
+    return score_given(scores, tasks_of(corpus_of(grades), protocol))[protocol]
 
 
 def by_hand(gains: Sequence[int], ideal: Sequence[int]) -> dict[str, float]:
@@ -193,17 +168,11 @@ def test_dense_and_late_interaction_are_ranked_alike() -> None:
         row[3] = 1
     corpus = corpus_of(grades)
     protocols = select_protocols(corpus, ["t2i/judged"])
-    images, captions = (rng.normal(size=(n, 16)).astype(np.float32) for n in (40, 9))
-    images, captions = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (images, captions))
-    dense = evaluate(corpus, protocols, images=images, captions=captions)["t2i/judged"]
-    blocks = [
-        Ragged(values=vectors, offsets=np.arange(len(vectors) + 1), ords=np.arange(len(vectors), dtype=np.int32))
-        for vectors in (images, captions)
-    ]
-    late = evaluate(corpus, protocols, images=lambda: iter(blocks[:1]), captions=lambda: iter(blocks[1:]))["t2i/judged"]
-    assert late.relevant_rank_best.tolist() == dense.relevant_rank_best.tolist()
-    assert late.relevant_grades is not None
-    assert late.relevant_grades.tolist() == dense.relevant_grades.tolist()  # type: ignore[union-attr]
+    sides = {"images": unit(rng.normal(size=(40, 16))), "captions": unit(rng.normal(size=(9, 16)))}
+    blocks: Any = {name: lambda v=v: [Ragged.of(list(v[:, None]))] for name, v in sides.items()}
+    dense, late = (evaluate(corpus, protocols, **each)["t2i/judged"] for each in (sides, blocks))
+    for name in ("relevant_rank_best", "relevant_grades", "unjudged"):
+        np.testing.assert_array_equal(getattr(late, name), getattr(dense, name), err_msg=name)
 
 
 def test_the_metrics_of_judged_documents_and_of_captioned_images_are_not_mixed() -> None:
@@ -226,8 +195,7 @@ def test_stored_outcomes_are_read_back_with_grades_scores_and_unjudged_share() -
     outcomes = outcomes_of_scores(np.array([[3, 3, 1], [1, 2, 3]], dtype=np.float32), [[1, 2, 0], [None, 3, None]])
     names = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
     again = Outcomes.from_arrow(outcomes.to_arrow(**names), outcomes.protocol)
-    for name in ("relevant_grades", "relevant_scores", "unjudged", "relevant_rank_best", "relevant_rank_worst"):
-        assert getattr(again, name).tolist() == getattr(outcomes, name).tolist(), name
+    assert_same({"again": again}, {"again": outcomes})
     assert again.relevant_grades is not None
     assert again.relevant_grades.tolist() == [2, 1, 3]  # the higher grade of a tie first
 
@@ -271,10 +239,8 @@ def test_a_small_corpus_as_files_gets_the_figures_of_pytrec_eval_and_of_mteb() -
     from tests.benchmarks.bench_judged import run
 
     _, from_trec, from_mteb = run(quick=True)
-    assert from_trec.value is not None
-    assert from_mteb.value is not None
-    assert from_trec.value <= 1e-9
-    assert from_mteb.value <= 1e-6
+    assert from_trec.value is not None and from_trec.value <= 1e-9
+    assert from_mteb.value is not None and from_mteb.value <= 1e-6
 
 
 def test_a_sample_of_the_documents_has_the_protocols_of_the_queries_that_are_left() -> None:
@@ -292,8 +258,7 @@ def test_judged_pages_in_two_stages_are_the_first_n_by_the_second_encoder_and_th
     rng = np.random.default_rng(levels)
     drawn = rng.choice(5, size=(9, 40), p=[0.2, 0.1, 0.1, 0.1, 0.5]).tolist()
     grades: Grades = [[None if grade == 4 else grade for grade in row] for row in drawn]
-    [task] = build_tasks(corpus_of(grades), select_protocols(corpus_of(grades), ["t2i/judged"]))
-    assert isinstance(task, RetrievalTask)
+    task = task_of(corpus_of(grades), "t2i/judged")
     scores = rng.permuted(np.tile(np.arange(40, dtype=np.float32), (9, 1)), axis=1)
     second = rng.integers(0, levels, size=(9, 40)).astype(np.float32)
     first = outcomes_of_scores(scores, grades)
@@ -302,15 +267,13 @@ def test_judged_pages_in_two_stages_are_the_first_n_by_the_second_encoder_and_th
         expected = outcomes_of_scores(np.where(listed, 1000 + second, scores).astype(np.float32), grades)
         for name in (*TREC, "unjudged@10"):
             for ties in ("lost", "expected", "won"):
-                np.testing.assert_allclose(
-                    METRICS[name].per_query(depth.outcomes, ties), METRICS[name].per_query(expected, ties), err_msg=name
-                )
+                found, wanted = (METRICS[name].per_query(each, ties) for each in (depth.outcomes, expected))
+                np.testing.assert_allclose(found, wanted, err_msg=name)
 
 
 def test_where_n_cuts_a_tie_of_the_first_encoder_every_grade_counts_once() -> None:
     grades: Grades = [[3, 1, 2, 0, 1, 2, None, 3]]
-    [task] = build_tasks(corpus_of(grades), select_protocols(corpus_of(grades), ["t2i/judged"]))
-    assert isinstance(task, RetrievalTask)
+    task = task_of(corpus_of(grades), "t2i/judged")
     first = outcomes_of_scores(np.array([[2, 1, 1, 1, 1, 1, 1, 0]], np.float32), grades)
     [depth] = two_stage(first, task, _second(np.arange(8, dtype=np.float32)[None]), [3])
     assert depth.outcomes.relevant_grades is not None

@@ -1,8 +1,9 @@
-"""Small corpora and an oracle that ranks by sorting, one query at a time."""
+"""Small corpora, their tasks, and when outcomes are the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
 
 
-def small_corpus(captions_per_image: list[int], name: str = "small") -> Corpus:
+def small_corpus(captions_per_image: Sequence[int], **more: Any) -> Corpus:
     """Images ``i0 …`` with that many captions each, English, by people."""
     images = [ImageRow(id=f"i{i}") for i in range(len(captions_per_image))]
     captions = [
@@ -20,21 +23,42 @@ def small_corpus(captions_per_image: list[int], name: str = "small") -> Corpus:
         for i, count in enumerate(captions_per_image)
         for k in range(count)
     ]
-    return build_corpus(name, images, captions, source=None)
+    return build_corpus("small", images, captions, source=None, **more)
+
+
+def corpus_in(parts: Sequence[tuple[str, str]], images: Sequence[int], per_image: int = 1) -> Corpus:
+    """Captions of these images by every language and translator, one part after the other."""
+    captions = [
+        CaptionRow(f"{language}.{translator}.{i}.{k}", f"i{i}", "x", language=language, translator=translator)
+        for language, translator in parts
+        for i in images
+        for k in range(per_image)
+    ]
+    return build_corpus("languages", [ImageRow(f"i{i}") for i in images], captions, source=None)
 
 
 def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.fixture
-def corpus_of() -> Callable[..., Corpus]:
-    return small_corpus
+def tasks_of(corpus: Corpus, *ids: str) -> list[Any]:
+    """The tasks of these protocols, or of all that fit the corpus."""
+    return build_tasks(corpus, select_protocols(corpus, ids, vectors="single"))
 
 
-@pytest.fixture
-def unit_of() -> Callable[[NDArray[np.floating]], NDArray[np.float32]]:
-    return unit
+def task_of(corpus: Corpus, id_: str) -> Any:
+    [task] = tasks_of(corpus, id_)
+    return task
+
+
+def assert_same(found: Mapping[str, Outcomes], expected: Mapping[str, Outcomes]) -> None:
+    """Every column of the outcomes is the same, bit for bit, and of the same type."""
+    assert found.keys() == expected.keys()
+    for id_, outcomes in expected.items():
+        for name, values in vars(outcomes).items():
+            other = getattr(found[id_], name)
+            assert getattr(other, "dtype", None) == getattr(values, "dtype", None), f"{id_}: {name}"
+            np.testing.assert_array_equal(other, values, err_msg=f"{id_}: {name}")
 
 
 @pytest.fixture

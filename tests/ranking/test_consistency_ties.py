@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.languages import expected_measures
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import select_protocols
+from tests.ranking.conftest import corpus_in
 
 N, K = 60, 5
+PARTS = (("en", "google"), ("fr", "google"))
 SCORES = st.lists(st.integers(0, 2), min_size=2, max_size=5)
 
 
@@ -53,16 +53,6 @@ def test_both_measures_are_the_mean_over_every_order_of_both_lists(
     assert rbo == pytest.approx(np.mean([plain_rbo(a, b, depth) for a in lists[0] for b in lists[1]]))
 
 
-def corpus(images: list[int]) -> Corpus:
-    rows = [
-        CaptionRow(f"{language}.{i}.{k}", f"i{i}", "x", language=language, translator="google")
-        for language in ("en", "fr")
-        for i in images
-        for k in range(K)
-    ]
-    return build_corpus("m", [ImageRow(f"i{i}") for i in images], rows, source=None)
-
-
 def tied_vectors(*, collapsed: bool) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Images, English and French captions as short vectors of small whole numbers, so that many scores tie."""
     rng = np.random.default_rng(2)
@@ -74,14 +64,10 @@ def tied_vectors(*, collapsed: bool) -> tuple[NDArray[np.float32], NDArray[np.fl
 
 def scored(order: list[int], *, collapsed: bool) -> dict[str, Outcomes]:
     images, english, french = tied_vectors(collapsed=collapsed)
-    captions = [english.reshape(N, K, 4)[order], french.reshape(N, K, 4)[order]]
-    made = corpus(order)
-    return evaluate(
-        made,
-        select_protocols(made, ["t2i/fr/google", "i2t/fr/google"]),
-        images=images[order],
-        captions=np.concatenate(captions).reshape(-1, 4),
-    )
+    captions = np.concatenate([of.reshape(N, K, 4)[order] for of in (english, french)]).reshape(-1, 4)
+    made = corpus_in(PARTS, order, K)
+    protocols = select_protocols(made, ["t2i/fr/google", "i2t/fr/google"])
+    return evaluate(made, protocols, images=images[order], captions=captions)
 
 
 @pytest.mark.parametrize("collapsed", [False, True])
@@ -112,7 +98,7 @@ def test_lists_that_are_cut_off_within_a_tie_give_what_all_scores_give(collapsed
 
 def test_the_reference_agrees_with_itself_whatever_its_ties() -> None:
     images, english, _ = tied_vectors(collapsed=False)
-    made = corpus(list(range(N)))
+    made = corpus_in(PARTS, range(N), K)
     captions = np.concatenate([english, english])
     protocols = select_protocols(made, ["t2i/en/google", "i2t/en/google"])
     for outcomes in evaluate(made, protocols, images=images, captions=captions).values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
+from tests.ranking.conftest import assert_same, small_corpus, task_of, tasks_of
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order
 EXACT = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.5, 0.5, 0.5], [0.5, -0.5, 0.5, 0.5], [0, 0, -1, 0]], np.float32)
@@ -43,67 +43,49 @@ def check_against_oracle(outcomes: Outcomes, task: RetrievalTask, scores: NDArra
         assert outcomes.n_tied_relevant[q] == (row[relevant] == best).sum()
         order = sorted(gallery, key=lambda item: (-row[item], item))
         assert outcomes.top_ords is not None
-        assert outcomes.top_ords[q][: len(order)].tolist() == order[: outcomes.top_ords.shape[1]]
+        width = outcomes.top_ords.shape[1]
+        assert outcomes.top_ords[q].tolist() == [*order, *[-1] * width][:width]
         own = slice(outcomes.offsets[q], outcomes.offsets[q + 1])
-        best_case = sorted(gallery, key=lambda item: (-row[item], item not in relevant))
-        worst_case = sorted(gallery, key=lambda item: (-row[item], item in relevant))
-        assert outcomes.relevant_rank_best[own].tolist() == [
-            r + 1 for r, item in enumerate(best_case) if item in relevant
-        ]
-        assert outcomes.relevant_rank_worst[own].tolist() == [
-            r + 1 for r, item in enumerate(worst_case) if item in relevant
-        ]
+        for ranks, won in ((outcomes.relevant_rank_best, True), (outcomes.relevant_rank_worst, False)):
+            one_order = sorted(gallery, key=lambda item: (-row[item], (item in relevant) != won))
+            assert ranks[own].tolist() == [r + 1 for r, item in enumerate(one_order) if item in relevant]
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 1 << 12], ids=["one matrix", "strips"])
 @pytest.mark.parametrize("top", [2, 100])  # of 2, most galleries are answered from the best of the whole corpus
 @pytest.mark.parametrize("counts", [[5] * 40, [6] + [5] * 39, [6, 5, 5, 7], [1] * 33, [2, 1, 3]], ids=str)
-def test_ranks_ties_and_lists_equal_counting_by_hand(
-    corpus_of: Callable[[list[int]], Corpus], counts: list[int], top: int, memory_bytes: int
-) -> None:
-    corpus = corpus_of(counts)
+def test_ranks_ties_and_lists_equal_counting_by_hand(counts: list[int], top: int, memory_bytes: int) -> None:
+    corpus = small_corpus(counts)
     images, captions = exact_vectors(1, len(counts)), exact_vectors(2, sum(counts))
-    tasks = build_tasks(corpus, protocols_of(corpus))
+    tasks = tasks_of(corpus)
     found = score_dense(images, captions, tasks, resources=Resources(memory_bytes=memory_bytes), top=top)
     scores = captions @ images.T
     for task in tasks:
-        assert isinstance(task, RetrievalTask)
         table = scores if task.protocol.direction == "t2i" else scores.T
         check_against_oracle(found[task.protocol.id], task, table)
 
 
 @pytest.mark.parametrize("top", [1, 3, 10])
-def test_galleries_whose_best_are_not_among_the_best_of_all_are_looked_at_alone(
-    corpus_of: Callable[[list[int]], Corpus], top: int
-) -> None:
+def test_galleries_whose_best_are_not_among_the_best_of_all_are_looked_at_alone(top: int) -> None:
     """Captions 0 score highest everywhere, so lists over all captions hold hardly any of the others."""
-    corpus = corpus_of([5] * 130)
+    corpus = small_corpus([5] * 130)
     rng = np.random.default_rng(1)
     images, captions = (rng.integers(-3, 4, size=(n, 6)).astype(np.float32) for n in (130, 650))
     images[:, 0], captions[:, 0] = 1, np.where(np.arange(650) % 5 == 0, 64, 0)
-    tasks = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "i2t/symmetric-mean", "i2t/symmetric-first"]))
+    tasks = tasks_of(corpus, "i2t/any", "i2t/symmetric-mean", "i2t/symmetric-first")
     found = score_dense(images, captions, tasks, top=top)
     for task in tasks:
-        assert isinstance(task, RetrievalTask)
         check_against_oracle(found[task.protocol.id], task, images @ captions.T)
 
 
-def test_constant_scorer_gets_exactly_k_over_n(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([5] * 300)
-    same = np.full((1500, 8), 8**-0.5, dtype=np.float32)
-    outcomes = score_dense(same[:300], same, build_tasks(corpus, select_protocols(corpus, ["t2i/all"])))["t2i/all"]
-    assert (outcomes.rank_best == 1).all()
-    assert (outcomes.rank_worst == 300).all()
-    for k in (1, 5, 10):
-        assert (METRICS[f"R@{k}"].per_query(outcomes) == k / 300).all()
-
-
-def test_constant_scorer_gets_what_the_table_calls_chance(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([5] * 50)
+def test_a_constant_scorer_gets_what_the_table_calls_chance() -> None:
+    corpus = small_corpus([5] * 50)
     same = np.full((250, 8), 8**-0.5, dtype=np.float32)
     varied = np.random.default_rng(0).standard_normal((250, 8)).astype(np.float32)
-    tasks = build_tasks(corpus, protocols_of(corpus))
+    tasks = tasks_of(corpus)
     constant, other = (score_dense(v[:50], v, tasks) for v in (same, varied))
+    for k in (1, 5, 10):
+        assert (METRICS[f"R@{k}"].per_query(constant["t2i/all"]) == k / 50).all()
     for id_ in constant:
         for metric in METRICS.values():
             if metric.applies(constant[id_]) and metric.guess is None:
@@ -124,13 +106,11 @@ def test_permuting_the_gallery_changes_no_rank(seed: int, n: int, dim: int, exac
     captions = exact_vectors(seed + 1, n) if exact else rng.standard_normal((n, dim)).astype(np.float32)
     order = rng.permutation(n)
 
-    def outcomes(images: NDArray[np.float32], image_of: NDArray[np.int64]) -> Outcomes:
-        rows = [CaptionRow(id=f"c{i}", image_id=f"i{image_of[i]}", text="x") for i in range(n)]
-        corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-        return score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all"])))["t2i/all"]
-
-    before = outcomes(images, np.arange(n))
-    after = outcomes(images[order], np.argsort(order))
+    task = task_of(small_corpus([1] * n), "t2i/all")
+    moved = replace(task, relevant=np.argsort(order).astype(np.int32))
+    before, after = (
+        score_dense(*sides)["t2i/all"] for sides in ((images, captions, [task]), (images[order], captions, [moved]))
+    )
     for column in ("rank_best", "rank_worst", "n_tied_relevant", "best_score"):
         np.testing.assert_array_equal(getattr(before, column), getattr(after, column))
 
@@ -144,9 +124,7 @@ def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int
     captions = rng.standard_normal((n, dim)).astype(np.float32)
     captions /= np.linalg.norm(captions, axis=1, keepdims=True)
     captions[-1] = captions[0]
-    rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
-    corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-    tasks = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "t2i/all"]))
+    tasks = tasks_of(small_corpus([1] * n), "i2t/any", "t2i/all")
     for memory_bytes in (1 << 30, 1 << 10) if n < 8192 else (1 << 30,):
         found = score_dense(captions[::-1].copy(), captions, tasks, resources=Resources(memory_bytes=memory_bytes))
         for outcomes in found.values():  # galleries of more than 8,192 items are tiles, with the two in different ones
@@ -154,46 +132,12 @@ def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int
             assert outcomes.rank_worst[-1] == outcomes.rank_best[-1] + 1
 
 
-def test_ranks_of_transposed_scores_agree(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    """One caption per image: i2t equals t2i with the two sides exchanged."""
-    corpus = corpus_of([1] * 70)
-    rng = np.random.default_rng(3)
-    a, b = (rng.standard_normal((70, 24)).astype(np.float32) for _ in range(2))
-    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
-    one, other = score_dense(a, b, tasks), score_dense(b, a, tasks)
-    np.testing.assert_array_equal(one["t2i/all"].rank_best, other["i2t/any"].rank_best)
-    np.testing.assert_array_equal(one["t2i/all"].top_ords, other["i2t/any"].top_ords)
-
-
-def test_recall_grows_with_k(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([5] * 30)
-    images, captions = exact_vectors(5, 30), exact_vectors(6, 150)
-    for outcomes in score_dense(images, captions, build_tasks(corpus, protocols_of(corpus))).values():
-        one, five, ten = (METRICS[f"R@{k}"].per_query(outcomes) for k in (1, 5, 10))
-        assert (one <= five).all()
-        assert (five <= ten).all()
-
-
-def test_a_list_longer_than_the_gallery_holds_the_gallery(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([5, 5, 5])
-    found = score_dense(exact_vectors(0, 3), exact_vectors(1, 15), build_tasks(corpus, protocols_of(corpus)))
-    assert found["t2i/all"].top_ords is not None
-    assert found["t2i/all"].top_ords.shape == (15, 3)
-    assert METRICS["R@10"].value(found["t2i/all"]) == 1.0
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (
-            lambda v: np.where(np.arange(len(v))[:, None] == 1, np.nan, v).astype(np.float32),
-            "not finite, first at ord 1",
-        ),
-        (
-            lambda v: np.where(np.arange(len(v))[:, None] == 2, np.inf, v).astype(np.float32),
-            "not finite, first at ord 2",
-        ),
-        (lambda v: np.where(np.arange(len(v))[:, None] == 1, 0, v).astype(np.float32), "zero, first at ord 1"),
+        (lambda v: np.insert(v[1:], 1, np.nan, axis=0), "not finite, first at ord 1"),
+        (lambda v: np.insert(v[1:], 2, np.inf, axis=0), "not finite, first at ord 2"),
+        (lambda v: np.insert(v[1:], 1, 0, axis=0), "zero, first at ord 1"),
         (lambda v: v[:, :3], "3 dimensions, caption vectors 4"),
         (lambda v: v[:-1], "needs image 2, but there are embeddings of 2"),
         (lambda v: v[:0], "no image vectors"),
@@ -202,33 +146,26 @@ def test_a_list_longer_than_the_gallery_holds_the_gallery(corpus_of: Callable[[l
     ids=["NaN", "infinite", "zero", "dimensions", "missing", "none", "float64"],
 )
 def test_unusable_embeddings_are_refused_by_name(
-    corpus_of: Callable[[list[int]], Corpus],
     spoil: Callable[[NDArray[np.float32]], NDArray[np.float32]],
     message: str,
 ) -> None:
-    corpus = corpus_of([2, 2, 2])
+    corpus = small_corpus([2, 2, 2])
     with pytest.raises(ValueError, match=message):
-        score_dense(spoil(exact_vectors(0, 3)), exact_vectors(1, 6), build_tasks(corpus, protocols_of(corpus)))
+        score_dense(spoil(exact_vectors(0, 3)), exact_vectors(1, 6), tasks_of(corpus))
 
 
-def test_an_empty_gallery_is_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([1, 1])
-    [task] = build_tasks(corpus, select_protocols(corpus, ["t2i/all"]))
-    assert isinstance(task, RetrievalTask)
+def test_an_empty_gallery_is_refused() -> None:
+    task = task_of(small_corpus([1, 1]), "t2i/all")
     with pytest.raises(ValueError, match="gallery is empty"):
         replace(task, galleries=(np.empty(0, np.int32),))
 
 
-def test_outcomes_survive_arrow(corpus_of: Callable[[list[int]], Corpus], winoground_form: Corpus) -> None:
-    for corpus, n in ((corpus_of([5, 6, 5]), 3), (winoground_form, 6)):
+def test_outcomes_survive_arrow(winoground_form: Corpus) -> None:
+    for corpus, n in ((small_corpus([5, 6, 5]), 3), (winoground_form, 6)):
         captions = exact_vectors(1, corpus.captions.num_rows)
-        for outcomes in score_dense(exact_vectors(0, n), captions, build_tasks(corpus, protocols_of(corpus))).values():
-            rows = outcomes.to_arrow(
-                evaluation="e", encoder="m", encoder_fingerprint="f", corpus="c", corpus_fingerprint="g"
-            )
-            again = Outcomes.from_arrow(rows, outcomes.protocol)
-            for name, values in vars(outcomes).items():
-                if isinstance(values, np.ndarray):
-                    np.testing.assert_array_equal(getattr(again, name), values, err_msg=name)
-                else:
-                    assert getattr(again, name) == values
+        found = score_dense(exact_vectors(0, n), captions, tasks_of(corpus))
+        names: Any = dict.fromkeys(
+            ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x"
+        )
+        again = {id_: Outcomes.from_arrow(each.to_arrow(**names), each.protocol) for id_, each in found.items()}
+        assert_same(again, found)

@@ -13,9 +13,9 @@ from capim.store.vectors import Ragged
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores
-from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols, with_orientations
+from capim.tasks.ranking.protocols import select_protocols, with_orientations
 from capim.tasks.ranking.resources import Resources
+from tests.ranking.conftest import assert_same, small_corpus, tasks_of
 
 
 class Items:
@@ -44,8 +44,8 @@ def by_definition(captions: Items, images: Items) -> NDArray[np.float64]:
     return table
 
 
-def test_scores_equal_the_sum_over_tokens_of_the_best_patch(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([1] * 30)
+def test_scores_equal_the_sum_over_tokens_of_the_best_patch() -> None:
+    corpus = small_corpus([1] * 30)
     images, captions = Items(0, 30), Items(1, 30)
     found = evaluate(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]), images=images, captions=captions)
     table = by_definition(captions, images)
@@ -56,12 +56,12 @@ def test_scores_equal_the_sum_over_tokens_of_the_best_patch(corpus_of: Callable[
         np.testing.assert_array_equal(outcomes.top_ords, np.argsort(-scores, axis=1, kind="stable"))
 
 
-def test_negative_similarities_are_not_beaten_by_padding(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([1, 1])
+def test_negative_similarities_are_not_beaten_by_padding() -> None:
+    corpus = small_corpus([1, 1])
     images, captions = Items(0, 2, longest=3), Items(1, 2, longest=3)
     images.vectors = [-np.abs(v) for v in images.vectors]
     captions.vectors = [np.abs(v) for v in captions.vectors]
-    found = score_maxsim(images, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all"])))
+    found = score_maxsim(images, captions, tasks_of(corpus, "t2i/all"))
     assert (found["t2i/all"].best_score < 0).all()
 
 
@@ -78,20 +78,12 @@ def test_negative_similarities_are_not_beaten_by_padding(corpus_of: Callable[[li
     ],
     ids=["NaN", "infinite", "zero", "item without vectors", "missing item", "none", "dimensions"],
 )
-def test_unusable_multi_vectors_are_refused_by_name(
-    corpus_of: Callable[[list[int]], Corpus], spoil: Callable[[Items], None], message: str
-) -> None:
-    corpus = corpus_of([1] * 6)
+def test_unusable_multi_vectors_are_refused_by_name(spoil: Callable[[Items], None], message: str) -> None:
+    corpus = small_corpus([1] * 6)
     images, captions = Items(0, 6), Items(1, 6)
     spoil(images)
     with pytest.raises(ValueError, match=message):
-        score_maxsim(images, captions, build_tasks(corpus, protocols_of(corpus)))
-
-
-def assert_same(one: Outcomes, other: Outcomes) -> None:
-    for name, values in vars(one).items():
-        if isinstance(values, np.ndarray):
-            np.testing.assert_array_equal(values, getattr(other, name), err_msg=f"{one.protocol.id}: {name}")
+        score_maxsim(images, captions, tasks_of(corpus))
 
 
 @pytest.mark.parametrize("score", [maxsim_scores, image_as_query_scores])
@@ -101,15 +93,15 @@ def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
 ) -> None:
     images, captions = Items(0, len(counts), 128, window=16), gather(Items(1, 50, 128)())
     images.vectors = [np.resize(v, (count, 128)) for v, count in zip(images.vectors, counts, strict=True)]
-    together = score(images, captions, n_images=len(counts))
+    together = score(images, captions, range(len(counts)))
     for item, vectors in enumerate(images.vectors):
         alone = Items(0, 1, 128)
         alone.vectors = [vectors]
-        np.testing.assert_array_equal(together[:, [item]], score(alone, captions, n_images=1))
+        np.testing.assert_array_equal(together[:, [item]], score(alone, captions, range(1)))
 
 
-def test_the_three_orientations_follow_their_definitions(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([1] * 12)
+def test_the_three_orientations_follow_their_definitions_and_are_none_of_a_dense_encoder() -> None:
+    corpus = small_corpus([1] * 12)
     images, captions = Items(0, 12, longest=70), Items(1, 12)
     found = evaluate(corpus, with_orientations(select_protocols(corpus, ["i2t/any"])), images=images, captions=captions)
     table = by_definition(captions, images)
@@ -122,33 +114,26 @@ def test_the_three_orientations_follow_their_definitions(corpus_of: Callable[[li
     ):
         np.testing.assert_array_equal(found[id_].top_ords, np.argsort(-scores, axis=1, kind="stable"), err_msg=id_)
         np.testing.assert_allclose(found[id_].best_score, np.diag(scores), rtol=1e-5)
+    vectors, protocols = np.eye(12, dtype=np.float32), with_orientations(select_protocols(corpus, ["i2t/any"]))
+    with pytest.raises(ValueError, match="multi-vector"):
+        evaluate(corpus, protocols, images=vectors, captions=vectors)
 
 
-def test_scores_that_do_not_fit_memory_are_the_same(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([2] * 20)
+def test_scores_that_do_not_fit_memory_are_the_same() -> None:
+    corpus = small_corpus([2] * 20)
     images, captions = Items(0, 20), Items(1, 40)
-    tasks = build_tasks(corpus, protocols_of(corpus))
+    tasks = tasks_of(corpus)
     roomy, tight = (
         score_maxsim(images, captions, tasks, resources=Resources(memory_bytes=m)) for m in (1 << 30, 1 << 8)
     )
-    for id_ in roomy:
-        assert_same(roomy[id_], tight[id_])
+    assert_same(tight, roomy)
 
 
 def test_small_sets_are_scored_exactly(winoground_form: Corpus) -> None:
     images, captions = Items(0, 6), Items(1, 6)
-    tasks = build_tasks(winoground_form, select_protocols(winoground_form, ["winoground"]))
+    tasks = tasks_of(winoground_form, "winoground")
     exact = score_maxsim(images, captions, tasks)
     table = by_definition(captions, images)
     expected = [[table[2 * n + c, 2 * n + i] for c in (0, 1) for i in (0, 1)] for n in range(3)]
     assert exact["winoground"].scores is not None
     np.testing.assert_allclose(exact["winoground"].scores, expected, rtol=1e-5)
-
-
-def test_a_dense_encoder_has_no_orientations(
-    corpus_of: Callable[[list[int]], Corpus], unit_of: Callable[[NDArray[np.floating]], NDArray[np.float32]]
-) -> None:
-    corpus = corpus_of([1, 1])
-    vectors = unit_of(np.eye(2))
-    with pytest.raises(ValueError, match="multi-vector"):
-        evaluate(corpus, with_orientations(select_protocols(corpus, ["i2t/any"])), images=vectors, captions=vectors)

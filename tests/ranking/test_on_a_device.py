@@ -22,7 +22,7 @@ A_DEVICE = "cpu:0"
 def test_pieces_of_a_cards_size_give_the_same_late_interaction_scores(score) -> None:
     images, captions = Items(0, 40, 128, longest=60, window=16), gather(Items(1, 50, 128)())
     on_cpu, on_device = (
-        score(images, captions, n_images=40, resources=Resources(device)) for device in ("cpu", A_DEVICE)
+        score(images, captions, range(40), resources=Resources(device)) for device in ("cpu", A_DEVICE)
     )
     np.testing.assert_allclose(on_device, on_cpu, rtol=1e-5, atol=1e-5)
 

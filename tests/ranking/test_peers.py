@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +20,10 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.layout import layout_of
-from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
+from capim.tasks.ranking.protocols import select_protocols
+from tests.ranking.conftest import small_corpus, tasks_of, unit
 
 pytestmark = pytest.mark.peers
-
-
-def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 class Lookup:
@@ -46,7 +43,7 @@ def numbers(texts: list[str]) -> torch.Tensor:
     return torch.tensor([int(text) for text in texts])
 
 
-def test_retrieval_equals_clip_benchmark(corpus_of: Callable[[list[int]], Corpus]) -> None:
+def test_retrieval_equals_clip_benchmark() -> None:
     peer = pytest.importorskip("clip_benchmark.metrics.zeroshot_retrieval")
     rng = np.random.default_rng(0)
     counts = [5] * 90 + [6] * 10
@@ -60,15 +57,12 @@ def test_retrieval_equals_clip_benchmark(corpus_of: Callable[[list[int]], Corpus
         theirs = peer.evaluate(
             Lookup(image_vectors, captions), loader, numbers, "cpu", amp=False, recall_k_list=[1, 5, 10]
         )
-    corpus = corpus_of(counts)
-    found = score_dense(image_vectors, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"])))
+    corpus = small_corpus(counts)
+    found = score_dense(image_vectors, captions, tasks_of(corpus, "t2i/all", "i2t/any"))
     for k in (1, 5, 10):
-        assert METRICS[f"R@{k}"].value(found["t2i/all"]) == pytest.approx(
-            theirs[f"image_retrieval_recall@{k}"], abs=1e-6
-        )
-        assert METRICS[f"R@{k}"].value(found["i2t/any"]) == pytest.approx(
-            theirs[f"text_retrieval_recall@{k}"], abs=1e-6
-        )
+        for id_, theirs_is_of in (("t2i/all", "image"), ("i2t/any", "text")):
+            expected = theirs[f"{theirs_is_of}_retrieval_recall@{k}"]
+            assert METRICS[f"R@{k}"].value(found[id_]) == pytest.approx(expected, abs=1e-6)
 
 
 def winoground_both_ways(images: NDArray[np.float32], captions: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
@@ -78,9 +72,7 @@ def winoground_both_ways(images: NDArray[np.float32], captions: NDArray[np.float
     texts = [CaptionRow(id=str(i), image_id=str(i), text="x") for i in range(2 * n)]
     sets = [QuadrupleRow(str(i), str(2 * i), str(2 * i + 1), str(2 * i), str(2 * i + 1)) for i in range(n)]
     corpus = build_corpus("w", rows, texts, source=None, quadruples=sets)
-    outcomes = score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["winoground"])))[
-        "winoground"
-    ]
+    outcomes = score_dense(images, captions, tasks_of(corpus, "winoground"))["winoground"]
     ours = {score: METRICS[f"winoground_{score}"].value(outcomes) for score in ("text", "image", "group")}
     loader = [
         (torch.tensor([[2 * i, 2 * i + 1]]).view(1, 2, 1, 1, 1), [[str(2 * i), str(2 * i + 1)]]) for i in range(n)
@@ -119,7 +111,7 @@ def test_coco_5k_1k_cxc_and_eccv_equal_eccv_caption_in_all_digits(coco: Corpus) 
     images = topics + 0.6 * rng.standard_normal((5000, 48))
     captions = unit(images[layout.caption_images] + 1.3 * rng.standard_normal((25_010, 48)))
     image_vectors = unit(images)
-    found = score_dense(image_vectors, captions, build_tasks(coco, protocols_of(coco)))
+    found = score_dense(image_vectors, captions, tasks_of(coco))
     assert (len(found["t2i/cxc"]), len(found["t2i/eccv"]), len(found["i2t/eccv"])) == (24_972, 1_332, 1_261)
     assert set(found["i2t/cxc"].n_gallery.tolist()) == {25_000}
     assert set(found["i2t/eccv"].n_gallery.tolist()) == {25_002}
@@ -140,11 +132,10 @@ def test_coco_5k_1k_cxc_and_eccv_equal_eccv_caption_in_all_digits(coco: Corpus) 
 
     first_five, eccv = lists(named[layout.ordinals[named] < 5]), lists(named)
     with contextlib.redirect_stderr(io.StringIO()):
-        theirs = {f"coco_1k_r{k}": peer.coco_1k_recalls(first_five, "all", K=k) for k in (1, 5, 10)}
-        theirs |= {f"coco_5k_r{k}": peer.coco_5k_recalls(first_five, "all", K=k) for k in (1, 5, 10)}
-        theirs |= {f"cxc_r{k}": peer.cxc_recalls(first_five, "all", K=k) for k in (1, 5, 10)}
-        theirs |= {f"eccv_r{k}": peer.eccv_recalls(eccv, "all", K=k) for k in (1, 5, 10)}
-        theirs |= peer.eccv_metrics(eccv, "all")
+        theirs = peer.eccv_metrics(eccv, "all")
+        for name in ("coco_1k", "coco_5k", "cxc", "eccv"):
+            recalls, run = getattr(peer, f"{name}_recalls"), eccv if name == "eccv" else first_five
+            theirs |= {f"{name}_r{k}": recalls(run, "all", K=k) for k in (1, 5, 10)}
 
     ids = {
         "coco_1k": ("t2i/1k", "i2t/1k"),
@@ -161,42 +152,13 @@ def test_coco_5k_1k_cxc_and_eccv_equal_eccv_caption_in_all_digits(coco: Corpus) 
             assert METRICS[metric].value(found[id_]) == pytest.approx(expected, abs=1e-12), (name, id_)
 
 
-def test_ndcg_mrr_recall_and_r_precision_equal_trec_eval(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    peer = pytest.importorskip("pytrec_eval")
-    rng = np.random.default_rng(3)
-    images = rng.standard_normal((60, 16))
-    captions = unit(np.repeat(images, 5, axis=0) + 2 * rng.standard_normal((300, 16)))
-    image_vectors = unit(images)
-    corpus = corpus_of([5] * 60)
-    outcomes = score_dense(image_vectors, captions, build_tasks(corpus, select_protocols(corpus, ["i2t/any"])))[
-        "i2t/any"
-    ]
-    scores = image_vectors @ captions.T
-    relevant = {str(q): {str(5 * q + k): 1 for k in range(5)} for q in range(60)}
-    run = {str(q): {str(c): float(s) for c, s in enumerate(row)} for q, row in enumerate(scores)}
-    theirs = peer.RelevanceEvaluator(relevant, {"ndcg_cut_10", "recip_rank", "Rprec", "recall_10"}).evaluate(run)
-    for name, measure in (
-        ("nDCG@10", "ndcg_cut_10"),
-        ("MRR", "recip_rank"),
-        ("R-Precision", "Rprec"),
-        ("recall_all@10", "recall_10"),
-    ):
-        expected = [theirs[str(q)][measure] for q in range(60)]
-        np.testing.assert_allclose(METRICS[name].per_query(outcomes), expected, atol=1e-6, err_msg=name)
-
-
-def blocks(items: list[NDArray[np.float32]]) -> Callable[[], list[Ragged]]:
-    return lambda: [Ragged.of(items)]
-
-
 def maxsim_both_ways(
     corpus: Corpus, images: list[NDArray[np.float32]], captions: list[NDArray[np.float32]]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Our scores, caption by caption in image order, and colpali_engine's."""
     peer = pytest.importorskip("colpali_engine.utils.processing_utils")
-    found = evaluate(corpus, select_protocols(corpus, ["t2i/all"]), images=blocks(images), captions=blocks(captions))[
-        "t2i/all"
-    ]
+    blocks: Any = {"images": lambda: [Ragged.of(images)], "captions": lambda: [Ragged.of(captions)]}
+    found = evaluate(corpus, select_protocols(corpus, ["t2i/all"]), **blocks)["t2i/all"]
     assert found.top_ords is not None
     assert found.top_scores is not None
     ours = np.empty(found.top_ords.shape, dtype=np.float32)
@@ -205,17 +167,17 @@ def maxsim_both_ways(
     return ours, peer.BaseVisualRetrieverProcessor.score_multi_vector(*tensors, device="cpu").numpy()
 
 
-def test_maxsim_equals_colpali_engine(corpus_of: Callable[[list[int]], Corpus]) -> None:
+def test_maxsim_equals_colpali_engine() -> None:
     rng = np.random.default_rng(4)
     images = [unit(rng.standard_normal((n, 128))) for n in rng.integers(60, 90, size=40)]
     captions = [unit(rng.standard_normal((n, 128))) for n in rng.integers(3, 25, size=40)]
-    ours, theirs = maxsim_both_ways(corpus_of([1] * 40), images, captions)
+    ours, theirs = maxsim_both_ways(small_corpus([1] * 40), images, captions)
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-def test_colpali_engine_lets_padding_beat_negative_similarities(corpus_of: Callable[[list[int]], Corpus]) -> None:
+def test_colpali_engine_lets_padding_beat_negative_similarities() -> None:
     """Its zero rows score 0 with every token; image 0 has two vectors less than image 1 and gets them."""
     captions = [np.array([[1, 0]], np.float32), np.array([[0, 1]], np.float32)]
     images = [np.array([[-1, 0]], np.float32), np.array([[0, 1], [-1, 0], [-1, 0]], np.float32)]
-    ours, theirs = maxsim_both_ways(corpus_of([1, 1]), images, captions)
+    ours, theirs = maxsim_both_ways(small_corpus([1, 1]), images, captions)
     assert (ours[0, 0], theirs[0, 0]) == (-1, 0)

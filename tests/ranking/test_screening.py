@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.types import Corpus
 from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import maxsim_part, score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores, rough_scores
-from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.ranking.ranker import BidirectionalRanker
 from capim.tasks.ranking.resources import ON_CPU, Resources, ignore
-from tests.ranking.test_maxsim import Items, assert_same
+from tests.ranking.conftest import assert_same, small_corpus, tasks_of
+from tests.ranking.test_maxsim import Items
 
 TOP = 3
 
@@ -26,9 +24,9 @@ def screened(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Screens whatever the size and the processor; holds the share of scores that differ from float32, by window."""
     shares: list[float] = []
 
-    def watched(images: Any, captions: Any, ranking: BidirectionalRanker, **how: Any) -> NDArray[np.float32]:
-        found = maxsim_products.screened_scores(images, captions, ranking, **how)
-        exact = maxsim_scores(images, captions, n_images=how["n_images"], first=how["first"])
+    def watched(images: Any, captions: Any, part: range, **how: Any) -> NDArray[np.float32]:
+        found = maxsim_products.screened_scores(images, captions, part, **how)
+        exact = maxsim_scores(images, captions, part)
         shares.append(float((found != exact).mean()))
         return found
 
@@ -51,27 +49,24 @@ def near_copies(seed: int, n: int, *, of: Items | None = None) -> Items:
 
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 1 << 13], ids=["one window", "several windows"])
 def test_outcomes_are_those_of_float32(
-    corpus_of: Callable[[list[int]], Corpus], screened: list[float], monkeypatch: pytest.MonkeyPatch, memory_bytes: int
+    screened: list[float], monkeypatch: pytest.MonkeyPatch, memory_bytes: int
 ) -> None:
-    corpus = corpus_of([1, 2, 3, 5] * 20)
+    corpus = small_corpus([1, 2, 3, 5] * 20)
     images = near_copies(0, 80)
     captions = near_copies(1, 220, of=images)
-    tasks = build_tasks(corpus, protocols_of(corpus))
+    tasks = tasks_of(corpus)
     how: dict[str, Any] = {"resources": Resources(memory_bytes=memory_bytes), "top": TOP}
     found = score_maxsim(images, captions, tasks, **how)
     assert screened
     assert max(screened) > 0.2  # else nothing was saved, and nothing is tested
     monkeypatch.setattr(maxsim, "pays", lambda *_: False)
-    for id_, outcomes in score_maxsim(images, captions, tasks, **how).items():
-        assert_same(outcomes, found[id_])
+    assert_same(found, score_maxsim(images, captions, tasks, **how))
 
 
-def test_parts_are_those_of_float32(
-    corpus_of: Callable[[list[int]], Corpus], screened: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus = corpus_of([2] * 60)
+def test_parts_are_those_of_float32(screened: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = small_corpus([2] * 60)
     images, captions = near_copies(0, 60), near_copies(1, 120)
-    tasks = build_tasks(corpus, protocols_of(corpus))
+    tasks = tasks_of(corpus)
 
     def merged() -> BidirectionalRanker:
         whole = BidirectionalRanker(tasks, top=TOP)
@@ -82,8 +77,7 @@ def test_parts_are_those_of_float32(
     found = merged().outcomes()
     assert len(screened) == 2
     monkeypatch.setattr(maxsim, "pays", lambda *_: False)
-    for id_, outcomes in merged().outcomes().items():
-        assert_same(outcomes, found[id_])
+    assert_same(found, merged().outcomes())
 
 
 @pytest.mark.parametrize("longest", [1, 30, 700])
@@ -94,11 +88,11 @@ def test_no_score_is_further_off_than_its_bound(longest: int, negative: bool) ->
         images.vectors = [-np.abs(v) for v in images.vectors]
         captions.vectors = [np.abs(v) for v in captions.vectors]
     tokens = gather(captions())
-    table, of_images = rough_scores(images, tokens, n_images=40, first=0, resources=ON_CPU, advance=ignore)
+    table, of_images = rough_scores(images, tokens, range(40), resources=ON_CPU, advance=ignore)
     rough = maxsim_products.RoughScores(
         table, np.zeros(table.shape, bool), maxsim_products._of_captions(tokens), of_images
     )
-    off = np.abs(table - maxsim_scores(images, tokens, n_images=40))
+    off = np.abs(table - maxsim_scores(images, tokens, range(40)))
     bounds = rough.errors(np.arange(50), np.arange(40))
     assert (off <= bounds).all()
     assert 0 < off.max() < bounds.max() < 0.012 * 40  # a bound that is far too wide would save nothing

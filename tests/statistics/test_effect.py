@@ -1,17 +1,22 @@
-"""McNemar's test and effect sizes: against SciPy and statsmodels."""
+"""McNemar's test, effect sizes, equivalence and adjusted p-values: against SciPy and statsmodels."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar  # type: ignore[import-untyped]
+from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 from statsmodels.stats.power import NormalIndPower  # type: ignore[import-untyped]
 from statsmodels.stats.proportion import proportion_effectsize  # type: ignore[import-untyped]
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.decision import decide
+from capim.tasks.statistics.decision import adjusted, decide
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import (
     Scale,
@@ -33,14 +38,11 @@ def test_mcnemar_equals_statsmodels_and_scipys_binomial_test(wins: int, losses: 
     assert mcnemar_exact(wins, losses) == pytest.approx(stats.binomtest(wins, wins + losses).pvalue, rel=1e-9)
 
 
-def test_nothing_discordant_has_neither_test_nor_odds_nor_effect() -> None:
+def test_nothing_discordant_has_neither_test_nor_odds_nor_effect_and_lower_ranks_win_where_lower_is_better() -> None:
     same = np.array([1.0, 0.0, 1.0])
     assert (mcnemar_exact(0, 0), cohen_dz(same, same)) == (None, None)
     for worse in (same, np.zeros(3)):
         assert effect_of(same, worse, Clusters.of(range(3))).odds_ratio is None
-
-
-def test_lower_ranks_win_when_lower_is_better() -> None:
     assert tally(np.array([1.0, 5.0, 2.0]), np.array([2.0, 2.0, 2.0]), lower_is_better=True) == (1, 1, 1)
 
 
@@ -137,19 +139,40 @@ def test_a_difference_of_nine_points_is_not_within_one() -> None:
     first = np.where(labels < 15, 1.0, 0.0)
     second = np.where((labels < 15) & (labels >= 5), 1.0, 0.0)
     clusters = Clusters.of(labels, 1200)
-    [pair] = compare_encoders(
-        {"a": first, "b": second}, clusters, Resampling(replicates=200), Scale(share=True, span=1.0)
-    )
+    scale = Scale(share=True, span=1.0)
+    [pair] = compare_encoders({"a": first, "b": second}, clusters, Resampling(replicates=200), scale)
     assert pair.difference.value == pytest.approx(0.0937, abs=1e-4)
     assert pair.p_equivalent is not None and pair.p_equivalent > 0.5  # .020 by the number of images that differ
     low, high = pair.simultaneous or (None, None)
-    found = decide(
-        pair.difference.value, low=low, high=high, p_adjusted=pair.p_adjusted, p_equivalent=1e-9, margin=0.01
-    )
-    assert found.state == "undecided"
+    ends: dict[str, Any] = {"low": low, "high": high, "p_adjusted": pair.p_adjusted}
+    assert decide(pair.difference.value, **ends, p_equivalent=1e-9, margin=0.01).state == "undecided"
 
 
 def test_a_difference_without_spread_is_not_equivalent() -> None:
     """One encoder right on every query and the other wrong: the error is 0, and `capim compare` divided by it."""
     assert equivalence_p(np.ones(60), Clusters.of(range(60)), margin=0.01) == 1
     assert equivalence_p(np.full(50, 1 / 3), Clusters.of(np.repeat(range(20), 5)[:50], 20), margin=0.01) == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_adjusted_p_values_equal_statsmodels(p_values: list[float]) -> None:
+    for ours, peer in (("holm", "holm"), ("benjamini-hochberg", "fdr_bh")):
+        expected = multipletests(p_values, method=peer)[1]
+        np.testing.assert_allclose(adjusted(p_values, ours), expected, atol=1e-12)  # type: ignore[arg-type]
+
+
+def test_no_question_or_one_question_needs_no_adjustment() -> None:
+    assert adjusted([]) == []
+    assert adjusted([None, 0.04]) == [None, 0.04]
+
+
+@pytest.mark.parametrize("wrong", [[1.2], [-0.1], [float("nan")]])
+def test_impossible_p_values_are_refused(wrong: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"p-values must lie in 0\.\.1"):
+        adjusted(wrong)
+
+
+def test_an_unknown_adjustment_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="max-t, holm, benjamini-hochberg, got 'bonferroni'"):
+        Resampling(adjustment="bonferroni")  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from capim.tasks.statistics.draws import Resampling, flip_blocks
 from capim.tasks.statistics.flips import median_flip_tests, sign_flip_tests
 from capim.tasks.statistics.pairs import mcnemar_exact, tally
 from tests.statistics.test_proportion import two_encoders
+
+RANKS = np.random.default_rng(5).integers(1, 30, (2, 12)) + np.array([[0.0], [3.0]])
 
 
 def test_exact_sign_flips_equal_the_definition_written_out() -> None:
@@ -37,12 +40,13 @@ def test_exact_sign_flips_equal_scipys_exact_permutation_test() -> None:
     assert test.p == pytest.approx(peer.pvalue, abs=1e-12)
 
 
-def test_random_sign_flips_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    values, labels = two_encoders(18, 3)
-    [exact] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(seed=1))
+@pytest.mark.parametrize("tests", [sign_flip_tests, median_flip_tests])
+def test_random_flips_agree_with_the_exact_test(tests: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, labels = two_encoders(18, 3) if tests is sign_flip_tests else (RANKS, np.arange(12))
+    [exact] = tests(values, Clusters.of(labels), [(0, 1)], Resampling(seed=1))
     monkeypatch.setattr(flips, "EXACT_FLIPS", 0)
     monkeypatch.setattr(flips, "ALL_FLIPS", 0)
-    [drawn] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(permutations=40_000, seed=1))
+    [drawn] = tests(values, Clusters.of(labels), [(0, 1)], Resampling(permutations=40_000, seed=1))
     assert exact.exact and not drawn.exact
     assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 40_000))
 
@@ -52,12 +56,6 @@ def test_random_sign_flips_agree_with_mcnemar_where_every_query_is_a_cluster() -
     [test] = sign_flip_tests(values, Clusters.of(range(600)), [(0, 1)], Resampling(permutations=50_000, seed=2))
     wins, _, losses = tally(values[0], values[1])
     assert test.p == pytest.approx(mcnemar_exact(wins, losses), abs=0.01)
-
-
-def test_a_random_flip_never_gives_a_p_value_of_zero() -> None:
-    values = np.stack([np.ones(500), np.zeros(500)])
-    [test] = sign_flip_tests(values, Clusters.of(range(500)), [(0, 1)], Resampling(permutations=999, seed=2))
-    assert test.p == 1 / 1000
 
 
 def test_pairs_tested_together_get_the_p_values_of_pairs_tested_alone() -> None:
@@ -110,8 +108,8 @@ def test_the_floor_of_adjusted_p_values_does_not_grow_with_the_number_of_pairs()
     """33 encoders: with Holm over 528 pairs, the floor of 10,000 flips was 0.053."""
     hits = (np.random.default_rng(9).random((33, 300)) < np.linspace(0.02, 0.96, 33)[:, None]).astype(float)
     pairs = list(combinations(range(33), 2))
-    tests = sign_flip_tests(hits, Clusters.of(range(300)), pairs, Resampling())
-    assert tests[pairs.index((0, 32))].p_adjusted == 1 / 10_001
+    test = sign_flip_tests(hits, Clusters.of(range(300)), pairs, Resampling())[pairs.index((0, 32))]
+    assert (test.p, test.p_adjusted) == (1 / 10_001, 1 / 10_001), "and is never zero"
 
 
 def test_clusters_without_a_difference_leave_the_test_exact() -> None:
@@ -121,10 +119,11 @@ def test_clusters_without_a_difference_leave_the_test_exact() -> None:
     assert (test.exact, test.flips, test.p) == (True, 2**4, 0.125)
 
 
-def test_sums_that_differ_only_by_rounding_are_equal() -> None:
+def test_equal_ranks_and_sums_that_differ_only_by_rounding_have_no_test() -> None:
     # 0.1 + 0.2 against 0.3: no difference, so nothing to test
     [test] = sign_flip_tests([[0.1, 0.2, 0.0], [0.3, 0.0, 0.0]], Clusters.of([0, 0, 1]), [(0, 1)], Resampling(seed=3))
-    assert test.p is None
+    [of_ranks] = median_flip_tests([[1, 2, 3], [1, 2, 3]], Clusters.of(range(3)), [(0, 1)], Resampling(seed=1))
+    assert (test.p, of_ranks.p, of_ranks.flips) == (None, None, 0)
 
 
 def swapped_medians(a: np.ndarray, b: np.ndarray, labels: np.ndarray) -> list[float]:
@@ -145,22 +144,6 @@ def test_exact_flips_of_medians_equal_the_definition_written_out(per_cluster: in
     [test] = median_flip_tests([a, b], Clusters.of(labels), [(0, 1)], Resampling(seed=1))
     assert test.exact
     assert test.p == (distances >= distances[0]).mean()
-
-
-def test_random_flips_of_medians_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(5)
-    a, b = rng.integers(1, 30, (2, 12)).astype(float)
-    [exact] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(seed=1))
-    monkeypatch.setattr(flips, "EXACT_FLIPS", 0)
-    monkeypatch.setattr(flips, "ALL_FLIPS", 0)
-    [drawn] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(permutations=5_000, seed=1))
-    assert not drawn.exact
-    assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 5_000))
-
-
-def test_equal_ranks_have_no_test_of_their_median() -> None:
-    [test] = median_flip_tests([[1, 2, 3], [1, 2, 3]], Clusters.of(range(3)), [(0, 1)], Resampling(seed=1))
-    assert (test.p, test.flips) == (None, 0)
 
 
 def test_medians_far_from_each_other_widen_the_window_that_is_counted() -> None:

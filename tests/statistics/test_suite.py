@@ -60,8 +60,7 @@ def test_one_corpus_under_three_names_has_the_ranks_of_one() -> None:
     [alone, _] = paired_intervals(np.asarray(corpora[0][0].values), corpora[0][0].clusters, [(0, 1), (1, 0)], QUICK)
     width = [s.figure.high - s.figure.low for s in (apart[MACRO][0], joint[MACRO][0])]  # type: ignore[operator]
     assert width[1] > 1.5 * width[0], "of one corpus, not of three"
-    assert alone.low is not None
-    assert alone.low < 0
+    assert alone.low is not None and alone.low < 0
 
 
 def test_corpora_that_share_half_of_their_photographs_seldom_have_false_ranks() -> None:
@@ -83,8 +82,7 @@ def test_a_tie_on_one_corpus_and_a_difference_on_another_is_a_difference_of_the_
     assert [s.figure.value for s in found[BORDA]] == pytest.approx([2 / 3, 1 / 3])
     better, worse = found[BORDA]  # of one certain win in three; on the two others neither is certainly above
     assert (better.figure.low, better.figure.high) == pytest.approx((1 / 3, 1.0))
-    assert better.held is not None
-    assert better.held.worst == 2
+    assert better.held is not None and better.held.worst == 2
     assert (worse.figure.low, worse.figure.high) == pytest.approx((0.0, 2 / 3))
 
 
@@ -101,36 +99,28 @@ def test_few_corpora_say_nothing_about_others_like_them(n_corpora: int) -> None:
     for statistic in ("macro mean", "borda"):
         for standing in found["corpora like these", statistic]:  # type: ignore[index]
             if n_corpora < LEAST_SAMPLE:
-                assert standing.held is None
-                assert standing.figure.low is None
                 reason = f"at least 5 corpora say something about others like them, there are {n_corpora}"
-                assert standing.figure.reason == reason
+                assert (standing.held, standing.figure.low, standing.figure.reason) == (None, None, reason)
             else:
-                assert standing.held is not None
-                assert standing.figure.method in ("t", "none")
+                assert standing.held is not None and standing.figure.method in ("t", "none")
 
 
 def test_corpora_that_differ_widen_the_interval_of_corpora_like_these() -> None:
     corpora = [hits(share + 0.05, share, n=1000) for share in (0.1, 0.3, 0.5, 0.7, 0.9)]
     found = rank_over_corpora(corpora, QUICK)
-
-    def widths(estimand: Estimand) -> list[float]:
-        standings = found[estimand, "macro mean"]
-        return [(s.figure.high or np.nan) - (s.figure.low or 0.0) for s in standings]
-
-    assert all(
-        narrow < 0.1 < 0.7 < wide
-        for narrow, wide in zip(widths("these corpora"), widths("corpora like these"), strict=True)
+    narrow, wide = (
+        [(s.figure.high or np.nan) - (s.figure.low or 0.0) for s in found[estimand, "macro mean"]]
+        for estimand in ("these corpora", "corpora like these")
     )
+    assert max(narrow) < 0.1 < 0.7 < min(wide)
 
 
 def test_corpora_of_equal_size_do_not_share_their_draws() -> None:
     """The same corpus twice as an own corpus each time: shared draws would give the width of one."""
-    [one, two] = ([hits(0.5, 0.4)] * n for n in (3, 12))
-    few, many = (rank_over_corpora(c, Resampling(replicates=2000, permutations=50))[MACRO][0] for c in (one, two))
-    assert few.figure.standard_error is not None
-    assert many.figure.standard_error is not None
-    assert few.figure.standard_error / many.figure.standard_error == pytest.approx(2, rel=0.1)
+    resampling = Resampling(replicates=2000, permutations=50)
+    few, many = (rank_over_corpora([hits(0.5, 0.4)] * n, resampling)[MACRO][0].figure for n in (3, 12))
+    assert few.standard_error is not None and many.standard_error is not None
+    assert few.standard_error / many.standard_error == pytest.approx(2, rel=0.1)
 
 
 def test_two_directions_count_alike_however_many_captions_there_are() -> None:

@@ -43,11 +43,6 @@ def test_simulated_encoders_correlate_as_requested_and_their_images_too(correlat
     assert (a.mean(), b.mean()) == pytest.approx((0.5, 0.5), abs=0.01)
 
 
-def test_the_number_of_data_sets_must_fill_groups() -> None:
-    with pytest.raises(ValueError, match="multiple of 50, got 70"):
-        study(Scenario(n_clusters=10, per_cluster=1, correlation=0.0), n_datasets=70, seed=1)
-
-
 @pytest.mark.parametrize("per_image", [1, 5])
 def test_intervals_of_shares_cover_over_the_whole_grid(per_image: int) -> None:
     """Percentile intervals cover 87 to 92 % in the cells with few hits or misses."""

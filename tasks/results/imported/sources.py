@@ -39,11 +39,10 @@ from capim.store.schema import OUTCOMES, TOP, texts
 from capim.store.sets.embedding_files import read_npz
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.types import Corpus, EncoderSpec, digest16
-from capim.tasks.ranking.given import score_given
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
-from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
+from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, score_given, unjudged_share
 from capim.tasks.ranking.tasks import RetrievalTask, query_columns
 from capim.tasks.results.imported.tables import (
     FoundRows,

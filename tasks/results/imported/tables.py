@@ -33,9 +33,9 @@ from capim.store.types import Corpus
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.compositional import text_and_image
 from capim.tasks.protocols import ALL_NEGATIVES, MAIN
-from capim.tasks.ranking.given import choice_outcomes
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.ranker import choice_outcomes
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, query_columns
 
 

@@ -1,10 +1,11 @@
-"""Sets for composition that share an image are one cluster: their outcomes are not independent."""
+"""Sets for composition on the real texts: those that share an image are one cluster, and when a set is won."""
 
 from __future__ import annotations
 
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +18,13 @@ from capim.tasks.corpora.readers.negatives import read_aro, read_crepe
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.corpora.readers.quadruples import read_bivlc
 from capim.tasks.corpora.readers.shapes import read_shapes_winoground
+from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import cluster_robust_error
+from tests.ranking.conftest import tasks_of, unit
 
 
 def clusters(corpus: Corpus, protocol_id: str) -> NDArray[np.int32]:
@@ -33,19 +37,12 @@ def clusters(corpus: Corpus, protocol_id: str) -> NDArray[np.int32]:
 
 def quadruples(images: list[tuple[str, str]], *, sha: dict[str, str] | None = None) -> Corpus:
     """One quadruple for each two image keys; captions of its own."""
-    ids = [f"q{k}/{side}" for k in range(len(images)) for side in (0, 1)]
-    keys = [key for both in images for key in both]
-    hashes = [(sha or {}).get(key) for key in keys]
-    return build_corpus(
-        "quadruples",
-        [ImageRow(id_, key, sha=hash_) for id_, key, hash_ in zip(ids, keys, hashes, strict=True)],
-        [CaptionRow(id_, id_, f"caption {id_}") for id_ in ids],
-        source=None,
-        quadruples=[
-            QuadrupleRow(f"q{k}", ids[2 * k], ids[2 * k + 1], ids[2 * k], ids[2 * k + 1], ())
-            for k in range(len(images))
-        ],
-    )
+    key_of = {f"q{k}/{side}": key for k, both in enumerate(images) for side, key in enumerate(both)}
+    rows = [ImageRow(id_, key, sha=(sha or {}).get(key)) for id_, key in key_of.items()]
+    captions = [CaptionRow(id_, id_, f"caption {id_}") for id_ in key_of]
+    sides = [(f"q{k}/0", f"q{k}/1") for k in range(len(images))]
+    sets = [QuadrupleRow(f"q{k}", *both, *both, ()) for k, both in enumerate(sides)]
+    return build_corpus("quadruples", rows, captions, source=None, quadruples=sets)
 
 
 def test_quadruples_that_share_a_photograph_are_one_cluster_named_by_the_first() -> None:
@@ -94,21 +91,23 @@ def test_captions_of_bivlc_are_those_of_one_photograph_in_sugarcrepe(shared_data
     assert sum(len(files[caption]) > 1 for caption in set(known)) == 8  # such captions join two photographs
 
 
-def test_sugarcrepes_items_of_one_image_are_one_cluster(shared_data: Path) -> None:
-    corpus = table_reader("sugarcrepe")(shared_data / "sugar_crepe")
-    for protocol, n_items, n_images in (
-        ("sugarcrepe/micro", 7511, 1560), ("sugarcrepe/macro", 7511, 1560), ("sugarcrepe/add_obj", 2062, 908),
-    ):  # fmt: skip
-        found = clusters(corpus, protocol)
-        assert (len(found), len(np.unique(found))) == (n_items, n_images)
+PARTS_OF_PP = ("replace_att", "replace_rel", "swap_att")
 
 
-def test_sugarcrepe_pps_items_of_one_image_are_one_cluster(shared_data: Path) -> None:
-    corpus = table_reader("sugarcrepe-pp")(
-        shared_data / "sugarcrepe_pp", categories=("replace_att", "replace_rel", "swap_att")
-    )
-    found = clusters(corpus, "sugarcrepe-pp/micro")
-    assert (len(found), len(np.unique(found))) == (2860, 1328)
+@pytest.mark.parametrize(
+    ("folder", "options", "protocol", "n_items", "n_images"),
+    [
+        ("sugar_crepe", {}, "sugarcrepe/micro", 7511, 1560),
+        ("sugar_crepe", {}, "sugarcrepe/macro", 7511, 1560),
+        ("sugar_crepe", {}, "sugarcrepe/add_obj", 2062, 908),
+        ("sugarcrepe_pp", {"categories": PARTS_OF_PP}, "sugarcrepe-pp/micro", 2860, 1328),
+    ],
+)
+def test_items_of_one_image_are_one_cluster(
+    shared_data: Path, folder: str, options: dict[str, Any], protocol: str, n_items: int, n_images: int
+) -> None:
+    found = clusters(table_reader(protocol.partition("/")[0])(shared_data / folder, **options), protocol)
+    assert (len(found), len(np.unique(found))) == (n_items, n_images)
 
 
 @pytest.mark.parametrize("protocol", ["aro/micro", "aro/on"])
@@ -138,3 +137,30 @@ def test_boxes_of_one_photograph_are_one_cluster_in_crepe(tmp_path: Path) -> Non
         writer.writeheader()
         writer.writerows(rows)
     assert clusters(read_crepe(tmp_path), "crepe/all-negatives").tolist() == [0, 1, 0]
+
+
+def test_both_captions_of_sugarcrepe_pp_must_beat_the_negative(shared_data: Path) -> None:
+    """``cos_p1 > cos_neg and cos_p2 > cos_neg`` (VLMs/test_Variants_CLIP.py of github.com/Sri-Harsha/scpp)."""
+    corpus = table_reader("sugarcrepe-pp")(shared_data / "sugarcrepe_pp", categories=PARTS_OF_PP)
+    rng = np.random.default_rng(0)
+    images, captions = (unit(rng.standard_normal((len(items), 16))) for items in (corpus.images, corpus.captions))
+    found = score_dense(images, captions, tasks_of(corpus))
+    assert list(found) == [f"sugarcrepe-pp/{part}" for part in (*PARTS_OF_PP, "macro", "micro")]
+
+    image_of = dict(zip(corpus.images["id"].to_pylist(), images, strict=True))
+    caption_of = dict(zip(corpus.captions["id"].to_pylist(), captions, strict=True))
+    won: dict[str, list[bool]] = {category: [] for category in PARTS_OF_PP}
+    for row in corpus.pairs.to_pylist()[::2]:
+        item, image = row["caption_id"], image_of[row["image_id"]]
+        first, second, negative = (float(image @ caption_of[f"{item}{end}"]) for end in ("", "/2", "/negative"))
+        won[row["category"]].append(first > negative and second > negative)
+    accuracy = METRICS["pair_accuracy"]
+    for category in PARTS_OF_PP:
+        outcomes = found[f"sugarcrepe-pp/{category}"]
+        assert accuracy.per_query(outcomes).tolist() == won[category]
+        assert accuracy.chance(outcomes) == pytest.approx(1 / 3)
+    means = [np.mean(won[category]) for category in PARTS_OF_PP]
+    every = [each for category in PARTS_OF_PP for each in won[category]]
+    assert accuracy.value(found["sugarcrepe-pp/macro"]) == pytest.approx(np.mean(means))
+    assert accuracy.value(found["sugarcrepe-pp/micro"]) == pytest.approx(np.mean(every))
+    assert np.mean(every) == pytest.approx(1 / 3, abs=0.03)  # random vectors guess
