@@ -17,10 +17,10 @@ import pyarrow as pa
 from capim.store.errors import RequestError
 from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 from capim.store.types import Corpus, ImageSource, Modality
+from capim.tasks.corpora.files import some
 from capim.tasks.corpora.images.decode import image_facts
 
 BLOCK = 4096  # rows that are taken at once
-_SHOWN = 5  # examples of a fault
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
@@ -107,12 +107,10 @@ class Faults:
 
     def lines(self) -> list[str]:
         """One line for every kind of fault."""
-        lines = []
-        for kind, examples in self._examples.items():
-            shown = ", ".join(example for example in examples[:_SHOWN] if example)
-            more = f" and {len(examples) - _SHOWN} more" if len(examples) > _SHOWN else ""
-            lines.append(f"{self._where}: {kind}" + (f": {shown}{more}" if shown else ""))
-        return lines
+        return [
+            f"{self._where}: {kind}" + (f": {some(examples)}" if any(examples) else "")
+            for kind, examples in self._examples.items()
+        ]
 
     def raise_any(self) -> None:
         """Raise all faults as one :class:`~store.errors.RequestError`; do nothing if there are none."""

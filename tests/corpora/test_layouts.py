@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.check import check_corpus
-from capim.tasks.corpora.layouts import FOLDER_LAYOUTS
 from tests.corpora.own_data import JSONL, TWO, Put, files, refusal, texts
 
 
@@ -260,10 +259,6 @@ def test_a_check_ends_with_the_command_to_type_next(put: Put, monkeypatch: pytes
     assert lines[-1] == "next: capim run --corpora ./photos --encoders NAME (names: capim list encoders)"
     root.rename(root.with_name("my photos"))
     assert "--corpora './my photos' --encoders" in check_corpus("./my photos").lines()[-1]
-
-
-def test_published_layouts_name_readers_that_exist() -> None:
-    assert set(FOLDER_LAYOUTS) <= set(CORPORA)
 
 
 def test_the_captions_file_of_a_published_split_is_named_like_its_folder(put: Put) -> None:

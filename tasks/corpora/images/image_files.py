@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, nearest
 from capim.store.types import ImageSource
 from capim.tasks.corpora.build import Faults, ImageRow, SkippedRow
-from capim.tasks.corpora.files import require_folder
+from capim.tasks.corpora.files import require_folder, some
 from capim.tasks.corpora.images.source import Folder, Folders
 
 Missing: TypeAlias = Literal["error", "skip"]
@@ -231,12 +231,12 @@ def locate_images(
             located.append(row._replace(key=key))
     faults = search.faults.lines()
     if skipped and missing == "error":
-        names = [row.reason.removeprefix("no file ") for row in skipped[:_SHOWN]]
-        near = [search.names.near(name) for name in names]
-        shown = ", ".join(name + (f" (is it {file}?)" if file else "") for name, file in zip(names, near, strict=True))
-        more = f" and {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
+        names = [row.reason.removeprefix("no file ") for row in skipped]
+        for n, name in enumerate(names[:_SHOWN]):
+            if near := search.names.near(name):
+                names[n] += f" (is it {near}?)"
         faults.append(
-            f"{origin}: {len(skipped)} of its images are not in {', '.join(map(str, paths))}: {shown}{more}; "
+            f"{origin}: {len(skipped)} of its images are not in {', '.join(map(str, paths))}: {some(names, _SHOWN)}; "
             'put them there, or leave them out with missing = "skip"'
         )
     if faults:

@@ -23,7 +23,7 @@ from capim.store.files import NOT_ITS_FORMAT
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import choose_split, corpus_name
 from capim.tasks.corpora.images.image_files import Missing
-from capim.tasks.corpora.readers.forms import FORMS, Columns, FormName, columns_of_roles, corpus_of_rows
+from capim.tasks.corpora.readers.forms import Columns, FormName, RowOptions, TableRows, columns_of_roles, corpus_of_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -94,6 +94,10 @@ class HubSplit:
             return iter({} for _ in range(len(self.dataset)))
         batches = self.dataset.select_columns(texts).with_format("arrow").iter(_BATCH)
         return (row for batch in batches for row in batch.to_pylist())
+
+    def rows_with_keys(self) -> Iterator[dict[str, Any]]:
+        """All columns, row by row; of an image its key in the source."""
+        return ({**row, **{name: f"{name}/{n}" for name in self.images}} for n, row in enumerate(self.rows()))
 
     def absent(self) -> set[str]:
         """Keys of the image cells that hold nothing."""
@@ -301,33 +305,18 @@ def read_hub(
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
     available = list(loaded.dataset.column_names)
-    if images is None and not ids_only:
-        if len(loaded.images) == 1 and "image" in FORMS[form].required:
-            columns = {"image": loaded.images[0], **(columns or {})}
-        column_of = columns_of_roles(form, columns or {}, available, where=loaded.name, ids_only=ids_only)
-        for role, (column, *_) in column_of.items():
+    embedded = images is None and not ids_only
+    options = RowOptions(form, columns or {}, language, reference_language, ids_only)
+    if embedded:
+        if len(loaded.images) == 1 and form != "quadruples":
+            options = options._replace(columns={"image": loaded.images[0], **options.columns})
+        for role, (column, *_) in columns_of_roles(options, available, loaded.name).items():
             if role.startswith("image") and column not in loaded.images:
                 raise RequestError(
                     f"{loaded.name}: column {column!r} holds no images; give their folder with images, or set "
                     "ids_only = true"
                 )
-    return corpus_of_rows(
-        name or corpus_name(Path(dataset)),
-        (
-            {**row, **{column: f"{column}/{number}" for column in loaded.images}}
-            for number, row in enumerate(loaded.rows())
-        ),
-        available,
-        where=loaded.name,
-        form=form,
-        columns=columns or {},
-        language=language,
-        ids_only=ids_only,
-        images=images,
-        source=loaded.source,
-        absent=loaded.absent() if images is None and not ids_only else (),
-        missing=missing,
-        reference_language=reference_language,
-        licence=licence,
-        origin=loaded.origin,
-    )
+    absent = loaded.absent() if embedded else ()
+    read = TableRows(loaded.name, available, loaded.rows_with_keys(), loaded.origin, loaded.source, absent)
+    name = name or corpus_name(Path(dataset))
+    return corpus_of_rows(name, read, options, images=images, missing=missing, licence=licence)

@@ -210,8 +210,8 @@ def table_reader(name: str) -> Callable[..., Corpus]:
     """The reader of a corpus whose entry has a table, with the options that have a meaning for it."""
     entry = CORPORA[name]
     table = PublishedTable(**entry.table)
-    in_languages = "{part}" in table.file and not table.categories
-    choices = {"languages": entry.languages * in_languages, "categories": table.categories, "split": table.splits}
+    languages = entry.languages if "{part}" in table.file and not table.categories else ()
+    choices = {"languages": languages, "categories": table.categories, "split": table.splits}
     usual: dict[str, Any] = {"split": next(iter(table.splits), ""), "dataset": entry.hub, "revision": None}
     reader = partial(_read_tables, name, table, **(choices | usual))
     hints, parameters = get_type_hints(_read_tables), []

@@ -123,8 +123,8 @@ def test_a_query_without_a_relevant_document_is_left_out_and_listed(corpus: Corp
     reason = "no document is judged relevant to this query"
     assert corpus.skipped.to_pylist() == [{"item_id": "q3", "reason": reason, "modality": "caption"}]
     facts = corpus_facts(corpus)
-    assert facts.judged == {"judgements": 4, "fewest relevant per query": 1, "most relevant per query": 2}
-    assert (facts.n_negatives, facts.n_skipped, facts.positives) == (0, 1, {"judged t2i": 2})
+    assert facts["judged"] == {"judgements": 4, "fewest relevant per query": 1, "most relevant per query": 2}
+    assert (facts["negatives"], facts["skipped"], facts["positives"]) == (0, 1, {"judged t2i": 2})
 
 
 def test_a_folder_is_recognised_by_its_queries_and_judgements(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_judgement_twice_is_one_negative_is_not_relevant_and_other_queries_are
     others = [("q1", "p1", "2.0"), ("q2", "p1", -1), ("in another language", "p1", 1)]
     corpus = open_corpus(beir(tmp_path / "root", [*QRELS, *others]))
     assert judgements(corpus) == [*QRELS, ("q2", "p1", -1)]
-    assert corpus_facts(corpus).judged["most relevant per query"] == 2
+    assert corpus_facts(corpus)["judged"]["most relevant per query"] == 2
 
 
 def test_pages_without_a_file_can_be_skipped_with_their_judgements(tmp_path: Path) -> None:

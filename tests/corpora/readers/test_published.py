@@ -391,9 +391,9 @@ def test_winoground_examples_carry_the_tags_of_both_papers(winoground: Path, sha
 def test_xflickrco_has_2000_images_with_one_caption_in_each_of_8_languages(shared_data: Path) -> None:
     corpus = open_corpus(shared_data / "xflickrco")
     facts = corpus_facts(corpus)
-    assert (facts.n_images, facts.n_captions, facts.captions_per_image) == (2000, 16_000, {1: 2000})
-    assert facts.languages == dict.fromkeys(("de", "en", "es", "id", "ja", "ru", "tr", "zh"), 2000)
-    assert facts.empty_captions == 2  # one German, one Indonesian, as published
+    assert (facts["images"], facts["captions"], facts["captions per image"]) == (2000, 16_000, {1: 2000})
+    assert facts["languages"] == dict.fromkeys(("de", "en", "es", "id", "ja", "ru", "tr", "zh"), 2000)
+    assert facts["empty captions"] == 2  # one German, one Indonesian, as published
     text = text_of(corpus)
     assert text["1007129816#en-0"] == "The man with pierced ears is wearing glasses and an orange hat."
     assert text["1007129816#de-0"] == "Der Mann trägt eine orange Wollmütze."
@@ -439,7 +439,7 @@ def coco_sm(shared_data: Path, tmp_path: Path) -> dict[str, Any]:
 def test_coco_sm_is_the_test_split_without_the_7_excluded_images(coco_sm: dict[str, Any]) -> None:
     corpus = open_corpus(coco_sm)
     assert (corpus.images.num_rows, corpus.captions.num_rows) == (4993, 4 * 24_975)
-    assert corpus_facts(corpus).captions_per_image == {5: 4983, 6: 10}
+    assert corpus_facts(corpus)["captions per image"] == {5: 4983, 6: 10}
     parts = zip(corpus.captions["language"].to_pylist(), corpus.captions["translator"].to_pylist(), strict=True)
     assert Counter(parts) == {(each, by): 24_975 for each in ("en", "de") for by in ("google", "bing")}
     assert (len(CORPORA["coco-sm"].languages), len(TRANSLATORS)) == (21, 3)
