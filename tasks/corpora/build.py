@@ -144,8 +144,8 @@ def build_corpus(
         pairs: Compositional items of SugarCrepe form.
         quadruples: Compositional items of Winoground form.
         relevance: Extra ground truths, or judgements.
-        skipped: Images that were left out, with the reason; they may not be among ``images``. Captions, pairs and
-            quadruples of these images are dropped.
+        skipped: Images that were left out, with the reason; they may not be among ``images``. Captions, pairs,
+            quadruples and positives of these images are dropped.
         licence: SPDX name or one sentence.
         origin: URL, paper or folder.
         languages_reference: Language that cross-lingual metrics compare with.
@@ -172,18 +172,26 @@ def build_corpus(
     pairs = list(pairs)
     kept = [row for row in pairs if row.image_id not in left_out]
     unused = {row.negative_id for row in pairs} - {row.negative_id for row in kept}
-    kept_captions = (row for row in captions if row.image_id not in left_out and row.id not in unused)
+
+    def kept_captions() -> Iterator[CaptionRow]:
+        for row in captions:
+            if row.image_id in left_out:
+                unused.add(row.id)
+            if row.id not in unused:
+                yield row
+
     kept_quadruples = (
         row._replace(tags=list(row.tags)) for row in quadruples if not {row.image_0, row.image_1} & left_out
     )
+    ends = ((row, (row.query_id, row.item_id)[:: 1 if row.direction == "i2t" else -1]) for row in relevance)
     corpus = Corpus(
         name=name,
         images=image_table,
-        captions=_table(_numbered(kept_captions, faults), CAPTIONS, faults),
+        captions=_table(_numbered(kept_captions(), faults), CAPTIONS, faults),
         source=source,
         pairs=_table(kept, PAIRS, faults),
         quadruples=_table(kept_quadruples, QUADRUPLES, faults),
-        relevance=_table(relevance, RELEVANCE, faults),
+        relevance=_table((row for row, (i, c) in ends if i not in left_out and c not in unused), RELEVANCE, faults),
         skipped=_table(skipped, SKIPPED, faults),
         licence=licence,
         origin=origin,

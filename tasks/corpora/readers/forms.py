@@ -11,7 +11,6 @@ their usual names, or those that a description gives them; names are compared by
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from collections import defaultdict
@@ -23,6 +22,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, did_you_mean, nearest
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.files import unlisted
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
@@ -80,7 +80,6 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = _TABLE["usual"]
 JUDGED_TABLES = {name: JudgedColumns(**table) for name, table in _TABLE["judged"].items()}
 _ADDRESSES = ("url", "urls", "imageurl", "link")
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
-_LISTED = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
 
 
 def columns_of_roles(options: RowOptions, available: Sequence[str], where: str) -> dict[str, tuple[str, ...]]:
@@ -326,16 +325,6 @@ class _Rows:
         if len(texts) > 1:
             self.faults.add(f"rows with several texts as {role}", self.at)
         return texts[0] if texts else ""
-
-
-def unlisted(cell: object) -> object:
-    """A list of texts that is written as one text, as in ``['one', 'two']``, as a list; any other cell as it is."""
-    if isinstance(cell, str) and _LISTED.fullmatch(cell):
-        try:
-            return ast.literal_eval(cell.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return cell
-    return cell
 
 
 def _words(value: object) -> list[str] | None:

@@ -284,7 +284,7 @@ def test_wrong_options_are_named(tmp_path: Path, options: dict[str, object], exp
         ("[]", "expected Karpathy's JSON"),
         ("[3]", "image 0: expected an object, got int"),
         ('[{"image": "a.jpg"}]', "image 0: expected a file name (file_name, filename, image_path, image) and captions"),
-        ('[{"image": "a.jpg", "caption": [1]}]', "image 0: captions are [1], expected a list of texts"),
+        ('[{"image": "a.jpg", "caption": [1]}]', "image 0: 'caption' is [1], expected a text or a list of texts"),
         ('[{"image": "a.jpg", "caption": "x"}, {"image": "a.jpg", "caption": "y"}]', "duplicate image ids: 'a'"),
     ],
 )
