@@ -21,6 +21,7 @@ from capim.tasks.corpora.build import (
 )
 from capim.tasks.corpora.check import CorpusCheck, check_corpus, corpus_facts, describe_change
 from capim.tasks.corpora.subset import index_images
+from tests.corpora.own_data import png
 
 
 def test_facts_count_by_hand() -> None:
@@ -55,14 +56,6 @@ def test_facts_count_by_hand() -> None:
     assert {"captions per image: 1: 2, 2: 1", "positives: cxc t2i: 1", "captions: 7"} <= {
         *CorpusCheck(facts=facts).lines()
     }
-
-
-def test_the_real_test_split_has_duplicate_captions_and_says_how_many(shared_data: Path) -> None:
-    corpus = open_corpus(shared_data / "coco_karpathy")
-    facts = corpus_facts(corpus)
-    texts = corpus.captions["text"].to_pylist()
-    assert facts["duplicate captions"] == len(texts) - len(set(texts)) > 0
-    assert facts["captions per image"] == {5: 4990, 6: 10}
 
 
 def test_a_check_tells_every_fault_of_a_description_without_raising(tmp_path: Path) -> None:
@@ -113,7 +106,7 @@ def change(folder: Path, edit: Callable[[], object]) -> list[str]:
     return describe_change(before, open_corpus(folder))
 
 
-def test_a_change_of_files_is_named_by_what_it_touched(coco_folder: Path, picture: Callable[..., bytes]) -> None:
+def test_a_change_of_files_is_named_by_what_it_touched(coco_folder: Path) -> None:
     file = coco_folder / "captions.json"
 
     def captions(work: Callable[[dict], object]) -> None:
@@ -121,17 +114,15 @@ def test_a_change_of_files_is_named_by_what_it_touched(coco_folder: Path, pictur
         work(content)
         file.write_text(json.dumps(content))
 
+    def caption(**new: object) -> Callable[[], object]:
+        return lambda: captions(lambda content: content["annotations"][0].update(new))
+
+    red = coco_folder / "images" / "red.png"
     assert change(coco_folder, lambda: None) == []
-    assert change(coco_folder, lambda: (coco_folder / "images" / "red.png").write_bytes(picture("pink"))) == [
-        "images with other contents: '10'"
-    ]
-    assert change(coco_folder, lambda: captions(lambda c: c["annotations"][0].update(caption="new"))) == [
-        "captions with another text: '100'"
-    ]
+    assert change(coco_folder, lambda: red.write_bytes(png("pink"))) == ["images with other contents: '10'"]
+    assert change(coco_folder, caption(caption="new")) == ["captions with another text: '100'"]
     assert change(coco_folder, lambda: captions(lambda c: c["annotations"].pop(0))) == ["removed captions: '100'"]
-    assert change(coco_folder, lambda: captions(lambda c: c["annotations"][0].update(image_id=12))) == [
-        "captions of another image: '101'"
-    ]
+    assert change(coco_folder, caption(image_id=12)) == ["captions of another image: '101'"]
 
     def lose_one(content: dict) -> None:
         content["images"] = content["images"][:2]
@@ -156,16 +147,11 @@ def test_changes_of_pairs_quadruples_and_ground_truths_are_named() -> None:
         return build_corpus(
             "c",
             [ImageRow("a"), ImageRow("b")],
-            [
-                CaptionRow("a0", "a", "x"),
-                CaptionRow("b0", "b", "y"),
-                CaptionRow("n", None, "z"),
-                CaptionRow("m", None, "w"),
-            ],
+            [CaptionRow(id_, id_ if id_ in "ab" else None, id_) for id_ in "abnm"],
             source=None,
-            pairs=[PairRow("p", "a", "a0", negative, "swap")],
-            quadruples=[QuadrupleRow("q", "a", "b", "a0", "b0", tags)],
-            relevance=[RelevanceRow("cxc", "t2i", "a0", truth)],
+            pairs=[PairRow("p", "a", "a", negative, "swap")],
+            quadruples=[QuadrupleRow("q", "a", "b", "a", "b", tags)],
+            relevance=[RelevanceRow("cxc", "t2i", "a", truth)],
         )
 
     assert describe_change(made(), made("m", "b", ("Object",))) == [
