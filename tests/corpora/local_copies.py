@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import inspect
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ def opened(reader: str, root: Path, **options: Any) -> dict[str, Any]:
     return {"reader": reader, "root": str(root), **options}
 
 
-def write(root: Path, files: dict[str, str | bytes | None]) -> None:
+def write(root: Path, files: Mapping[str, str | bytes | None]) -> None:
     """Files below a folder: texts and bytes as given, images (None) each of another colour."""
     for index, (name, content) in enumerate(files.items()):
         path = root / name
@@ -237,7 +238,7 @@ def multi30k(root: Path) -> Copy:
 
 def write_shards(folder: Path, pattern: str = "{}.tar") -> None:
     for number in range(2):
-        members = {}
+        members: dict[str, bytes] = {}
         for i in (2 * number, 2 * number + 1):
             listed = json.dumps({"caption": [f"one {i}", f"two {i}"]}).encode()
             members |= {f"{i:05d}.jpg": jpeg(i), f"{i:05d}.txt": f"caption {i}".encode(), f"{i:05d}.json": listed}

@@ -60,7 +60,7 @@ def shard(path: Path, members: Mapping[str, bytes], mode: str = "w") -> Path:
     return path
 
 
-def publish(folder: Path, columns: Mapping[str, list[Any]], split: str = "test") -> str:
+def publish(folder: Path, columns: Mapping[str, Any], split: str = "test") -> str:
     """A data set in the hub's layout; columns of bytes are images."""
     import datasets
 

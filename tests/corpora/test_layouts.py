@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from typing import Any
 
 import datasets
 import pyarrow as pa
@@ -88,7 +89,7 @@ def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(put
     for number, cells in enumerate(downloads):
         numbers = [str(n) for n in range(len(cells))]
         status = ["success" if cell else "failed_to_download" for cell in cells]
-        columns = {"url": ["http://x"] * len(cells), "key": numbers, "status": status}
+        columns: dict[str, Any] = {"url": ["http://x"] * len(cells), "key": numbers, "status": status}
         columns |= {"caption": [f"{number} {n}" for n in numbers], "jpg": pa.array(cells, type=pa.binary())}
         pq.write_table(pa.table(columns), root / f"{number:05d}.parquet")
     assert "1 rows hold no image, the first 'jpg/1'; leave them out with missing = \"skip\"" in refusal(root)

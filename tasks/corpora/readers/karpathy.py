@@ -79,13 +79,7 @@ def read_coco_karpathy(
     on_hub = "validation" if split == "val" else split
     patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"{split}_*.json")
     read = _split(root, patterns, split, lambda: load_split(dataset, split=on_hub, revision=revision))
-    labels: dict[str, list[str]] = {}
-    if objects is not None:
-        file = require_file(objects, "objects file")
-        content = read_json(file)
-        placed = [] if isinstance(content, dict) else [(f"{file}: entry {n}", entry) for n, entry in enumerate(content)]
-        listed = {str(field(row, "image_id", int | str, at)): field(row, "objects", list, at) for at, row in placed}
-        labels = read_objects(file) if isinstance(content, dict) else listed
+    labels = {} if objects is None else read_objects(require_file(objects, "objects file"))
     published_ids = karpathy_test_annotation_ids() if split == "test" and ground_truths else {}
     captions = [
         CaptionRow(f"{entry.id}#{n}", entry.id, text, n, annotation_id=_annotation_id(entry, n, published_ids))

@@ -49,12 +49,10 @@ def beir(root: Path, qrels: Sequence[Sequence[object]] = QRELS) -> dict[str, Any
     return {"reader": "judged", "dataset": str(root)}
 
 
-def mteb(
-    root: Path, *, subset: str = "", grades: pa.DataType | None = None, layout: str = judged_files.LAYOUTS[0]
-) -> dict[str, Any]:
+def mteb(root: Path, *, subset: str = "", grades: Any = None, layout: str = judged_files.LAYOUTS[0]) -> dict[str, Any]:
     """Parquet shards by configuration, with the columns of ViDoRe 1 and 2; grades may be floats, as in one of them."""
     cells = [{"bytes": page(n), "path": None} for n in range(3)]
-    queries, documents, scores = zip(*QRELS, strict=True)
+    queries, documents, scores = (list[Any](column) for column in zip(*QRELS, strict=True))
     tables = {
         "corpus": pa.table({"corpus-id": [*PAGES], "image": cells, "doc-id": ["d"] * 3}),
         "queries": pa.table(dict(zip(("query-id", "query"), zip(*QUERIES, strict=True), strict=True))),
