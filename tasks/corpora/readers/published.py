@@ -229,13 +229,8 @@ def table_reader(name: str) -> Callable[..., Corpus]:
         if option == "root" and not entry.hub:
             hints[option], default = str | Path, inspect.Parameter.empty
         parameters.append(parameter.replace(default=default, annotation=hints[option]))
-    attributes = {
-        "__name__": f"read_{name.replace('-', '_')}",
-        "__doc__": _read_tables.__doc__,
-        "__annotations__": hints,
-    }
-    for attribute, value in {**attributes, "__signature__": inspect.Signature(parameters)}.items():
-        setattr(reader, attribute, value)
+    attributes = {"__name__": f"read_{name.replace('-', '_')}", "__doc__": _read_tables.__doc__}
+    vars(reader).update(attributes, __annotations__=hints, __signature__=inspect.Signature(parameters))
     return reader
 
 
@@ -265,9 +260,8 @@ def _read_tables(
     tables: dict[str, Iterable[Row]] = {}
     if root is None:
         for part in parts:
-            loaded = load_split(
-                dataset, split=table.split.format(part=part), config=table.configs.get(part), revision=revision
-            )
+            split_of_hub, config = table.split.format(part=part), table.configs.get(part)
+            loaded = load_split(dataset, split=split_of_hub, config=config, revision=revision)
             hub, place = hub or loaded, loaded.name
             tables[part] = rows_of(loaded)
     else:
@@ -306,13 +300,12 @@ def _negatives(table: PublishedTable, tables: Mapping[str, Iterable[Row]]) -> It
     columns = table.columns
     for category, rows in tables.items():
         for where, number, row in rows:
-            name, caption, negative = (
-                field(row, columns[role], str, where) for role in ("image", "caption", "negative")
-            )
-            further = [field(row, columns["further"], str, where)] if "further" in columns else []
+            roles = ("image", "caption", "negative", *(["further"] if "further" in columns else []))
+            name, caption, negative, *further = (field(row, columns[role], str, where) for role in roles)
             item = f"{category}/{row.get(columns.get('id', 'id'), number)}"
-            image = ImageRow(image_id_of(name), name)
-            yield HardNegativeItem(item, image, caption, [(category, negative)], further=further)
+            yield HardNegativeItem(
+                item, ImageRow(image_id_of(name), name), caption, [(category, negative)], further=further
+            )
 
 
 def _captions(
