@@ -82,9 +82,7 @@ _JUDGED = {name: _entry(name, task) for name, task in JUDGED_TASKS.items()}
 CORPORA = PluginTable("capim.corpora", OWN_CORPORA | _JUDGED, _of_package)
 
 
-def open_corpus(
-    what: str | Path | Mapping[str, object], *, sample: int | None = None, seed: int = 0, base: Path | None = None
-) -> Corpus:
+def open_corpus(what: str | Path | Mapping[str, object], *, sample: int | None = None, seed: int = 0) -> Corpus:
     """Read and check one corpus.
 
     Args:
@@ -92,7 +90,6 @@ def open_corpus(
             such a description: ``{"reader": "coco-captions", "root": "photos", "name": "holidays"}``.
         sample: Number of images to draw, with all their captions; all images unless given.
         seed: Random seed of the draw.
-        base: Folder that relative paths start from; the working folder unless given.
 
     Raises:
         RequestError: The corpus is unknown, incomplete or faulty; lists every fault found.
@@ -100,5 +97,5 @@ def open_corpus(
     from capim.tasks.corpora.description import reader_call
     from capim.tasks.corpora.subset import sample_corpus
 
-    corpus = reader_call(what, base=base).read()
+    corpus = reader_call(what).read()
     return corpus if sample is None else sample_corpus(corpus, sample, seed=seed)

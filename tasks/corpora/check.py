@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -136,31 +136,20 @@ class CorpusCheck:
         return lines
 
 
-def check_corpus(
-    what: str | Path | Mapping[str, object],
-    *,
-    base: Path | None = None,
-    decode: bool = True,
-    progress: Callable[[int, int], None] | None = None,
-) -> CorpusCheck:
-    """Read a corpus as a run would, and collect its faults and warnings; stores nothing.
+def check_corpus(what: str | Path | Mapping[str, object]) -> CorpusCheck:
+    """Read a corpus and decode its images as a run would, and collect its faults and warnings; stores nothing.
 
     Args:
         what: As for :func:`tasks.corpora.open_corpus`: usually a TOML description or a folder.
-        base: Folder that relative paths in a mapping start from.
-        decode: Decode every image, as a run would do; takes about as long as reading them.
-        progress: Called with the number of decoded images and the total.
     """
     recognised = ""
     description: tuple[str, ...] = ()
     try:
-        call = reader_call(what, base=base)
+        call = reader_call(what)
         if call.recognised is not None:
-            recognised, description = call.recognised.how, _description(call.recognised, what, base)
-        corpus = call.read()
-        complete = corpus
-        if decode:
-            corpus = index_images(corpus, known={}, sink=lambda _: None, progress=progress)
+            recognised, description = call.recognised.how, _description(call.recognised, what)
+        complete = call.read()
+        corpus = index_images(complete, known={}, sink=lambda _: None)
     except RequestError as error:
         return CorpusCheck(faults=error.faults, recognised=recognised, description=description)
     facts = corpus_facts(corpus)
@@ -175,8 +164,8 @@ def check_corpus(
     )
 
 
-def _description(found: Recognised, what: object, base: Path | None) -> tuple[str, ...]:
-    path = ((base or Path.cwd()) / Path(str(what)).expanduser()).absolute()
+def _description(found: Recognised, what: object) -> tuple[str, ...]:
+    path = Path(str(what)).expanduser().absolute()
     folder = path if path.is_dir() else path.parent
     lines = (f"  {line}" for line in toml_lines(found.content, folder))
     return (f"options are lines of {folder / 'corpus.toml'}, below these:", *lines)

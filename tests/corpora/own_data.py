@@ -90,7 +90,7 @@ def contents(corpus: Corpus) -> list[bytes]:
     return [corpus.source.read(key) for key in files(corpus)]
 
 
-def refusal(what: Any, **options: Any) -> str:
+def refusal(what: Any) -> str:
     with pytest.raises(RequestError) as caught:
-        open_corpus(what, **options)
+        open_corpus(what)
     return str(caught.value)

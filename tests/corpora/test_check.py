@@ -74,8 +74,7 @@ def test_a_check_tells_what_a_run_would_leave_out(coco_folder: Path) -> None:
     content["annotations"][0]["caption"] = content["annotations"][3]["caption"] = "same"
     content["annotations"].append({"id": 999, "image_id": 12, "caption": " "})
     (coco_folder / "captions.json").write_text(json.dumps(content))
-    steps: list[tuple[int, int]] = []
-    checked = check_corpus(coco_folder, progress=lambda done, total: steps.append((done, total)))
+    checked = check_corpus(coco_folder)
     assert checked.ok
     assert checked.warnings == (
         "image 11 is left out: unknown image format (starts with b'junk')",
@@ -84,12 +83,10 @@ def test_a_check_tells_what_a_run_would_leave_out(coco_folder: Path) -> None:
         "1 captions repeat another caption of the same language: they tie in every ranking",
         "1 captions are empty",
     )
-    assert steps == [(2, 2)]
     assert checked.lines()[-2:] == [
         f"three ({checked.fingerprint}) can be run",
         f"next: capim run --corpora {coco_folder} --encoders NAME (names: capim list encoders)",
     ]
-    assert check_corpus(coco_folder, decode=False).warnings[0].startswith("1 images have the same bytes")
 
 
 def test_a_check_names_distractors_and_ids_without_bytes(tmp_path: Path) -> None:

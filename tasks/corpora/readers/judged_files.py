@@ -73,11 +73,8 @@ class JudgedFiles(NamedTuple):
         """What ``LAYOUTS`` has beside ``queries``, in order; a corpus without subsets has the one called ``""``."""
         names = self._names()
         found = [match[1] or match[2] for name in names if (match := _SUBSET.fullmatch(name))]
-        return (
-            [""]
-            if not found or any(name.partition(".")[0] in JUDGED_TABLES["queries"].names for name in names)
-            else found
-        )
+        plain = any(name.partition(".")[0] in JUDGED_TABLES["queries"].names for name in names)
+        return [""] if plain or not found else found
 
     def table(self, name: TableName, subset: str) -> JudgedTable | None:
         """A table of a subset; None if there is none.

@@ -149,9 +149,7 @@ def _corpus(
 ) -> Corpus:
     """The corpus of a split, with images from a folder, else from the hub's data set, else from ``downloads``."""
     hub = read.hub if images is None else None
-    names = [entry.file_name for entry in read.entries]
-    # Flickr30k's images lie in one folder, whatever folder a captions file puts before their names
-    keys = [name if coco_id(name) else Path(name).name for name in names]
+    keys = [entry.file_name for entry in read.entries]
     if hub is not None and hub.images:
         keys = [f"{hub.images[0]}/{position}" for position in range(len(keys))]
     rows = [ImageRow(e.id, key, objects=e.objects) for e, key in zip(read.entries, keys, strict=True)]
@@ -206,7 +204,8 @@ def _entries(rows: Iterable[object], origin: object) -> Iterator[KarpathyEntry]:
         ids = row.get("annotation_ids", row.get("sentids", ()))
         yield KarpathyEntry(
             id=str(row.get("image_id", row.get("cocoid", image_id_of(name)))),
-            file_name=name,
+            # Flickr30k's images lie in one folder, whatever folder a captions file puts before their names
+            file_name=name if coco_id(name) else Path(name).name,
             captions=texts_in({text_field: texts}, text_field, where),
             annotation_ids=[str(each) for each in ids][:FIVE] if isinstance(ids, Sequence) else [],
             objects=row.get("objects"),

@@ -112,7 +112,7 @@ def test_a_folder_is_recognised_by_its_queries_and_judgements(tmp_path: Path) ->
     beir(tmp_path / "beir")
     mteb(tmp_path / "mteb")
     for layout in ("beir", "mteb"):
-        found = check_corpus(str(tmp_path / layout), decode=False)
+        found = check_corpus(str(tmp_path / layout))
         assert found.ok, found.lines()
         assert found.recognised == "queries, documents and judgements"
         assert "caption q3 is left out: no document is judged relevant to this query" in found.warnings
