@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from capim.store.errors import RequestError
 from capim.tasks.corpora import OWN_CORPORA
 from capim.tasks.corpora.files import corpus_name
-from capim.tasks.corpora.images.image_files import files_below, is_image_name, without_image_suffix
+from capim.tasks.corpora.images.image_files import images_below, without_image_suffix
 from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
@@ -117,7 +117,7 @@ def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
     yield _parquet(folder)
     if (file := any_table(folder)) is not None:
         yield _table(file, folder)
-    images = {_stem(file) for file in files_below(folder) if is_image_name(file)}
+    images = {_stem(file) for file in images_below(folder)}
     if any(_stem(file.removesuffix(".txt")) in images for file in text_files(folder)):
         yield Recognised(
             {"reader": "image-texts", "root": str(folder)}, "images with a text file of the same name each"
@@ -215,7 +215,7 @@ def _hints(folder: Path) -> Iterator[str]:
     inner = [sub for sub in _folders(folder)[:_SUBFOLDERS] if _is_corpus(sub)]
     if inner:
         yield f"the corpus may be a folder in it: {' or '.join(map(str, inner[:_SHOWN]))}"
-    images = [file for file in files_below(folder) if is_image_name(file)]
+    images = images_below(folder)
     if images and not tables:
         folders = list(dict.fromkeys(file.rpartition("/")[0] for file in images if "/" in file))
         shown = ", ".join(folders[:_SHOWN]) + (" …" if len(folders) > _SHOWN else "")

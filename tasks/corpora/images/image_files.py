@@ -60,6 +60,11 @@ def files_below(folder: Path) -> Iterator[str]:
         yield from ((above / name).as_posix() for name in sorted(files) if not name.startswith("."))
 
 
+def images_below(folder: Path) -> list[str]:
+    """The paths of all image files below a folder, as of :func:`files_below`."""
+    return [file for file in files_below(folder) if is_image_name(file)]
+
+
 class FileNames:
     """The image files below some folders; the folders are read when a name is first looked up."""
 
@@ -95,7 +100,7 @@ class FileNames:
         """Every image file once, relative to the first of the folders that it is below."""
         by_path: dict[Path, str] = {}
         for folder in self._folders:
-            for file in filter(is_image_name, files_below(folder)):
+            for file in images_below(folder):
                 by_path.setdefault(folder / file, file)
         return list(by_path.values())
 

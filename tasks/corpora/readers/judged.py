@@ -19,8 +19,7 @@ from capim.tasks.corpora.files import corpus_name, require_folder, require_known
 from capim.tasks.corpora.images.image_files import (
     LocatedImages,
     Missing,
-    files_below,
-    is_image_name,
+    images_below,
     locate_images,
     without_image_suffix,
 )
@@ -341,7 +340,7 @@ def _page(row: Mapping[str, Any], number: int, faults: Faults) -> ImageRow:
 
 def _image_files(folder: Path, judged: set[str], files: JudgedFiles) -> LocatedImages:
     """The images of a folder; ids are the names of their files, without the suffix unless judgements have it."""
-    found = sorted(file for file in files_below(folder) if is_image_name(file))
+    found = sorted(images_below(folder))
     whole = not judged.isdisjoint(found)
     rows = [ImageRow(file if whole else without_image_suffix(file), file) for file in found]
     if not rows:

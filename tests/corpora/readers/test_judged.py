@@ -82,25 +82,21 @@ def own_table(root: Path) -> dict[str, Any]:
     return {"reader": "judged", "dataset": str(root), "columns": {"queries.query": "asked"}}
 
 
-@pytest.fixture(params=[beir, mteb, trec, own_table], ids=lambda write: write.__name__)
-def corpus(request: pytest.FixtureRequest, tmp_path: Path) -> Corpus:
-    return open_corpus(request.param(tmp_path / "root"))
-
-
 def judgements(corpus: Corpus) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in ("query_id", "item_id", "grade")) for row in corpus.relevance.to_pylist()]
 
 
-def test_every_layout_gives_the_same_corpus(corpus: Corpus) -> None:
+@pytest.mark.parametrize("write", [beir, mteb, trec, own_table], ids=lambda write: write.__name__)
+def test_every_layout_gives_the_same_corpus_and_lists_a_query_without_a_relevant_document(
+    tmp_path: Path, write: Callable[[Path], dict[str, Any]]
+) -> None:
+    corpus = open_corpus(write(tmp_path / "root"))
     assert corpus.images["id"].to_pylist() == [*PAGES]
     assert corpus.captions["id"].to_pylist() == ["q1", "q2"]
     assert corpus.captions["text"].to_pylist() == [text for _, text in QUERIES[:2]]
     assert corpus.captions["image_id"].null_count == 2
     assert judgements(corpus) == [*QRELS]
     assert contents(corpus) == [page(n) for n in range(3)]
-
-
-def test_a_query_without_a_relevant_document_is_left_out_and_listed(corpus: Corpus) -> None:
     reason = "no document is judged relevant to this query"
     assert corpus.skipped.to_pylist() == [{"item_id": "q3", "reason": reason, "modality": "caption"}]
     facts = corpus_facts(corpus)
@@ -183,6 +179,7 @@ def test_subsets_share_their_documents_and_a_question_in_two_languages_is_one_gr
     assert judgements(one) == [*QRELS]  # whole numbers stored as floats
 
 
+TWICE = "documents judged twice with different grades"
 HEADER = "query-id\tcorpus-id\tscore\n"
 PAGE, QUERY = '{"_id": "p1"}\n', '{"_id": "q1", "text": "t"}\n'
 
@@ -193,11 +190,7 @@ PAGE, QUERY = '{"_id": "p1"}\n', '{"_id": "q1", "text": "t"}\n'
         ({"qrels/test.tsv": f"{HEADER}q2\tp1\t\n"}, {}, "judgements without a grade: query 'q2', document 'p1', row 1"),
         ({"qrels/test.tsv": f"{HEADER}q2\tp1\t0.5\n"}, {}, "not whole numbers: '0.5' of query 'q2', document 'p1'"),
         ({"qrels/test.tsv": f"{HEADER}q2\tp9\t1\n"}, {}, "that are not in the corpus: 'p9' for query 'q2'"),
-        (
-            {"qrels/test.tsv": f"{HEADER}q1\tp1\t2\nq1\tp1\t1\n"},
-            {},
-            "documents judged twice with different grades: query 'q1', document 'p1': 2 and 1",
-        ),
+        ({"qrels/test.tsv": f"{HEADER}q1\tp1\t2\nq1\tp1\t1\n"}, {}, f"{TWICE}: query 'q1', document 'p1': 2 and 1"),
         ({"queries.jsonl": 2 * QUERY}, {}, "duplicate query ids: 'q1'"),
         ({"corpus.jsonl": 2 * PAGE + '{"_id": "p2"}\n{"_id": "p3"}\n'}, {}, "duplicate image ids: 'p1'"),
         ({"qrels/test.tsv": None}, {}, "no judgements; looked for default, qrels"),
@@ -230,18 +223,14 @@ def test_a_judgement_twice_is_one_negative_is_not_relevant_and_other_queries_are
     assert corpus_facts(corpus)["judged"]["most relevant per query"] == 2
 
 
-def test_pages_without_a_file_can_be_skipped_with_their_judgements(tmp_path: Path) -> None:
-    description = {**beir(tmp_path / "root"), "missing": "skip"}
+def test_pages_without_a_file_are_skipped_with_their_judgements_or_ids_for_imported_embeddings(tmp_path: Path) -> None:
+    description = beir(tmp_path / "root")
     (tmp_path / "root" / "images" / "p2.png").unlink()
-    corpus = open_corpus(description)
+    corpus = open_corpus({**description, "missing": "skip"})
     assert corpus.images["id"].to_pylist() == ["p1", "p3"]
     assert [row[1] for row in judgements(corpus)] == ["p1", "p3", "p3"]
-
-
-def test_ids_without_images_are_for_imported_embeddings(tmp_path: Path) -> None:
-    description = {**beir(tmp_path / "root"), "ids_only": True}
     shutil.rmtree(tmp_path / "root" / "images")
-    corpus = open_corpus(description)
+    corpus = open_corpus({**description, "ids_only": True})
     assert corpus.source is None
     assert corpus.images["id"].to_pylist() == [*PAGES]
 

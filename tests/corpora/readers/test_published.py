@@ -77,7 +77,7 @@ DOCCI = "docci_descriptions.jsonlines"
             "negbench",
             {"a.csv": f"filepath,captions\na.jpg,{CODE}\n"},
             {},
-            f"row 0: 'captions' is \"{CODE}\", expec",
+            f"row 0: 'captions' is \"{CODE}\", ",
         ),
         ("aro", {}, {"part": "count"}, "part must be 'relation', 'attribution', 'coco-order' or 'flickr-order', got"),
         ("aro", {}, {}, "no visual_genome_relation.json in it; it is linked from github.com"),
@@ -96,12 +96,7 @@ DOCCI = "docci_descriptions.jsonlines"
         ("winoground", {}, {}, "no examples.jsonl or data/examples.jsonl in it"),
         ("mmvp-vlm", {}, {}, "no Questions.csv in it; hf download MMVP/MMVP_VLM --repo-type dataset"),
         ("mmvp-vlm", {"Questions.csv": ""}, {"prompt": "a photo"}, "prompt must have {} where the statement belongs"),
-        (
-            "mmvp-vlm",
-            {"Questions.csv": f"{MMVP}2,State,b\n"},
-            {},
-            "row 1: expected two questions of one pattern one a",
-        ),
+        ("mmvp-vlm", {"Questions.csv": f"{MMVP}2,State,b\n"}, {}, "row 1: expected two questions of one pattern"),
         ("mmvp-vlm", {"Questions.csv": f"{MMVP}2,State,b\n"}, {}, "the other, got 1 and 2 of Color and State"),
         ("mmvp-vlm", {"Questions.csv": f"{MMVP}2,Color,b\n3,Color,c\n"}, {}, "row 3: expected two questions"),
     ],
@@ -242,22 +237,12 @@ def test_crepe_systematicity_tells_seen_from_unseen_and_takes_one_training_set(t
     assert read("crepe", tmp_path).pairs["category"].to_pylist() == categories
 
 
-@pytest.fixture
-def gradient(tmp_path: Path) -> Image.Image:
-    """The picture of ``1.png``, of which every pixel differs."""
-    Image.fromarray(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3)).save(tmp_path / "1.png")
-    return decode_image((tmp_path / "1.png").read_bytes())
-
-
-def test_a_crop_is_the_box_of_the_decoded_image(tmp_path: Path, gradient: Image.Image) -> None:
-    part = decode_image(Crops(Folder(tmp_path)).read(crop_key("1.png", 3, 5, 7, 6)))
-    assert np.array_equal(np.asarray(part), np.asarray(gradient)[5:11, 3:10])
-
-
-@pytest.mark.usefixtures("gradient")
-def test_a_crop_that_cannot_be_had_is_an_os_error(tmp_path: Path) -> None:
+def test_a_crop_is_the_box_of_the_decoded_image_or_an_os_error(tmp_path: Path) -> None:
+    pixels = np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3)
+    Image.fromarray(pixels).save(tmp_path / "1.png")
     (tmp_path / "2.png").write_bytes(b"junk")
     source = Crops(Folder(tmp_path))
+    assert np.array_equal(np.asarray(decode_image(source.read(crop_key("1.png", 3, 5, 7, 6)))), pixels[5:11, 3:10])
     for key, expected in (
         ("1.png", "is not the key of a box"),
         (crop_key("2.png", 0, 0, 1, 1), "2.png: unknown image format"),

@@ -223,10 +223,7 @@ def numbered(separator: str, *broken: int) -> str:
         (numbered(",", 100, 250), "line 102: a quote is opened here and closed lines later, which makes one cell of"),
         (numbered(",", 100, 250), "looks like a row of its own"),
         ('image,caption\na,b\nc,"d" e\n', "line 3: a quote is opened here"),
-        (
-            "image_name| number| comment\na.jpg| 0| red\nb.jpg| 4   blue\n",
-            "row 2: expected 3 cells as in the header, got 2",
-        ),
+        ("image| number| comment\na.jpg| 0| red\nb.jpg| 4   blue\n", "row 2: expected 3 cells as in the header, got 2"),
         ("image,caption\na,caf\xe9\n".encode("latin-1"), "not a table in UTF-8"),
         ("image,caption\na,b\n".encode("utf-16"), "save it as UTF-8"),
     ],
@@ -250,37 +247,42 @@ def test_swallowed_rows_are_seen_whatever_the_images_are_called(tmp_path: Path, 
 @pytest.mark.parametrize("order", [1, -1], ids=["image first", "caption first"])
 def test_swallowed_rows_are_seen_where_images_have_names_without_digits(tmp_path: Path, order: int) -> None:
     """One row less in silence is a smaller gallery; in a TSV file such quotes are part of the text."""
-    cells = [
-        ("image", "caption"),
-        ("apple", '"a red one'),
-        ("pear", "a green one"),
-        ("plum", 'a blue one"'),
-        ("fig", "x"),
-    ]
+    cells = [("image", "caption"), ("apple", '"a red'), ("pear", "a green"), ("plum", 'a blue"'), ("fig", "a brown")]
     content = {separator: "".join(separator.join(row[::order]) + "\n" for row in cells) for separator in ",\t"}
     assert "looks like a row of its own" in fault(tmp_path / "t.csv", content[","])
     assert rows(tmp_path / "t.tsv", content["\t"]) == [row[::order] for row in cells[1:]]
 
 
-def test_captions_of_several_lines_are_read_where_the_quotes_are_right(tmp_path: Path) -> None:
-    content = 'image,caption\n1.jpg,"Red, blue\nHowever, it is\n\n""green"""\n2.jpg,one\n'
-    assert rows(tmp_path / "t.csv", content) == [("1.jpg", 'Red, blue\nHowever, it is\n\n"green"'), ("2.jpg", "one")]
+@pytest.mark.parametrize(
+    ("suffix", "content", "expected"),
+    [
+        (
+            "csv",
+            'image,caption\n1.jpg,"Red, blue\nHowever, it is\n\n""green"""\n2.jpg,one\n',
+            [("1.jpg", 'Red, blue\nHowever, it is\n\n"green"'), ("2.jpg", "one")],
+        ),
+        (
+            "tsv",
+            'image\tcaption\na.jpg\t"one\ntwo ""three"""\nb.jpg\tfour\n',
+            [("a.jpg", 'one\ntwo "three"'), ("b.jpg", "four")],
+        ),
+        ("tsv", 'image\tcaption\na.jpg\t"Stop" says the man\n', [("a.jpg", '"Stop" says the man')]),
+        ("csv", "red,a.jpg\nblue,b.jpg\n", [("red", "a.jpg"), ("blue", "b.jpg")]),
+    ],
+    ids=["several lines", "as programs write tabs", "quotes of the text", "no header"],
+)
+def test_quotes_and_headers_are_read_as_they_are_meant(
+    tmp_path: Path, suffix: str, content: str, expected: list[tuple[str, str]]
+) -> None:
+    assert rows(tmp_path / f"t.{suffix}", content) == expected
 
 
 def test_tabs_with_quotes_that_are_part_of_the_text_lose_no_row(tmp_path: Path) -> None:
     found = rows(tmp_path / "t.tsv", numbered("\t", 100, 250))
-    assert len(found) == 300
-    assert found[100] == ("100.jpg", '"caption 100')
-    assert rows(tmp_path / "t.tsv", 'image\tcaption\na.jpg\t"Stop" says the man\n')[0][1] == '"Stop" says the man'
+    assert (len(found), found[100]) == (300, ("100.jpg", '"caption 100'))
 
 
-def test_tabs_with_paired_quotes_are_read_as_programs_write_them(tmp_path: Path) -> None:
-    content = 'image\tcaption\na.jpg\t"one\ntwo ""three"""\nb.jpg\tfour\n'
-    assert rows(tmp_path / "t.tsv", content) == [("a.jpg", 'one\ntwo "three"'), ("b.jpg", "four")]
-
-
-def test_a_file_without_a_header_has_two_columns_or_is_refused(tmp_path: Path) -> None:
-    assert rows(tmp_path / "t.csv", "red,a.jpg\nblue,b.jpg\n") == [("red", "a.jpg"), ("blue", "b.jpg")]
+def test_a_file_of_three_columns_without_a_header_is_refused(tmp_path: Path) -> None:
     message = fault(tmp_path / "t.csv", "1,a.jpg,red\n2,b.jpg,blue\n")
     assert "its first line is a row" in message
     assert "write a line with the names of its 3 columns above it" in message
