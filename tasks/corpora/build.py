@@ -172,18 +172,25 @@ def build_corpus(
     pairs = list(pairs)
     kept = [row for row in pairs if row.image_id not in left_out]
     unused = {row.negative_id for row in pairs} - {row.negative_id for row in kept}
+    lost: set[str] = set()  # captions of images that are left out
 
     def kept_captions() -> Iterator[CaptionRow]:
         for row in captions:
             if row.image_id in left_out:
-                unused.add(row.id)
-            if row.id not in unused:
+                lost.add(row.id)
+            elif row.id not in unused:
+                yield row
+
+    def kept_relevance() -> Iterator[RelevanceRow]:  # taken after the captions
+        for row in relevance:
+            of_caption = row.direction == "t2i"
+            image, caption = (row.item_id, row.query_id) if of_caption else (row.query_id, row.item_id)
+            if image not in left_out and caption not in lost:
                 yield row
 
     kept_quadruples = (
         row._replace(tags=list(row.tags)) for row in quadruples if not {row.image_0, row.image_1} & left_out
     )
-    ends = ((row, (row.query_id, row.item_id)[:: 1 if row.direction == "i2t" else -1]) for row in relevance)
     corpus = Corpus(
         name=name,
         images=image_table,
@@ -191,7 +198,7 @@ def build_corpus(
         source=source,
         pairs=_table(kept, PAIRS, faults),
         quadruples=_table(kept_quadruples, QUADRUPLES, faults),
-        relevance=_table((row for row, (i, c) in ends if i not in left_out and c not in unused), RELEVANCE, faults),
+        relevance=_table(kept_relevance(), RELEVANCE, faults),
         skipped=_table(skipped, SKIPPED, faults),
         licence=licence,
         origin=origin,
