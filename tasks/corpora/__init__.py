@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,18 +33,20 @@ class CorpusEntry:
         hub: Id of the data set on the Hugging Face hub; empty if it cannot be read from there.
         module: Name of the reader's module in ``readers/`` where it is not that of the corpus; of a package's corpus
             the full name, by default the module that the entry point names.
+        files: Of a published corpus, files and patterns by which its folder is recognised.
         table: Where the rows of the corpus are and what their columns mean, for one whose files are tables: the fields
             of :class:`tasks.corpora.readers.published.PublishedTable`.
     """
 
     title: str
     size: str = "any"
-    languages: tuple[str, ...] = ("en",)
+    languages: Sequence[str] = ("en",)
     licence: str = "the user's"
     origin: str = ""
     needs: str = "nothing"
     hub: str = ""
     module: str = ""
+    files: Sequence[str] = ()
     table: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -67,7 +69,7 @@ def _entry(name: str, task: JudgedTask) -> CorpusEntry:
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("corpora.toml").read_text(encoding="utf-8"))
-_OWN = {name: CorpusEntry(**{**row, "languages": tuple(row.get("languages", ("en",)))}) for name, row in _TABLE.items()}
+OWN_CORPORA = {name: CorpusEntry(**row) for name, row in _TABLE.items()}
 
 
 def _of_package(plugin: Plugin, found: object) -> CorpusEntry:
@@ -77,12 +79,10 @@ def _of_package(plugin: Plugin, found: object) -> CorpusEntry:
 
 
 _JUDGED = {name: _entry(name, task) for name, task in JUDGED_TASKS.items()}
-CORPORA = PluginTable("capim.corpora", _OWN | _JUDGED, _of_package)
+CORPORA = PluginTable("capim.corpora", OWN_CORPORA | _JUDGED, _of_package)
 
 
-def open_corpus(
-    what: str | Path | Mapping[str, object], *, sample: int | None = None, seed: int = 0, base: Path | None = None
-) -> Corpus:
+def open_corpus(what: str | Path | Mapping[str, object], *, sample: int | None = None, seed: int = 0) -> Corpus:
     """Read and check one corpus.
 
     Args:
@@ -90,7 +90,6 @@ def open_corpus(
             such a description: ``{"reader": "coco-captions", "root": "photos", "name": "holidays"}``.
         sample: Number of images to draw, with all their captions; all images unless given.
         seed: Random seed of the draw.
-        base: Folder that relative paths start from; the working folder unless given.
 
     Raises:
         RequestError: The corpus is unknown, incomplete or faulty; lists every fault found.
@@ -98,5 +97,5 @@ def open_corpus(
     from capim.tasks.corpora.description import reader_call
     from capim.tasks.corpora.subset import sample_corpus
 
-    corpus = reader_call(what, base=base).read()
+    corpus = reader_call(what).read()
     return corpus if sample is None else sample_corpus(corpus, sample, seed=seed)

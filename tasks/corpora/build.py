@@ -17,10 +17,10 @@ import pyarrow as pa
 from capim.store.errors import RequestError
 from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 from capim.store.types import Corpus, ImageSource, Modality
+from capim.tasks.corpora.files import some
 from capim.tasks.corpora.images.decode import image_facts
 
 BLOCK = 4096  # rows that are taken at once
-_SHOWN = 5  # examples of a fault
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
@@ -107,12 +107,10 @@ class Faults:
 
     def lines(self) -> list[str]:
         """One line for every kind of fault."""
-        lines = []
-        for kind, examples in self._examples.items():
-            shown = ", ".join(example for example in examples[:_SHOWN] if example)
-            more = f" and {len(examples) - _SHOWN} more" if len(examples) > _SHOWN else ""
-            lines.append(f"{self._where}: {kind}" + (f": {shown}{more}" if shown else ""))
-        return lines
+        return [
+            f"{self._where}: {kind}" + (f": {some(examples)}" if any(examples) else "")
+            for kind, examples in self._examples.items()
+        ]
 
     def raise_any(self) -> None:
         """Raise all faults as one :class:`~store.errors.RequestError`; do nothing if there are none."""
@@ -146,8 +144,8 @@ def build_corpus(
         pairs: Compositional items of SugarCrepe form.
         quadruples: Compositional items of Winoground form.
         relevance: Extra ground truths, or judgements.
-        skipped: Images that were left out, with the reason; they may not be among ``images``. Captions, pairs and
-            quadruples of these images are dropped.
+        skipped: Images that were left out, with the reason; they may not be among ``images``. Captions, pairs,
+            quadruples and positives of these images are dropped.
         licence: SPDX name or one sentence.
         origin: URL, paper or folder.
         languages_reference: Language that cross-lingual metrics compare with.
@@ -174,18 +172,33 @@ def build_corpus(
     pairs = list(pairs)
     kept = [row for row in pairs if row.image_id not in left_out]
     unused = {row.negative_id for row in pairs} - {row.negative_id for row in kept}
-    kept_captions = (row for row in captions if row.image_id not in left_out and row.id not in unused)
+    lost: set[str] = set()  # captions of images that are left out
+
+    def kept_captions() -> Iterator[CaptionRow]:
+        for row in captions:
+            if row.image_id in left_out:
+                lost.add(row.id)
+            elif row.id not in unused:
+                yield row
+
+    def kept_relevance() -> Iterator[RelevanceRow]:  # taken after the captions
+        for row in relevance:
+            of_caption = row.direction == "t2i"
+            image, caption = (row.item_id, row.query_id) if of_caption else (row.query_id, row.item_id)
+            if image not in left_out and caption not in lost:
+                yield row
+
     kept_quadruples = (
         row._replace(tags=list(row.tags)) for row in quadruples if not {row.image_0, row.image_1} & left_out
     )
     corpus = Corpus(
         name=name,
         images=image_table,
-        captions=_table(_numbered(kept_captions, faults), CAPTIONS, faults),
+        captions=_table(_numbered(kept_captions(), faults), CAPTIONS, faults),
         source=source,
         pairs=_table(kept, PAIRS, faults),
         quadruples=_table(kept_quadruples, QUADRUPLES, faults),
-        relevance=_table(relevance, RELEVANCE, faults),
+        relevance=_table(kept_relevance(), RELEVANCE, faults),
         skipped=_table(skipped, SKIPPED, faults),
         licence=licence,
         origin=origin,

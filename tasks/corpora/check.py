@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import JUDGED
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.tasks.corpora.description import reader_call
+from capim.tasks.corpora.files import some
 from capim.tasks.corpora.images.image_files import is_image_name
 from capim.tasks.corpora.layouts import Recognised, toml_lines
 from capim.tasks.corpora.subset import index_images
@@ -23,71 +24,31 @@ from capim.tasks.corpora.subset import index_images
 _SHOWN = 20  # images that are left out
 _SHOWN_CHANGES = 3
 _Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
+_JUDGED = ("judgements", "fewest relevant per query", "most relevant per query")
 _LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class CorpusFacts:
-    """Counts over one corpus.
+def corpus_facts(corpus: Corpus) -> dict[str, Any]:
+    """Counts over one corpus: label -> number, or label -> value -> number.
 
-    Attributes:
-        n_images: Images in the gallery.
-        n_captions: Captions of all languages, negatives included.
-        n_negatives: Captions that describe no image of the corpus.
-        n_skipped: Images and queries that were left out; ``Corpus.skipped`` has the reasons.
-        captions_per_image: Number of captions (within one language and translator) -> number of images that have it.
-        languages: Language -> captions.
-        translators: Translator -> captions.
-        n_undescribed: Images without a caption: distractors.
-        duplicate_images: Images beyond the first with the same bytes.
-        duplicate_captions: Captions with the same text, language and translator as an earlier caption of any image;
-            as queries or items they tie exactly. Negatives are not counted.
-        empty_captions: Captions that are empty or white space.
-        n_annotated: Images with annotated objects.
-        n_without_bytes: Images of which only the id is given.
-        pairs: Category -> pairs.
-        n_quadruples: Winoground-form examples.
-        positives: ``ground truth direction`` -> queries that have a positive.
-        judged: Of judged documents: number of judgements, and the fewest and most relevant documents of a query.
-    """
-
-    n_images: int
-    n_captions: int
-    n_negatives: int
-    n_skipped: int
-    captions_per_image: Mapping[int, int]
-    languages: Mapping[str, int]
-    translators: Mapping[str, int]
-    n_undescribed: int
-    duplicate_images: int
-    duplicate_captions: int
-    empty_captions: int
-    n_annotated: int
-    n_without_bytes: int
-    pairs: Mapping[str, int]
-    n_quadruples: int
-    positives: Mapping[str, int]
-    judged: Mapping[str, int]
-
-    def rows(self) -> Iterator[tuple[str, str]]:
-        """Label and value of every fact that is not zero or empty, as text."""
-        for each in fields(self):
-            value = getattr(self, each.name)
-            label = each.name.removeprefix("n_").replace("_", " ")
-            if isinstance(value, Mapping) and value:
-                yield label, ", ".join(f"{key}: {count:,}" for key, count in value.items())
-            elif isinstance(value, int) and value:
-                yield label, f"{value:,}"
-
-
-def corpus_facts(corpus: Corpus) -> CorpusFacts:
-    """The facts of a corpus.
+    * ``negatives``: captions that describe no image of the corpus, which ``captions`` counts too;
+    * ``skipped``: images and queries that were left out; ``Corpus.skipped`` has the reasons;
+    * ``captions per image``: number of captions within one language and translator -> images that have it;
+    * ``undescribed``: images without a caption: distractors;
+    * ``duplicate images``: images beyond the first with the same bytes;
+    * ``duplicate captions``: captions with the same text, language and translator as an earlier caption of any image;
+      as queries or items they tie exactly. Negatives are not counted;
+    * ``empty captions``: captions that are empty or white space;
+    * ``annotated``: images with annotated objects; ``without bytes``: images of which only the id is given;
+    * ``pairs``: category -> pairs; ``quadruples``: Winoground-form examples;
+    * ``positives``: ground truth and direction -> queries that have a positive;
+    * ``judged``: of judged documents the judgements, and the fewest and most relevant documents of a query.
 
     Examples:
         >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
         >>> facts = corpus_facts(build_corpus("c", [ImageRow("a"), ImageRow("b")], [CaptionRow("1", "a", "red"),
         ...     CaptionRow("2", "a", "blue"), CaptionRow("3", "b", "red")], source=None))
-        >>> facts.captions_per_image, facts.duplicate_captions, facts.n_without_bytes
+        >>> facts["captions per image"], facts["duplicate captions"], facts["without bytes"]
         ({1: 1, 2: 1}, 1, 2)
     """
     images, captions = corpus.images, corpus.captions
@@ -96,39 +57,31 @@ def corpus_facts(corpus: Corpus) -> CorpusFacts:
     most = per_part.group_by("image_id").aggregate([("count_all", "max")])
     texts = own.filter(pc.is_valid(own["text"])).select(["text", "language", "translator"])
     blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), pa.scalar(""))
-    judged = judged_facts(corpus)
-    queries = (
-        corpus.relevance.filter(pc.field("grade") > 0).group_by(["ground_truth", "direction", "query_id"]).aggregate([])
-    )
-    return CorpusFacts(
-        n_images=images.num_rows,
-        n_captions=captions.num_rows,
-        n_negatives=0 if judged else captions["image_id"].null_count,
-        n_skipped=corpus.skipped.num_rows,
-        captions_per_image=_counts(most["count_all_max"].to_pylist()),
-        languages=_counts(captions["language"].to_pylist()),
-        translators=_counts(captions["translator"].to_pylist()),
-        n_undescribed=images.num_rows - most.num_rows,
-        duplicate_images=images.num_rows - images["sha"].null_count - pc.count_distinct(images["sha"]).as_py(),
-        duplicate_captions=texts.num_rows - texts.group_by(texts.column_names).aggregate([]).num_rows,
-        empty_captions=captions.filter(blank).num_rows,
-        n_annotated=images.num_rows - images["objects"].null_count,
-        n_without_bytes=images["sha"].null_count,
-        pairs=_counts(corpus.pairs["category"].to_pylist()),
-        n_quadruples=corpus.quadruples.num_rows,
-        positives=_counts(f"{row['ground_truth']} {row['direction']}" for row in queries.to_pylist()),
-        judged=judged,
-    )
-
-
-def judged_facts(corpus: Corpus) -> dict[str, int]:
-    """Number of judgements, fewest and most relevant documents of a query; empty without judgements."""
-    rows = corpus.relevance.filter(pc.field("ground_truth") == JUDGED)
-    if not rows.num_rows:
-        return {}
-    relevant = rows.filter(pc.field("grade") > 0).group_by("query_id").aggregate([([], "count_all")])["count_all"]
-    fewest, most = (int(value.as_py()) for value in pc.min_max(relevant).values())
-    return {"judgements": rows.num_rows, "fewest relevant per query": fewest, "most relevant per query": most}
+    positives = corpus.relevance.filter(pc.field("grade") > 0)
+    queries = positives.group_by(["ground_truth", "direction", "query_id"]).aggregate([([], "count_all")]).to_pylist()
+    judged = {}
+    if n_judged := corpus.relevance.filter(pc.field("ground_truth") == JUDGED).num_rows:
+        relevant = [row["count_all"] for row in queries if row["ground_truth"] == JUDGED]
+        judged = dict(zip(_JUDGED, (n_judged, min(relevant), max(relevant)), strict=True))
+    return {
+        "images": images.num_rows,
+        "captions": captions.num_rows,
+        "negatives": 0 if judged else captions["image_id"].null_count,
+        "skipped": corpus.skipped.num_rows,
+        "captions per image": _counts(most["count_all_max"].to_pylist()),
+        "languages": _counts(captions["language"].to_pylist()),
+        "translators": _counts(captions["translator"].to_pylist()),
+        "undescribed": images.num_rows - most.num_rows,
+        "duplicate images": images.num_rows - images["sha"].null_count - pc.count_distinct(images["sha"]).as_py(),
+        "duplicate captions": texts.num_rows - texts.group_by(texts.column_names).aggregate([]).num_rows,
+        "empty captions": captions.filter(blank).num_rows,
+        "annotated": images.num_rows - images["objects"].null_count,
+        "without bytes": images["sha"].null_count,
+        "pairs": _counts(corpus.pairs["category"].to_pylist()),
+        "quadruples": corpus.quadruples.num_rows,
+        "positives": _counts(f"{row['ground_truth']} {row['direction']}" for row in queries),
+        "judged": judged,
+    }
 
 
 def _counts(values: Iterable[Any]) -> dict[Any, int]:
@@ -142,7 +95,7 @@ class CorpusCheck:
     Attributes:
         name: Name of the corpus; empty if it could not be read.
         fingerprint: Fingerprint of the corpus that a run would use; empty if it could not be read.
-        facts: Counts; None if it could not be read.
+        facts: Counts of :func:`corpus_facts`; empty if it could not be read.
         faults: Reasons for which a run would refuse the corpus.
         warnings: Facts that matter for the interpretation of a run's figures.
         recognised: What a folder or file was recognised as; empty for a name or a description.
@@ -152,7 +105,7 @@ class CorpusCheck:
 
     name: str = ""
     fingerprint: str = ""
-    facts: CorpusFacts | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     recognised: str = ""
@@ -171,8 +124,11 @@ class CorpusCheck:
         if any(" = " in fault for fault in self.faults):  # a line to write
             lines += self.description
         lines += [f"warning: {warning}" for warning in self.warnings]
-        if self.facts is not None:
-            lines += [f"{label}: {value}" for label, value in self.facts.rows()]
+        for label, value in self.facts.items():
+            by_value = isinstance(value, Mapping)
+            shown = ", ".join(f"{key}: {n:,}" for key, n in value.items()) if by_value else f"{value:,}"
+            if value:
+                lines.append(f"{label}: {shown}")
         if self.ok:
             lines.append(f"{self.name} ({self.fingerprint}) can be run")
         if self.next_command:
@@ -180,31 +136,20 @@ class CorpusCheck:
         return lines
 
 
-def check_corpus(
-    what: str | Path | Mapping[str, object],
-    *,
-    base: Path | None = None,
-    decode: bool = True,
-    progress: Callable[[int, int], None] | None = None,
-) -> CorpusCheck:
-    """Read a corpus as a run would, and collect its faults and warnings; stores nothing.
+def check_corpus(what: str | Path | Mapping[str, object]) -> CorpusCheck:
+    """Read a corpus and decode its images as a run would, and collect its faults and warnings; stores nothing.
 
     Args:
         what: As for :func:`tasks.corpora.open_corpus`: usually a TOML description or a folder.
-        base: Folder that relative paths in a mapping start from.
-        decode: Decode every image, as a run would do; takes about as long as reading them.
-        progress: Called with the number of decoded images and the total.
     """
     recognised = ""
     description: tuple[str, ...] = ()
     try:
-        call = reader_call(what, base=base)
+        call = reader_call(what)
         if call.recognised is not None:
-            recognised, description = call.recognised.how, _description(call.recognised, what, base)
-        corpus = call.read()
-        complete = corpus
-        if decode:
-            corpus = index_images(corpus, known={}, sink=lambda _: None, progress=progress)
+            recognised, description = call.recognised.how, _description(call.recognised, what)
+        complete = call.read()
+        corpus = index_images(complete, known={}, sink=lambda _: None)
     except RequestError as error:
         return CorpusCheck(faults=error.faults, recognised=recognised, description=description)
     facts = corpus_facts(corpus)
@@ -219,21 +164,21 @@ def check_corpus(
     )
 
 
-def _description(found: Recognised, what: object, base: Path | None) -> tuple[str, ...]:
-    path = ((base or Path.cwd()) / Path(str(what)).expanduser()).absolute()
+def _description(found: Recognised, what: object) -> tuple[str, ...]:
+    path = Path(str(what)).expanduser().absolute()
     folder = path if path.is_dir() else path.parent
     lines = (f"  {line}" for line in toml_lines(found.content, folder))
     return (f"options are lines of {folder / 'corpus.toml'}, below these:", *lines)
 
 
-def _next_command(what: str, facts: CorpusFacts) -> str:
+def _next_command(what: str, facts: Mapping[str, Any]) -> str:
     what = shlex.quote(what)
-    if facts.n_without_bytes:
+    if facts["without bytes"]:
         return f"capim import --corpus {what} --encoder NAME --images FILE --captions FILE (docs/embeddings.md)"
     return f"capim run --corpora {what} --encoders NAME (names: capim list encoders)"
 
 
-def _warnings(complete: Corpus, usable: Corpus, facts: CorpusFacts) -> list[str]:
+def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> list[str]:
     skipped = usable.skipped.to_pylist()
     lines = [f"{row['modality']} {row['item_id']} is left out: {row['reason']}" for row in skipped[:_SHOWN]]
     renamed = [
@@ -243,23 +188,27 @@ def _warnings(complete: Corpus, usable: Corpus, facts: CorpusFacts) -> list[str]
     ]
     if len(skipped) > _SHOWN:
         lines.append(f"… and {len(skipped) - _SHOWN:,} more are left out")
+    tie = "they tie in every ranking"
     for count, text in (
         (complete.captions.num_rows - usable.captions.num_rows, "captions are left out with their images"),
-        (facts.duplicate_images, "images have the same bytes as another image: they tie in every ranking"),
-        (facts.duplicate_captions, "captions repeat another caption of the same language: they tie in every ranking"),
-        (facts.empty_captions, "captions are empty"),
+        (facts["duplicate images"], f"images have the same bytes as another image: {tie}"),
         (
-            0 if facts.n_quadruples or facts.judged else facts.n_undescribed,
+            facts["duplicate captions"],
+            f"captions repeat another caption of the same language: {tie}",
+        ),
+        (facts["empty captions"], "captions are empty"),
+        (
+            0 if facts["quadruples"] or facts["judged"] else facts["undescribed"],
             "images have no caption: they are distractors in the gallery",
         ),
-        (facts.n_without_bytes, "images are ids without files: only imported embeddings can be evaluated"),
+        (facts["without bytes"], "images are ids without files: only imported embeddings can be evaluated"),
     ):
         if count:
             lines.append(f"{count:,} {text}")
     if renamed:
         name, file = renamed[0]
         lines.append(f"{len(renamed):,} images are files with another name, the first {name!r}: {file!r}")
-    if usable.languages_reference not in facts.languages and len(facts.languages) > 1:
+    if usable.languages_reference not in facts["languages"] and len(facts["languages"]) > 1:
         lines.append(f"no captions in the reference language {usable.languages_reference!r}: no cross-lingual metrics")
     return lines
 
@@ -326,22 +275,21 @@ def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
         {key: row for key, row in _by_id(each.captions).items() if row["image_id"] not in lost}
         for each in (stored, opened)
     )
-    lines = [
-        *_line("new images", [image for image in after if image not in before and image not in left_out]),
-        *_line("removed images", [image for image in before if image not in after and image not in left_out]),
-        *_line("images with other contents", _changed(before, after, "sha")),
-        *_line("images with other objects", _changed(before, after, "objects")),
-        *_line("new captions", [caption for caption in new if caption not in old]),
-        *_line("removed captions", [caption for caption in old if caption not in new]),
-        *_line("captions with another text", _changed(old, new, "text")),
-        *_line("captions of another image", _changed(old, new, "image_id")),
-    ]
-    for what, one, other in (
-        ("pairs", _by_id(stored.pairs), _by_id(opened.pairs)),
-        ("quadruples", _by_id(stored.quadruples), _by_id(opened.quadruples)),
-    ):
+    changes = {
+        "new images": [image for image in after if image not in before and image not in left_out],
+        "removed images": [image for image in before if image not in after and image not in left_out],
+        "images with other contents": _changed(before, after, "sha"),
+        "images with other objects": _changed(before, after, "objects"),
+        "new captions": [caption for caption in new if caption not in old],
+        "removed captions": [caption for caption in old if caption not in new],
+        "captions with another text": _changed(old, new, "text"),
+        "captions of another image": _changed(old, new, "image_id"),
+    }
+    for kind in ("pairs", "quadruples"):
+        one, other = (_by_id(getattr(each, kind)) for each in (stored, opened))
         ids = sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
-        lines += _line(f"new, removed or changed {what}", ids)
+        changes[f"new, removed or changed {kind}"] = ids
+    lines = [f"{what}: {some([*map(repr, ids)], _SHOWN_CHANGES)}" for what, ids in changes.items() if ids]
     if not stored.relevance.equals(opened.relevance):
         counts = f"{stored.relevance.num_rows:,} positives before, {opened.relevance.num_rows:,} now"
         lines.append(f"other extra ground truths: {counts}")
@@ -356,8 +304,3 @@ def _by_id(table: pa.Table) -> _Rows:
 
 def _changed(before: _Rows, after: _Rows, column: str) -> list[str]:
     return [key for key in after if key in before and before[key][column] != after[key][column]]
-
-
-def _line(what: str, items: Collection[str]) -> list[str]:
-    more = f" and {len(items) - _SHOWN_CHANGES} more" if len(items) > _SHOWN_CHANGES else ""
-    return [f"{what}: {', '.join(map(repr, [*items][:_SHOWN_CHANGES]))}{more}"] if items else []

@@ -103,17 +103,16 @@ class ReaderCall:
         return corpus if self.sample is None else sample_corpus(corpus, self.sample, seed=self.seed)
 
 
-def reader_call(what: str | Path | Mapping[str, object], *, base: Path | None = None) -> ReaderCall:
+def reader_call(what: str | Path | Mapping[str, object]) -> ReaderCall:
     """The reader and the options that a description stands for; reads nothing but the description itself.
 
     Args:
-        what: As for :func:`tasks.corpora.open_corpus`.
-        base: Folder that relative paths start from; the working folder unless given.
+        what: As for :func:`tasks.corpora.open_corpus`; relative paths start from the working folder.
 
     Raises:
         RequestError: The name is unknown, the path does not exist, or options are unknown, missing or of a wrong type.
     """
-    base = base or Path.cwd()
+    base = Path.cwd()
     if isinstance(what, Mapping):
         return _from_mapping(what, base, "corpus description")
     text = str(what)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,18 @@ from typing import Any, TextIO
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
 
+_LISTED = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
 _SUFFIXES = {".toml", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".token", ".parquet", ".tar"}
+
+
+def some(items: Sequence[str], most: int = 5) -> str:
+    """The first of some items, and how many more there are.
+
+    Examples:
+        >>> some(["a", "b", "c"], 2), some(["a", "b", "c"])
+        ('a, b and 1 more', 'a, b, c')
+    """
+    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
 
 
 def require_folder(path: str | Path, what: str) -> Path:
@@ -154,3 +167,27 @@ def field(entry: object, key: str, kind: type | UnionType, where: object) -> Any
         expected = getattr(kind, "__name__", str(kind))
         raise RequestError(f"{where}: {key!r} is {value!r:.60}, expected {expected}")
     return value
+
+
+def texts_in(entry: object, key: str, where: object, *, single: bool = True) -> list[str]:
+    """The texts under a key: of a list, of a list that is written as one text, or (if ``single``) of one text.
+
+    Raises:
+        RequestError: There is no such key, or something else under it; names the place and the value.
+    """
+    value = unlisted(field(entry, key, object, where))
+    texts = [value] if single and isinstance(value, str) else value
+    if isinstance(texts, str) or not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
+        expected = "a text or a list of texts" if single else "a list of texts"
+        raise RequestError(f"{where}: {key!r} is {value!r:.60}, expected {expected}")
+    return list(texts)
+
+
+def unlisted(cell: object) -> object:
+    """A list of texts that is written as one text, as in ``['one', 'two']``, as a list; any other cell as it is."""
+    if isinstance(cell, str) and _LISTED.fullmatch(cell):
+        try:
+            return ast.literal_eval(cell.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return cell
+    return cell

@@ -1,8 +1,8 @@
 """How a folder or a file of the user's own is recognised as a corpus.
 
-A folder with a ``corpus.toml`` is what that file says. Any other folder is compared with ``FOLDER_LAYOUTS``, then with
-the layouts of own data, from top to bottom; the first layout that fits is used. A layout that fits in several ways is
-an error that lists them. ``docs/own_data.md`` shows every layout with an example.
+A folder with a ``corpus.toml`` is what that file says. Any other folder is compared with ``files`` of ``corpora.toml``,
+then with the layouts of own data, from top to bottom; the first layout that fits is used. A layout that fits in several
+ways is an error that lists them. ``docs/own_data.md`` shows every layout with an example.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capim.store.errors import RequestError
+from capim.tasks.corpora import OWN_CORPORA
 from capim.tasks.corpora.files import corpus_name
-from capim.tasks.corpora.images.image_files import files_below, is_image_name, without_image_suffix
-from capim.tasks.corpora.readers.forms import columns_of_roles
+from capim.tasks.corpora.images.image_files import images_below, without_image_suffix
+from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
 from capim.tasks.corpora.readers.judged_files import is_judged_folder
@@ -26,21 +27,6 @@ from capim.tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, name
 
 Content: TypeAlias = dict[str, object]
 
-# Reader of a published corpus -> files by which its folder is recognised.
-FOLDER_LAYOUTS: dict[str, tuple[str, ...]] = {
-    "coco-karpathy": ("dataset_coco.json", "coco_karpathy_test.json", "test_5k.json"),
-    "flickr30k-karpathy": ("dataset_flickr30k.json", "flickr30k_test.json"),
-    "winoground": ("examples.jsonl", "data/examples.jsonl"),
-    "mmvp-vlm": ("MLLM_VLM Images",),
-    "sugarcrepe": ("add_att.json",),
-    "sugarcrepe-pp": ("swap_att.json",),
-    "crepe": ("prod_vg_hard_negs_*.csv", "syst_vg_hard_negs_*.csv"),
-    "coco-sm": ("google.json", "meta/google.json"),
-    "xtd10": ("test_image_names.txt", "XTD10/test_image_names.txt"),
-    "multi30k": ("image_splits", "data/task1/image_splits"),
-    "xflickrco": ("en.jsonl",),
-    "docci": ("docci_descriptions.jsonlines",),
-}
 CAPTIONS_FILES = ("coco-karpathy", "flickr30k-karpathy")  # readers whose file may be named in place of its folder
 COCO_FILES = ("captions.json", "captions_*.json", "annotations/captions_*.json")
 
@@ -83,7 +69,7 @@ def recognise_file(path: Path) -> Recognised | None:
             {"reader": "webdataset", "root": str(path.parent), "shards": path.name, "name": name}, "one tar shard"
         )
     for reader in CAPTIONS_FILES:
-        if path.name in FOLDER_LAYOUTS[reader]:
+        if path.name in OWN_CORPORA[reader].files:
             return Recognised({"reader": reader, "root": str(path)}, f"the corpus {reader}, by the name {path.name}")
     beside: Content = {"images": str(path.parent.parent)} if path.parent.name == "annotations" else {}
     if is_coco(path):
@@ -110,8 +96,8 @@ def toml_lines(content: Mapping[str, object], folder: Path) -> list[str]:
 
 
 def _recognised(folder: Path) -> Recognised | None:
-    for reader, patterns in FOLDER_LAYOUTS.items():
-        if (file := next((file for pattern in patterns for file in folder.glob(pattern)), None)) is not None:
+    for reader, entry in OWN_CORPORA.items():
+        if (file := next((file for pattern in entry.files for file in folder.glob(pattern)), None)) is not None:
             return Recognised({"reader": reader, "root": str(folder)}, f"the corpus {reader}, by {_at(file, folder)}")
     return next((found for found in _own_layouts(folder) if found is not None), None)
 
@@ -131,7 +117,7 @@ def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
     yield _parquet(folder)
     if (file := any_table(folder)) is not None:
         yield _table(file, folder)
-    images = {_stem(file) for file in files_below(folder) if is_image_name(file)}
+    images = {_stem(file) for file in images_below(folder)}
     if any(_stem(file.removesuffix(".txt")) in images for file in text_files(folder)):
         yield Recognised(
             {"reader": "image-texts", "root": str(folder)}, "images with a text file of the same name each"
@@ -222,14 +208,14 @@ def _hints(folder: Path) -> Iterator[str]:
     tables = [file for file in tables_in(folder) if file.suffix.lower() not in (".txt", ".json")]
     for file in tables:
         try:
-            columns_of_roles("captions", {}, table_columns(file), where=file.name, ids_only=False)
+            columns_of_roles(RowOptions(), table_columns(file), file.name)
         except RequestError as error:
             faults = "; ".join(error.faults)
             yield f'{faults}; write this into {folder / "corpus.toml"}, with reader = "table" and root = "{file.name}"'
     inner = [sub for sub in _folders(folder)[:_SUBFOLDERS] if _is_corpus(sub)]
     if inner:
         yield f"the corpus may be a folder in it: {' or '.join(map(str, inner[:_SHOWN]))}"
-    images = [file for file in files_below(folder) if is_image_name(file)]
+    images = images_below(folder)
     if images and not tables:
         folders = list(dict.fromkeys(file.rpartition("/")[0] for file in images if "/" in file))
         shown = ", ".join(folders[:_SHOWN]) + (" …" if len(folders) > _SHOWN else "")

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
-
-def png(colour: str | tuple[int, ...], size: tuple[int, int] = (8, 6), mode: str = "RGB") -> bytes:
-    buffer = io.BytesIO()
-    Image.new(mode, size, colour).save(buffer, format="PNG")
-    return buffer.getvalue()
-
-
-@pytest.fixture
-def picture() -> Callable[..., bytes]:
-    """PNG bytes of one colour."""
-    return png
+from tests.corpora.own_data import png
 
 
 @pytest.fixture
@@ -47,7 +35,7 @@ def coco_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def put(tmp_path: Path, picture: Callable[..., bytes]) -> Callable[..., Path]:
+def put(tmp_path: Path) -> Callable[..., Path]:
     """Writes files below ``photos/``: texts as given, images (None) each of another colour."""
     count = 0
 
@@ -60,7 +48,7 @@ def put(tmp_path: Path, picture: Callable[..., bytes]) -> Callable[..., Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             if content is None:
                 count += 1
-                path.write_bytes(picture((count * 40 % 256, count * 90 % 256, 7)))
+                path.write_bytes(png((count * 40 % 256, count * 90 % 256, 7)))
             else:
                 path.write_bytes(content.encode() if isinstance(content, str) else content)
         return root

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
@@ -19,6 +18,7 @@ from capim.tasks.corpora.build import (
     build_corpus,
 )
 from capim.tasks.corpora.subset import keep_images, sample_corpus, without_images
+from tests.corpora.own_data import png
 
 TWO = [ImageRow("a"), ImageRow("b")]
 TEXTS = [CaptionRow("a0", "a", "one"), CaptionRow("b0", "b", "two"), CaptionRow("n", None, "negative")]
@@ -43,28 +43,15 @@ def refused(*args: object, **kwargs: object) -> str:
 
 
 def test_ordinals_count_within_image_language_and_translator() -> None:
-    corpus = build_corpus(
-        "c",
-        TWO,
-        [
-            CaptionRow("1", "a", "x"),
-            CaptionRow("2", "b", "x"),
-            CaptionRow("3", "a", "x", language="de"),
-            CaptionRow("4", "a", "x", language="de", translator="google"),
-            CaptionRow("5", "a", "x"),
-        ],
-        source=None,
-    )
-    assert corpus.captions["ordinal"].to_pylist() == [0, 0, 0, 0, 1]
-
-
-def test_images_are_hashed_and_measured_from_their_source(picture) -> None:
-    data = picture("red", (7, 5))
-    corpus = build_corpus("c", TWO, TEXTS, source=Bytes({"a": data, "b": data}))
-    row = corpus.images.to_pylist()[0]
-    assert (row["width"], row["height"]) == (7, 5)
-    assert row["sha"] == corpus.images["sha"][1].as_py()
-    assert len(row["sha"]) == 32
+    parts = [
+        ("a", "en", "human"),
+        ("b", "en", "human"),
+        ("a", "de", "human"),
+        ("a", "de", "google"),
+        ("a", "en", "human"),
+    ]
+    rows = [CaptionRow(str(n), image, "x", None, language, by) for n, (image, language, by) in enumerate(parts)]
+    assert build_corpus("c", TWO, rows, source=None).captions["ordinal"].to_pylist() == [0, 0, 0, 0, 1]
 
 
 def test_every_kind_of_fault_is_named_at_once() -> None:
@@ -99,42 +86,35 @@ def test_many_faults_of_one_kind_are_one_line_with_their_count() -> None:
     assert message.endswith("and 4 more")
 
 
-def test_an_image_that_cannot_be_read_is_named_with_the_reason(picture) -> None:
-    assert "images that cannot be read: 'b' (no b)" in refused(TWO, TEXTS, source=Bytes({"a": picture("red")}))
+def test_an_image_that_cannot_be_read_is_named_with_the_reason() -> None:
+    assert "images that cannot be read: 'b' (no b)" in refused(TWO, TEXTS, source=Bytes({"a": png("red")}))
+
+
+BAD = CaptionRow("bad", "a", "\ud800")
 
 
 @pytest.mark.parametrize(
-    ("images", "captions", "expected"), [([], [], "no images"), (TWO, [], "no captions for its 2 images")]
+    ("images", "captions", "skipped", "expected"),
+    [
+        ([], [], [], "no images"),
+        (TWO, [], [], "no captions for its 2 images"),
+        ([], [], [SkippedRow("a", "no file a.jpg")], "all 1 were left out; the first: no file a.jpg"),
+        (TWO, [*TEXTS, BAD], [], "row 'bad' has text '\\ud800'"),
+        (TWO, [*TEXTS, BAD._replace(text=3)], [], "row 'bad' has text 3, expected string"),  # type: ignore[arg-type]
+    ],
 )
-def test_an_empty_corpus_is_an_error(images: list[ImageRow], captions: list[CaptionRow], expected: str) -> None:
-    assert expected in refused(images, captions)
+def test_an_empty_corpus_and_a_value_that_is_no_text_are_refused(
+    images: list[ImageRow], captions: list[CaptionRow], skipped: list[SkippedRow], expected: str
+) -> None:
+    assert expected in refused(images, captions, skipped=skipped)
 
 
-def test_a_corpus_whose_images_were_all_left_out_says_why() -> None:
-    assert "all 1 were left out; the first: no file a.jpg" in refused(
-        [], [], skipped=[SkippedRow("a", "no file a.jpg")]
-    )
-
-
-def test_a_text_that_is_not_unicode_is_named() -> None:
-    assert "row 'bad' has text '\\ud800'" in refused(TWO, [*TEXTS, CaptionRow("bad", "a", "\ud800")])
-
-
-def test_a_value_of_the_wrong_type_is_named() -> None:
-    assert "row 'bad' has text 3, expected string" in refused(TWO, [*TEXTS, CaptionRow("bad", "a", 3)])  # type: ignore[arg-type]
-
-
-def test_objects_are_sorted_and_null_where_not_annotated() -> None:
-    corpus = build_corpus("c", [ImageRow("a", objects=["dog", "cat", "dog"]), ImageRow("b")], TEXTS, source=None)
-    assert corpus.images["objects"].to_pylist() == [["cat", "dog"], None]
-
-
-def test_the_fingerprint_changes_with_every_part_and_not_with_keys(picture) -> None:
+def test_the_fingerprint_changes_with_every_part_and_not_with_keys() -> None:
     def made(**changes: object) -> Corpus:
         parts: dict[str, object] = {
             "images": TWO,
             "captions": TEXTS,
-            "source": Bytes({"a": picture("red"), "b": picture("blue"), "folder/b": picture("blue")}),
+            "source": Bytes({"a": png("red"), "b": png("blue"), "folder/b": png("blue")}),
             "pairs": [PairRow("p", "a", "a0", "n", "swap")],
         }
         return build_corpus("c", **{**parts, **changes})  # type: ignore[arg-type]
@@ -148,7 +128,7 @@ def test_the_fingerprint_changes_with_every_part_and_not_with_keys(picture) -> N
         {"pairs": []},
         {"relevance": [RelevanceRow("cxc", "t2i", "a0", "b")]},
         {"skipped": [SkippedRow("c", "gone")]},
-        {"source": Bytes({"a": picture("red"), "b": picture("navy")})},
+        {"source": Bytes({"a": png("red"), "b": png("navy")})},
     ):
         assert made(**change).fingerprint != whole
 
@@ -160,15 +140,6 @@ def test_rows_may_come_from_generators_over_several_blocks() -> None:
     )
     assert corpus.images["id"].to_pylist() == [str(i) for i in range(n)]
     assert corpus.captions.num_rows == n
-
-
-def test_the_size_is_that_of_the_upright_image(tmp_path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new("RGB", (20, 10)).save(tmp_path / "x.jpg", exif=exif)
-    data = (tmp_path / "x.jpg").read_bytes()
-    corpus = build_corpus("c", [ImageRow("a")], [CaptionRow("a0", "a", "t")], source=Bytes({"a": data}))
-    assert (corpus.images["width"][0].as_py(), corpus.images["height"][0].as_py()) == (10, 20)
 
 
 def retrieval(n: int) -> Corpus:

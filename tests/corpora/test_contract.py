@@ -105,8 +105,8 @@ def test_a_sample_holds_together_and_indexing_keeps_every_image(case) -> None:
     assert index_images(corpus, known={}, sink=lambda _: None).fingerprint == corpus.fingerprint
     assert isinstance(drawn, Corpus)
     facts = corpus_facts(corpus)
-    assert facts.n_images == copy.n_images
-    assert sum(facts.captions_per_image.values()) == copy.n_images - facts.n_undescribed
+    assert facts["images"] == copy.n_images
+    assert sum(facts["captions per image"].values()) == copy.n_images - facts["undescribed"]
 
 
 def test_a_folder_that_is_not_there_is_refused_by_name(case, tmp_path: Path) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
-import tarfile
-from collections.abc import Callable
 from typing import Any
 
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.check import check_corpus
-from capim.tasks.corpora.layouts import FOLDER_LAYOUTS
-from tests.corpora.own_data import JSONL, TWO, Put, files, refusal, texts
+from tests.corpora.own_data import JSONL, TWO, Put, files, png, publish, refusal, shard, texts
+
+IN_CELLS = [("image/0", "red"), ("image/1", "blue")]
 
 
 def test_an_imagefolder_of_the_hub_has_its_splits_as_folders(put: Put) -> None:
@@ -72,84 +73,57 @@ def test_captions_of_flickr8k_keep_their_number(put: Put) -> None:
     assert files(corpus) == ["Images/a.png", "Images/b.png"]
 
 
-def test_parquet_with_file_names_and_with_images_in_it(put: Put, picture: Callable[..., bytes]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def test_parquet_with_file_names_and_with_images_in_it(put: Put) -> None:
     root = put(None, "a.png", "b.png")
     pq.write_table(pa.table({"path": ["a.png", "b.png"], "text": ["red", "blue"]}), root / "any.parquet")
     assert texts(open_corpus(root)) == TWO
     (root / "any.parquet").unlink()
-    cells = [picture("red"), picture("blue")]
-    pq.write_table(
-        pa.table({"image": [{"bytes": cell, "path": None} for cell in cells], "text": ["red", "blue"]}),
-        root / "any.parquet",
-    )
-    corpus = open_corpus(root)
-    assert texts(corpus) == [("image/0", "red"), ("image/1", "blue")]
-    assert texts(open_corpus(root / "any.parquet")) == texts(corpus)
+    cells = [{"bytes": png(colour), "path": None} for colour in ("red", "blue")]
+    pq.write_table(pa.table({"image": cells, "text": ["red", "blue"]}), root / "any.parquet")
+    assert texts(open_corpus(root)) == texts(open_corpus(root / "any.parquet")) == IN_CELLS
 
 
-def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(
-    put: Put, picture: Callable[..., bytes]
-) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(put: Put) -> None:
     root = put({"00000_stats.json": "{}"})
-    downloads: list[list[bytes | None]] = [[picture("red"), None], [picture("blue")]]
-    for shard, cells in enumerate(downloads):
-        columns: dict[str, Any] = {
-            "url": ["http://x"] * len(cells),
-            "key": [str(n) for n in range(len(cells))],
-            "status": ["success" if cell else "failed_to_download" for cell in cells],
-            "caption": [f"{shard} {n}" for n in range(len(cells))],
-            "jpg": pa.array(cells, type=pa.binary()),
-        }
-        pq.write_table(pa.table(columns), root / f"{shard:05d}.parquet")
+    downloads: list[list[bytes | None]] = [[png("red"), None], [png("blue")]]
+    for number, cells in enumerate(downloads):
+        numbers = [str(n) for n in range(len(cells))]
+        status = ["success" if cell else "failed_to_download" for cell in cells]
+        columns: dict[str, Any] = {"url": ["http://x"] * len(cells), "key": numbers, "status": status}
+        columns |= {"caption": [f"{number} {n}" for n in numbers], "jpg": pa.array(cells, type=pa.binary())}
+        pq.write_table(pa.table(columns), root / f"{number:05d}.parquet")
     assert "1 rows hold no image, the first 'jpg/1'; leave them out with missing = \"skip\"" in refusal(root)
     (root / "corpus.toml").write_text('reader = "hub"\ndataset = "."\nmissing = "skip"\n')
     corpus = open_corpus(root)
     assert texts(corpus) == [("jpg/0", "0 0"), ("jpg/2", "1 0")]
-    assert corpus.skipped.to_pylist() == [
-        {"item_id": "jpg/1", "reason": "the data set holds no image", "modality": "image"}
-    ]
+    reason = "the data set holds no image"
+    assert corpus.skipped.to_pylist() == [{"item_id": "jpg/1", "reason": reason, "modality": "image"}]
 
 
-def test_a_data_set_of_save_to_disk_and_of_several_splits(put: Put, picture: Callable[..., bytes]) -> None:
-    import datasets
-
+def test_a_data_set_of_save_to_disk_and_of_several_splits(put: Put) -> None:
     features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
-    cells = {"image": [{"bytes": picture(c), "path": None} for c in ("red", "blue")], "caption": ["red", "blue"]}
+    cells = {"image": [{"bytes": png(c), "path": None} for c in ("red", "blue")], "caption": ["red", "blue"]}
     saved = datasets.Dataset.from_dict(cells, features=features)
     root = put()
     saved.save_to_disk(str(root / "one"))
     one = open_corpus(root / "one")
-    assert (one.name, texts(one)) == ("one", [("image/0", "red"), ("image/1", "blue")])
-    assert one.source is not None
-    assert pickle.loads(pickle.dumps(one.source)).read("image/0") == picture("red")
+    assert (one.name, texts(one)) == ("one", IN_CELLS)
+    assert pickle.loads(pickle.dumps(one.source)).read("image/0") == png("red")
     assert check_corpus(root / "one").recognised == "a data set of save_to_disk"
     several = datasets.DatasetDict({"train": saved, "test": saved.select([1])})
     several.save_to_disk(str(root / "two"))
     assert texts(open_corpus(root / "two")) == [("image/0", "blue")]
-    assert len(texts(open_corpus({"reader": "hub", "dataset": str(root / "two"), "split": "train"}))) == 2
-    assert "no split 'dev'; it has train, test" in refusal(
-        {"reader": "hub", "dataset": str(root / "two"), "split": "dev"}
-    )
+    two = {"reader": "hub", "dataset": str(root / "two")}
+    assert len(texts(open_corpus({**two, "split": "train"}))) == 2
+    assert "no split 'dev'; it has train, test" in refusal({**two, "split": "dev"})
     datasets.DatasetDict({"a": saved, "b": saved}).save_to_disk(str(root / "three"))
     assert 'it has several splits; name one of a, b, as in split = "a"' in refusal(root / "three")
 
 
-def test_a_folder_in_the_hubs_layout_is_found_by_its_parquet_files(put: Put, picture: Callable[..., bytes]) -> None:
-    import datasets
-
-    features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
+def test_a_folder_in_the_hubs_layout_is_found_by_its_parquet_files(put: Put) -> None:
     root = put({"README.md": "# photos\n"})
-    (root / "data").mkdir()
-    for split, colours in (("train", ("red", "blue")), ("validation", ("green",))):
-        cells = {"image": [{"bytes": picture(c), "path": None} for c in colours], "caption": list(colours)}
-        one = datasets.Dataset.from_dict(cells, features=features)
-        one.to_parquet(root / "data" / f"{split}-00000-of-00001.parquet")
+    publish(root, {"image": [png("red"), png("blue")], "caption": ["red", "blue"]}, split="train")
+    publish(root, {"image": [png("green")], "caption": ["green"]}, split="validation")
     assert 'it has several splits; name one of train, validation, as in split = "train"' in refusal(root)
     (root / "data" / "train-00000-of-00001.parquet").unlink()
     assert texts(open_corpus(root)) == [("image/0", "green")]
@@ -202,14 +176,10 @@ def test_a_table_in_annotations_names_images_of_the_whole_folder(put: Put) -> No
 
 
 def test_cocos_format_is_found_under_any_name(put: Put) -> None:
-    coco = {
-        "images": [{"id": 1, "file_name": "a.png"}],
-        "annotations": [{"id": 2, "image_id": 1, "caption": "red"}],
-    }
-    root = put(
-        {"train.json": json.dumps(coco), "instances.json": '{"images": [], "annotations": [], "categories": []}'}
-    )
-    put(None, "deep/a.png")
+    caption = {"id": 2, "image_id": 1, "caption": "red"}
+    coco = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [caption]}
+    boxes = '{"images": [], "annotations": [], "categories": []}'
+    root = put({"train.json": json.dumps(coco), "instances.json": boxes}, "deep/a.png")
     assert texts(open_corpus(root)) == [("1", "red")]
     put({"val.json": json.dumps(coco)})
     assert "several captions files in COCO's format: train.json, val.json; name one" in refusal(root)
@@ -238,15 +208,9 @@ def test_folders_of_classes_without_captions_get_an_error_with_what_is_missing(p
     assert f"the corpus may be a folder in it: {inner / 'unzipped'}" in refusal(inner)
 
 
-def test_tar_shards_come_before_the_tables_that_img2dataset_writes_beside_them(
-    put: Put, picture: Callable[..., bytes]
-) -> None:
+def test_tar_shards_come_before_the_tables_that_img2dataset_writes_beside_them(put: Put) -> None:
     root = put({"00000.csv": "image,caption\nx,y\n", "00000_stats.json": "{}"})
-    with tarfile.open(root / "00000.tar", "w") as tar:
-        for name, data in (("0.jpg", picture("red")), ("0.txt", b"red"), ("0.json", b"{}")):
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+    shard(root / "00000.tar", {"0.jpg": png("red"), "0.txt": b"red", "0.json": b"{}"})
     assert texts(open_corpus(root)) == [("0", "red")]
     assert check_corpus(root).recognised == "shards of webdataset, *.tar"
 
@@ -260,10 +224,6 @@ def test_a_check_ends_with_the_command_to_type_next(put: Put, monkeypatch: pytes
     assert lines[-1] == "next: capim run --corpora ./photos --encoders NAME (names: capim list encoders)"
     root.rename(root.with_name("my photos"))
     assert "--corpora './my photos' --encoders" in check_corpus("./my photos").lines()[-1]
-
-
-def test_published_layouts_name_readers_that_exist() -> None:
-    assert set(FOLDER_LAYOUTS) <= set(CORPORA)
 
 
 def test_the_captions_file_of_a_published_split_is_named_like_its_folder(put: Put) -> None:

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, nearest
 from capim.store.types import ImageSource
 from capim.tasks.corpora.build import Faults, ImageRow, SkippedRow
-from capim.tasks.corpora.files import require_folder
+from capim.tasks.corpora.files import require_folder, some
 from capim.tasks.corpora.images.source import Folder, Folders
 
 Missing: TypeAlias = Literal["error", "skip"]
@@ -60,6 +60,11 @@ def files_below(folder: Path) -> Iterator[str]:
         yield from ((above / name).as_posix() for name in sorted(files) if not name.startswith("."))
 
 
+def images_below(folder: Path) -> list[str]:
+    """The paths of all image files below a folder, as of :func:`files_below`."""
+    return [file for file in files_below(folder) if is_image_name(file)]
+
+
 class FileNames:
     """The image files below some folders; the folders are read when a name is first looked up."""
 
@@ -95,7 +100,7 @@ class FileNames:
         """Every image file once, relative to the first of the folders that it is below."""
         by_path: dict[Path, str] = {}
         for folder in self._folders:
-            for file in filter(is_image_name, files_below(folder)):
+            for file in images_below(folder):
                 by_path.setdefault(folder / file, file)
         return list(by_path.values())
 
@@ -216,75 +221,69 @@ def locate_images(
     if images is None:
         return LocatedImages(list(rows), None, [])
     paths = [images] if isinstance(images, str | Path) else images
-    search = _ImageSearch([Folder(require_folder(path, "image folder")) for path in paths], Faults(str(origin)))
+    folders = [Folder(require_folder(path, "image folder")) for path in paths]
+    search, faults = _ImageSearch(folders), Faults(str(origin))
     located: list[ImageRow] = []
     skipped: list[SkippedRow] = []
+    first_of: dict[str, tuple[str, bool]] = {}  # file -> the first name that means it, and whether it has another
     for row in rows:
         name = row.key or row.id
         try:
-            key = search.file_of(name)
+            files, guessed = search.find(name)
         except OSError as error:  # the name leaves the folder, or is longer than a file name can be
             raise RequestError(f"{origin}: {error!s:.300}") from error
-        if key is None:
+        if not files:
             skipped.append(SkippedRow(row.id, f"no file {name}"))
-        else:
-            located.append(row._replace(key=key))
-    faults = search.faults.lines()
+            continue
+        located.append(row._replace(key=files[0]))
+        if len(files) > 1:
+            fits = ", ".join(files[:_SHOWN])
+            faults.add("image names that fit several files; write their path", f"{name!r} ({fits})")
+            continue
+        first, first_guessed = first_of.setdefault(files[0], (name, guessed))
+        if first != name and (guessed or first_guessed):
+            faults.add("image names that mean the same file", f"{first!r} and {name!r} ({files[0]})")
+    lines = faults.lines()
     if skipped and missing == "error":
-        names = [row.reason.removeprefix("no file ") for row in skipped[:_SHOWN]]
-        near = [search.names.near(name) for name in names]
-        shown = ", ".join(name + (f" (is it {file}?)" if file else "") for name, file in zip(names, near, strict=True))
-        more = f" and {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
-        faults.append(
-            f"{origin}: {len(skipped)} of its images are not in {', '.join(map(str, paths))}: {shown}{more}; "
+        absent = [row.reason.removeprefix("no file ") for row in skipped]
+        shown = [f"{name} (is it {near}?)" if (near := search.names.near(name)) else name for name in absent[:_SHOWN]]
+        listed = some([*shown, *absent[_SHOWN:]], _SHOWN)
+        lines.append(
+            f"{origin}: {len(skipped)} of its images are not in {', '.join(map(str, paths))}: {listed}; "
             'put them there, or leave them out with missing = "skip"'
         )
-    if faults:
-        raise RequestError(faults)
-    folders = search.folders
+    if lines:
+        raise RequestError(lines)
     source = folders[0] if len(folders) == 1 else Folders(tuple(folder.root for folder in folders))
     return LocatedImages(located, source, skipped)
 
 
 class _ImageSearch:
-    """Finds the files of names one after the other, and notes names that fit several files or the same one."""
+    """The files of names in some folders."""
 
-    def __init__(self, folders: Sequence[Folder], faults: Faults) -> None:
-        self.folders = folders
-        self.faults = faults
+    def __init__(self, folders: Sequence[Folder]) -> None:
         self.names = FileNames([folder.root for folder in folders])
+        self._folders = folders
         self._roots = [root for folder in folders for root in (folder.root, folder.root.resolve())]
-        self._named: set[str] = set()  # files found by their own name
-        self._guessed: dict[str, str] = {}  # file -> another name that it was found by
 
-    def file_of(self, name: str) -> str | None:
-        """The file of a name, relative to its folder; None if there is none.
+    def find(self, name: str) -> tuple[list[str], bool]:
+        """The files of a name, relative to their folder, and whether they have another name.
 
         Raises:
             OSError: The name leaves the folder and fits no file in it.
         """
-        inside = self._inside(name)
-        outside: OSError | None = None
+        inside, outside = self._inside(name), None
         try:
-            files = (each for folder in self.folders for each in coco_names(inside) if folder.path(each).is_file())
-            if (file := next(files, None)) is not None:
-                self._named.add(file)
-                if file in self._guessed:
-                    self._one_file(self._guessed[file], name, file)
-                return file
+            for folder in self._folders:
+                for file in coco_names(inside):
+                    if folder.path(file).is_file():
+                        return [file], False
         except PermissionError as error:
             outside = error
         fits = self.names.find(inside)
-        if len(fits) > 1:
-            shown = ", ".join(fits[:_SHOWN])
-            self.faults.add("image names that fit several files; write their path", f"{name!r} ({shown})")
-        elif fits:
-            other = self._guessed.setdefault(fits[0], name)
-            if other != name or fits[0] in self._named:
-                self._one_file(fits[0] if other == name else other, name, fits[0])
-        elif outside is not None:
+        if outside is not None and not fits:
             raise outside
-        return fits[0] if fits else None
+        return fits, True
 
     def _inside(self, name: str) -> str:
         """An absolute path below one of the folders as a path relative to it; any other name as it is."""
@@ -294,6 +293,3 @@ class _ImageSearch:
                 if path.is_relative_to(root):
                     return path.relative_to(root).as_posix()
         return name
-
-    def _one_file(self, one: str, other: str, file: str) -> None:
-        self.faults.add("image names that mean the same file", f"{one!r} and {other!r} ({file})")

@@ -11,16 +11,18 @@ their usual names, or those that a description gives them; names are compared by
 
 from __future__ import annotations
 
-import ast
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, did_you_mean, nearest
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.files import unlisted
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
@@ -30,57 +32,75 @@ Columns: TypeAlias = Mapping[str, str | Sequence[str]]
 class CorpusForm(NamedTuple):
     """The roles of columns in a form."""
 
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
+    required: Sequence[str]
+    optional: Sequence[str]
 
 
-FORMS: dict[FormName, CorpusForm] = {
-    "captions": CorpusForm(
-        ("image", "caption"), ("id", "caption_id", "language", "translator", "ordinal", "objects", "annotation_id")
-    ),
-    "pairs": CorpusForm(("image", "caption", "negative"), ("id", "category", "language")),
-    "quadruples": CorpusForm(("image_0", "image_1", "caption_0", "caption_1"), ("id", "tags", "language")),
-}
+class TableRows(NamedTuple):
+    """What was read of a table.
 
-# Column names by which a role is recognised if the description does not name its column; the first that is there is
-# used. Any other role is recognised by its own name.
-USUAL_NAMES: dict[str, tuple[str, ...]] = {
-    "image": (
-        "image", "file_name", "image_path", "img_path", "file_path", "path", "file", "image_name", "image_file",
-        "image_file_name", "img_name", "img", "photo", "picture", "jpg", "png", "webp", "image_id",
-    ),
-    "caption": ("caption", "captions", "text", "sentence", "sentences", "comment", "description"),
-    "negative": ("negative", "negative_caption", "hard_negative", "false_caption"),
-    "ordinal": ("ordinal", "comment_number", "caption_number"),
-}  # fmt: skip
+    Attributes:
+        where: File or data set, for messages.
+        available: Its columns.
+        rows: Cells by column; an image cell holds a file name, or the image's key in the source.
+        origin: Where it can be had.
+        source: Reads the images if they are not files in a folder.
+        absent: Keys of images that the source does not hold.
+    """
+
+    where: str
+    available: Sequence[str]
+    rows: Iterable[Mapping[str, object]]
+    origin: str
+    source: ImageSource | None = None
+    absent: Collection[str] = ()
 
 
+class RowOptions(NamedTuple):
+    """What a description says of the rows of a table: options of :mod:`tasks.corpora.description`."""
+
+    form: FormName = "captions"
+    columns: Columns = MappingProxyType({})
+    language: str = "en"
+    reference_language: str = "en"
+    ids_only: bool = False
+
+
+class JudgedColumns(NamedTuple):
+    """A table of a judged corpus: what it may be called, and its columns."""
+
+    names: Sequence[str]
+    required: Sequence[str]
+    columns: Mapping[str, Sequence[str]]
+
+
+_TABLE = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encoding="utf-8"))
+FORMS: dict[FormName, CorpusForm] = {name: CorpusForm(**roles) for name, roles in _TABLE["forms"].items()}
+USUAL_NAMES: Mapping[str, Sequence[str]] = _TABLE["usual"]
+JUDGED_TABLES = {name: JudgedColumns(**table) for name, table in _TABLE["judged"].items()}
 _ADDRESSES = ("url", "urls", "imageurl", "link")
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
-_LISTED = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
 
 
-def columns_of_roles(
-    form: FormName, columns: Columns, available: Sequence[str], *, where: str, ids_only: bool
-) -> dict[str, tuple[str, ...]]:
+def columns_of_roles(options: RowOptions, available: Sequence[str], where: str) -> dict[str, tuple[str, ...]]:
     """Role -> columns, for the roles of a form that have one; only captions can have several columns.
 
     ``caption_1``, ``caption_2``, … are the captions of one image in this order.
 
     Args:
-        form: Its roles are looked for.
-        columns: Role -> column, or for captions a list of columns, as the description names them.
+        options: The form, and the columns that the description names; with ``ids_only``, caption ids are accepted in
+            place of captions.
         available: Columns of the table.
         where: File or data set, for messages.
-        ids_only: Accept caption ids in place of captions.
 
     Raises:
         RequestError: A role or a column is unknown, a required role has no column, or captions are in columns of
             several kinds; names the column that was probably meant.
     """
+    form = options.form
     roles = (*FORMS[form].required, *FORMS[form].optional)
     given: dict[str, tuple[str, ...]] = {
-        role: (names,) if isinstance(names, str) else tuple(names) for role, names in columns.items()
+        role: (names,) if isinstance(names, str) else tuple(names) for role, names in options.columns.items()
     }
     left = [name for name in available if not any(name in names for names in given.values())]
     faults: list[str] = []
@@ -102,7 +122,7 @@ def columns_of_roles(
                 faults.append(f"no column {name!r} for role {role!r}; {hint}it has {has}")
         if len(names) != 1 and role != "caption":
             faults.append(f"columns.{role} must name one column, got {', '.join(names) or 'none'}")
-    if ids_only and "caption_id" in column_of:
+    if options.ids_only and "caption_id" in column_of:
         named.add("caption")
     unused = [name for name in left if not any(name in names for names in column_of.values())]
     for role in FORMS[form].required:
@@ -178,39 +198,21 @@ def _fold(name: str) -> str:
 
 def corpus_of_rows(
     name: str,
-    rows: Iterable[Mapping[str, object]],
-    available: Sequence[str],
+    read: TableRows,
+    options: RowOptions,
     *,
-    where: str,
-    form: FormName,
-    columns: Columns,
-    language: str,
-    ids_only: bool,
     images: str | Path | Sequence[Path] | None,
-    source: ImageSource | None = None,
-    absent: Collection[str] = (),
     missing: Missing,
     licence: str,
-    origin: str,
-    reference_language: str,
 ) -> Corpus:
-    """The corpus of these rows, in their order; the other arguments are options of :mod:`tasks.corpora.description`.
-
-    Args:
-        rows: Cells by column; an image cell holds a file name, or the image's key in the source.
-        available: Columns of the table.
-        where: File or data set, for messages.
-        ids_only: Use no images, and accept caption ids in place of captions.
-        source: Reads the images if they are not files in a folder.
-        absent: Keys of images that the source does not hold.
+    """The corpus of the rows of a table, in their order.
 
     Raises:
         RequestError: A column or file is missing, rows lack an image or a caption, or ids repeat; lists every fault.
     """
-    faults = Faults(where)
-    column_of = columns_of_roles(form, columns, available, where=where, ids_only=ids_only)
-    table = _Rows(form, column_of, language, faults)
-    for number, row in enumerate(rows, start=1):
+    faults = Faults(read.where)
+    table = _Rows(options, columns_of_roles(options, read.available, read.where), faults)
+    for number, row in enumerate(read.rows, start=1):
         table.add(number, row)
     ids_of_file: defaultdict[str, list[str]] = defaultdict(list)
     for image in table.images.values():
@@ -222,30 +224,31 @@ def corpus_of_rows(
                 f"{file!r} ({', '.join(ids[:3])})",
             )
     try:
-        located = locate_images(table.images.values(), None if ids_only else images, missing=missing, origin=where)
+        wanted = None if options.ids_only else images
+        located = locate_images(table.images.values(), wanted, missing=missing, origin=read.where)
     except RequestError as error:
         raise RequestError([*faults.lines(), *error.faults]) from error
     faults.raise_any()
-    located = located.without(absent, missing=missing, where=where, what="rows")
+    located = located.without(read.absent, missing=missing, where=read.where, what="rows")
     return build_corpus(
         name,
         located.rows,
         table.captions,
-        source=None if ids_only else located.source or source,
+        source=None if options.ids_only else located.source or read.source,
         pairs=table.pairs,
         quadruples=table.quadruples,
         skipped=located.skipped,
         licence=licence,
-        origin=origin,
-        languages_reference=reference_language,
+        origin=read.origin,
+        languages_reference=options.reference_language,
     )
 
 
 class _Rows:
     """What the rows of a table hold, collected row by row, and their faults."""
 
-    def __init__(self, form: FormName, column_of: Mapping[str, Sequence[str]], language: str, faults: Faults) -> None:
-        self.form, self.column_of, self.language, self.faults = form, column_of, language, faults
+    def __init__(self, options: RowOptions, column_of: Mapping[str, Sequence[str]], faults: Faults) -> None:
+        self.options, self.column_of, self.faults = options, column_of, faults
         self.images: dict[str, ImageRow] = {}
         self.captions: list[CaptionRow] = []
         self.pairs: list[PairRow] = []
@@ -260,14 +263,14 @@ class _Rows:
         }
         one = {role: cells[0] for role, cells in self.cells.items()}
         item, caption = (f"row{number}" if one.get(role) is None else str(one[role]) for role in ("id", "caption_id"))
-        language = str(one.get("language") or self.language)
-        if self.form == "pairs":
+        language = str(one.get("language") or self.options.language)
+        if self.options.form == "pairs":
             image, negative = self._image("image", None), f"{item}/negative"
             self.captions.append(CaptionRow(item, image, self._text("caption"), language=language))
             self.captions.append(CaptionRow(negative, None, self._text("negative"), language=language))
             self.pairs.append(PairRow(item, image, item, negative, str(one.get("category") or "all")))
             return
-        if self.form == "quadruples":
+        if self.options.form == "quadruples":
             images = (self._image("image_0", None), self._image("image_1", None))
             ids = (f"{item}/0", f"{item}/1")
             for side in (0, 1):
@@ -322,16 +325,6 @@ class _Rows:
         if len(texts) > 1:
             self.faults.add(f"rows with several texts as {role}", self.at)
         return texts[0] if texts else ""
-
-
-def unlisted(cell: object) -> object:
-    """A list of texts that is written as one text, as in ``['one', 'two']``, as a list; any other cell as it is."""
-    if isinstance(cell, str) and _LISTED.fullmatch(cell):
-        try:
-            return ast.literal_eval(cell.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return cell
-    return cell
 
 
 def _words(value: object) -> list[str] | None:

@@ -6,15 +6,14 @@ A data set is downloaded once; after that ``datasets`` maps its Arrow files, and
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +22,7 @@ from capim.store.files import NOT_ITS_FORMAT
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import choose_split, corpus_name
 from capim.tasks.corpora.images.image_files import Missing
-from capim.tasks.corpora.readers.forms import FORMS, Columns, FormName, columns_of_roles, corpus_of_rows
+from capim.tasks.corpora.readers.forms import Columns, FormName, RowOptions, TableRows, columns_of_roles, corpus_of_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -95,6 +94,10 @@ class HubSplit:
         batches = self.dataset.select_columns(texts).with_format("arrow").iter(_BATCH)
         return (row for batch in batches for row in batch.to_pylist())
 
+    def rows_with_keys(self) -> Iterator[dict[str, Any]]:
+        """All columns, row by row; of an image its key in the source."""
+        return ({**row, **{name: f"{name}/{n}" for name in self.images}} for n, row in enumerate(self.rows()))
+
     def absent(self) -> set[str]:
         """Keys of the image cells that hold nothing."""
         empty: set[str] = set()
@@ -102,13 +105,9 @@ class HubSplit:
             start = 0
             for batch in self.dataset.select_columns([column]).with_format("arrow").iter(_BATCH):
                 cells = batch[column]
-                none = pc.is_null(cells)
-                held = pa.array(np.zeros(len(cells), np.bool_))
-                if pa.types.is_struct(cells.type):
-                    for name in ("bytes", "path"):
-                        if cells.type.get_field_index(name) >= 0:
-                            held = pc.or_(held, pc.is_valid(pc.struct_field(cells, name)))
-                    none = pc.invert(held)
+                fields = [n for n in ("bytes", "path") if pa.types.is_struct(cells.type) and n in cells.type.names]
+                parts = [pc.struct_field(cells, name) for name in fields] or [cells]
+                none: Any = reduce(pc.and_, map(pc.is_null, parts))
                 empty |= {f"{column}/{start + row}" for row in pc.indices_nonzero(none).to_pylist()}
                 start += len(cells)
         return empty
@@ -194,28 +193,23 @@ def _parquet_shards(path: Path) -> list[Path]:
 def _published_split(dataset: str, split: str | None, config: str | None, revision: str | None) -> Dataset:
     import datasets
 
-    with _hub_faults(dataset, f"{dataset} (split {split or 'test'})"):
-        _refuse_files_elsewhere(dataset, config)
-        if split is None and Path(dataset).is_dir():
-            split = choose_split(dataset, datasets.get_dataset_split_names(dataset, config))
-        elif config is not None and "/" in config:
-            return datasets.load_dataset(dataset, data_dir=config, split=split or "test", revision=revision)
-        elif config is not None:  # one table of several: of its only split, whatever its name
-            splits = datasets.get_dataset_split_names(dataset, config, revision=revision)
-            split = splits[0] if len(splits) == 1 else split
-        return datasets.load_dataset(dataset, name=config, split=split or "test", revision=revision)
-
-
-def _refuse_files_elsewhere(dataset: str, config: str | None) -> None:
-    """Raise if the README of a folder names files that are not in it, which its author may not be allowed to read."""
-    import datasets
-
-    if not Path(dataset).is_dir():
-        return
     given = {"data_dir": config} if config is not None and "/" in config else {"name": config}
-    files = datasets.load_dataset_builder(dataset, **given).config.data_files or {}
+    with _hub_faults(dataset, f"{dataset} (split {split or 'test'})"):
+        if local := Path(dataset).is_dir():
+            _refuse_files_elsewhere(dataset, datasets.load_dataset_builder(dataset, **given).config.data_files or {})
+        if (local and split is None) or given.get("name") is not None:
+            splits = datasets.get_dataset_split_names(dataset, config, revision=revision)
+            if local and split is None:
+                split = choose_split(dataset, splits)
+            elif len(splits) == 1:  # one table of several: of its only split, whatever its name
+                split = splits[0]
+        return datasets.load_dataset(dataset, **given, split=split or "test", revision=revision)
+
+
+def _refuse_files_elsewhere(dataset: str, files_of: Mapping[str, Iterable[str]]) -> None:
+    """Raise if the README of a folder names files that are not in it, which its author may not be allowed to read."""
     folder = os.path.normpath(Path(dataset).absolute())
-    for file in chain.from_iterable(files.values()):
+    for file in chain.from_iterable(files_of.values()):
         if "://" in file or not Path(os.path.normpath(file)).is_relative_to(folder):
             raise RequestError(
                 f"{dataset}: its README.md names {file}, which is not in the folder; copy the file there"
@@ -301,33 +295,18 @@ def read_hub(
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
     available = list(loaded.dataset.column_names)
-    if images is None and not ids_only:
-        if len(loaded.images) == 1 and "image" in FORMS[form].required:
-            columns = {"image": loaded.images[0], **(columns or {})}
-        column_of = columns_of_roles(form, columns or {}, available, where=loaded.name, ids_only=ids_only)
-        for role, (column, *_) in column_of.items():
+    embedded = images is None and not ids_only
+    options = RowOptions(form, columns or {}, language, reference_language, ids_only)
+    if embedded:
+        if len(loaded.images) == 1 and form != "quadruples":
+            options = options._replace(columns={"image": loaded.images[0], **options.columns})
+        for role, (column, *_) in columns_of_roles(options, available, loaded.name).items():
             if role.startswith("image") and column not in loaded.images:
                 raise RequestError(
                     f"{loaded.name}: column {column!r} holds no images; give their folder with images, or set "
                     "ids_only = true"
                 )
-    return corpus_of_rows(
-        name or corpus_name(Path(dataset)),
-        (
-            {**row, **{column: f"{column}/{number}" for column in loaded.images}}
-            for number, row in enumerate(loaded.rows())
-        ),
-        available,
-        where=loaded.name,
-        form=form,
-        columns=columns or {},
-        language=language,
-        ids_only=ids_only,
-        images=images,
-        source=loaded.source,
-        absent=loaded.absent() if images is None and not ids_only else (),
-        missing=missing,
-        reference_language=reference_language,
-        licence=licence,
-        origin=loaded.origin,
-    )
+    absent = loaded.absent() if embedded else ()
+    read = TableRows(loaded.name, available, loaded.rows_with_keys(), loaded.origin, loaded.source, absent)
+    name = name or corpus_name(Path(dataset))
+    return corpus_of_rows(name, read, options, images=images, missing=missing, licence=licence)

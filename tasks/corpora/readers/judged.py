@@ -19,13 +19,13 @@ from capim.tasks.corpora.files import corpus_name, require_folder, require_known
 from capim.tasks.corpora.images.image_files import (
     LocatedImages,
     Missing,
-    files_below,
-    is_image_name,
+    images_below,
     locate_images,
     without_image_suffix,
 )
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, SubsetCounts
-from capim.tasks.corpora.readers.judged_files import NAMES, JudgedFiles, folders_on_hub, known_roles
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, JudgedTask, SubsetCounts
+from capim.tasks.corpora.readers.forms import JUDGED_TABLES
+from capim.tasks.corpora.readers.judged_files import JudgedFiles, folders_on_hub, known_roles
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _UNJUDGED = "no document is judged relevant to this query"
@@ -76,39 +76,27 @@ def read_judged(
     local = Path(dataset).expanduser()
     place = str(local.absolute()) if local.is_dir() else dataset
     require_known(place, "columns", columns or {}, known_roles())
-    corpus, _ = read_and_count(
-        JudgedFiles(place, split, columns or {}, revision),
-        images=images,
-        subsets=subsets,
-        language=language,
-        main_metric=main_metric,
-        ids_only=ids_only,
-        missing=missing,
-        name=name,
-        licence=licence,
-    )
-    return corpus
+    files = JudgedFiles(place, split, columns or {}, revision, images=images, ids_only=ids_only, missing=missing)
+    return _corpus(files, subsets, language=language, main_metric=main_metric, name=name, licence=licence)
 
 
-def read_and_count(
+def _corpus(
     files: JudgedFiles,
-    *,
-    images: str | Path | Sequence[str | Path] | None,
     subsets: Sequence[str] | None,
+    *,
     language: str,
     main_metric: str,
-    ids_only: bool,
-    missing: Missing,
     name: str | None,
-    licence: str,
-) -> tuple[Corpus, dict[str, SubsetCounts]]:
-    """The corpus of :func:`read_judged`, and what each of its subsets holds before anything is left out."""
+    licence: str = "the data set's",
+    published: JudgedTask | None = None,
+) -> Corpus:
+    """The corpus of these subsets, or of all; raises if a subset holds, before anything is left out, other counts."""
     place, known = files.place, files.subsets()
     require_known(place, "subsets", subsets or (), known)
     chosen = [subset for subset in known if not subsets or subset in subsets]
     faults = Faults(place)
     parts = _distinct([_read_part(files, subset, language, faults) for subset in chosen])
-    documents = documents_of(files, chosen, [d for p in parts for _, d in p.grades], images, ids_only, missing, faults)
+    documents = _documents(files, chosen, [d for p in parts for _, d in p.grades], faults)
     pages, left_out = {row.id for row in documents.rows}, {row.item_id for row in documents.skipped}
     queries = [row for part in parts for row in part.queries]
     known_queries = {row.id for row in queries}
@@ -121,7 +109,7 @@ def read_and_count(
             judgements.append(RelevanceRow(JUDGED, "t2i", query, document, grade))
             relevant |= {query} if grade > 0 else set()
     faults.raise_any()
-    if not ids_only and any(row.text is None for row in queries):
+    if not files.ids_only and any(row.text is None for row in queries):
         raise RequestError(f"{place}: queries without a text; name their column with columns, or set ids_only = true")
     asked = [row for row in queries if row.id in relevant]
     dropped = [SkippedRow(row.id, _UNJUDGED, "caption") for row in queries if row.id not in relevant]
@@ -131,7 +119,7 @@ def read_and_count(
         name or corpus_name(Path(place)),
         documents.rows,
         _grouped(asked, judgements) if len(chosen) > 1 else asked,
-        source=None if ids_only else documents.source,
+        source=None if files.ids_only else documents.source,
         relevance=[row for row in judgements if row.query_id in relevant],
         skipped=[*documents.skipped, *dropped],
         licence=licence,
@@ -140,7 +128,16 @@ def read_and_count(
         main_metric=main_metric,
     )
     n_documents = len(documents.rows) + len(documents.skipped)
-    return corpus, {subset: _counts(part, n_documents) for subset, part in zip(chosen, parts, strict=True)}
+    wrong = [
+        f"{name}{subset and f' ({subset})'}: expected {expected:,} {what}, got {count:,}"
+        for subset, part in zip(chosen, parts, strict=True)
+        if published is not None and (counts := published.subsets.get(subset)) is not None
+        for what, expected, count in zip(_WORDS, counts, _counts(part, n_documents), strict=True)
+        if expected != count
+    ]
+    if published is not None and wrong:
+        raise RequestError([*wrong, f"{name}: read revision {published.revision} of {published.dataset}, whole"])
+    return corpus
 
 
 def __getattr__(name: str) -> Callable[..., Corpus]:
@@ -174,28 +171,13 @@ def __getattr__(name: str) -> Callable[..., Corpus]:
             known.split,
             revision=revision or known.revision or None,
             configs=tuple(folders_on_hub(known.layout, list(known.subsets))),
-        )
-        corpus, found = read_and_count(
-            files,
             images=images,
-            subsets=subsets or [subset for subset in known.subsets if subset],
-            language=known.language,
-            main_metric=known.main_metric,
             ids_only=ids_only,
             missing=missing,
-            name=task,
-            licence="the data set's",
         )
-        faults = [
-            f"{task}{subset and f' ({subset})'}: expected {expected:,} {what}, got {count:,}"
-            for subset, counts in found.items()
-            if (published := known.subsets.get(subset)) is not None
-            for what, expected, count in zip(_WORDS, published, counts, strict=True)
-            if expected != count
-        ]
-        if faults:
-            raise RequestError([*faults, f"{task}: read revision {known.revision} of {known.dataset}, whole"])
-        return corpus
+        chosen = subsets or [subset for subset in known.subsets if subset]
+        headline = known.main_metric
+        return _corpus(files, chosen, language=known.language, main_metric=headline, name=task, published=known)
 
     read.__name__ = name
     return read
@@ -301,27 +283,21 @@ def _grouped(queries: Iterable[CaptionRow], judgements: Iterable[RelevanceRow]) 
     ]
 
 
-def documents_of(
-    files: JudgedFiles,
-    subsets: Sequence[str],
-    judged: Sequence[str],
-    images: str | Path | Sequence[str | Path] | None,
-    ids_only: bool,
-    missing: Missing,
-    faults: Faults,
-) -> LocatedImages:
+def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str], faults: Faults) -> LocatedImages:
     """The documents, which all subsets have in common; without a table of them the images of the folder."""
     table = files.table("documents", subsets[0])
-    beside: list[str | Path] = [images] if isinstance(images, str | Path) else list(images or ())
+    beside = [files.images] if isinstance(files.images, str | Path) else list(files.images or ())
     if not beside and files.folder is not None:
         beside = [folder for folder in (files.folder / "images", files.folder) if folder.is_dir()]
     if table is None:
-        if not beside or ids_only:
-            rows = [ImageRow(each) for each in dict.fromkeys(judged)] if ids_only else []
+        if not beside or files.ids_only:
+            rows = [ImageRow(each) for each in dict.fromkeys(judged)] if files.ids_only else []
             if not rows:
-                raise RequestError(f"{files.place}: no documents; looked for {', '.join(NAMES['documents'])}")
+                raise RequestError(
+                    f"{files.place}: no documents; looked for {', '.join(JUDGED_TABLES['documents'].names)}"
+                )
             return LocatedImages(rows, None, [])
-        return _image_files(Path(beside[0]), set(judged), files, missing)
+        return _image_files(Path(beside[0]), set(judged), files)
     rows = [_page(row, number, faults) for number, row in enumerate(table.rows, start=1)]
     ids = [row.id for row in rows]
     for subset in subsets[1:]:
@@ -330,7 +306,7 @@ def documents_of(
                 f"{files.place}: subsets {subsets[0]} and {subset} have different documents; read one at a time with "
                 f'subsets = ["{subset}"]'
             )
-    if ids_only:
+    if files.ids_only:
         return LocatedImages(rows, None, [])
     if subsets[0] and (pictures := files.table("images", subsets[0])) is not None and pictures.source is not None:
         key_of = {str(row["id"]): str(row["image"]) for row in pictures.rows}
@@ -338,10 +314,10 @@ def documents_of(
         table = table._replace(source=pictures.source, absent=pictures.absent | {""})
     if table.source is not None:
         located = LocatedImages(rows, table.source, [])
-        return located.without(table.absent, missing=missing, where=table.where, what="documents")
+        return located.without(table.absent, missing=files.missing, where=table.where, what="documents")
     if not beside:
         raise RequestError(f"{table.where}: it holds no images; give their folder with images, or set ids_only = true")
-    return locate_images(rows, beside, missing=missing, origin=table.where)
+    return locate_images(rows, beside, missing=files.missing, origin=table.where)
 
 
 def text_or_none(cell: object) -> str | None:
@@ -362,11 +338,11 @@ def _page(row: Mapping[str, Any], number: int, faults: Faults) -> ImageRow:
     )
 
 
-def _image_files(folder: Path, judged: set[str], files: JudgedFiles, missing: Missing) -> LocatedImages:
+def _image_files(folder: Path, judged: set[str], files: JudgedFiles) -> LocatedImages:
     """The images of a folder; ids are the names of their files, without the suffix unless judgements have it."""
-    found = sorted(file for file in files_below(folder) if is_image_name(file))
+    found = sorted(images_below(folder))
     whole = not judged.isdisjoint(found)
     rows = [ImageRow(file if whole else without_image_suffix(file), file) for file in found]
     if not rows:
         raise RequestError(f"{files.place}: no documents: neither a table of them nor images in {folder}")
-    return locate_images(rows, folder, missing=missing, origin=files.place)
+    return locate_images(rows, folder, missing=files.missing, origin=files.place)

@@ -1,7 +1,7 @@
 """The three tables of a judged corpus (documents, queries, judgements): where they are, and what their columns mean.
 
-Read from a folder or from a data set on the hub with a configuration for each table. All names of a table, of a file
-and of a column that are found without being named in a description stand here.
+Read from a folder or from a data set on the hub with a configuration for each table. The names of tables, files and
+columns that are found without being named in a description stand in ``columns.toml``.
 """
 
 from __future__ import annotations
@@ -15,55 +15,18 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, did_you_mean
 from capim.tasks.corpora.files import choose_split, read_text
-from capim.tasks.corpora.readers.forms import USUAL_NAMES, usual_column
+from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.readers.forms import JUDGED_TABLES, usual_column
 from capim.tasks.corpora.readers.hub import HubImages, configs_of, load_split
 from capim.tasks.corpora.readers.table import SUFFIXES, table_rows
 
 TableName: TypeAlias = Literal["documents", "images", "queries", "judgements"]
 
-# Table -> the names of its file, folder or configuration. mteb, too, takes the judgements of the configuration
-# "default" where there are several.
-NAMES: dict[TableName, tuple[str, ...]] = {
-    "documents": ("corpus", "documents", "pages"),
-    "images": ("images",),  # only of subsets: without one, images/ is a folder of pictures
-    "queries": ("queries", "query", "topics"),
-    "judgements": ("default", "qrels", "judgements"),
-}
 # The name of a table with subsets: of ViDoRe 3 (french-corpus), MIRACL-Vision (corpus-fr) and JinaVDR (fr/corpus). The
 # subsets of the first share their documents.
 LAYOUTS = ("{subset}-{table}", "{table}-{subset}", "{subset}/{table}")
 _SHARED, _, _FOLDERS = LAYOUTS
 _SUBSET = re.compile(r"(.+)[-/]queries|queries-([^.]+)")
-_ID = ("id", "_id")
-# Table -> role of a column -> its usual names, the first that is there being used.
-_COLUMNS: dict[TableName, dict[str, tuple[str, ...]]] = {
-    "documents": {
-        "id": (*_ID, "corpus-id", "document-id", "docid"),
-        "image": USUAL_NAMES["image"],
-        "text": ("text", "markdown"),
-        "document": ("document", "doc-id", "source"),
-        "page": ("page", "page-number", "page-number-in-doc"),
-    },
-    "images": {"id": ("file-name", "image-id", *_ID), "image": ("image",)},
-    "queries": {
-        "id": (*_ID, "query-id", "qid"),
-        "query": ("query", "text", "question"),
-        "language": ("language", "lang"),
-        "group": ("group", "query-group"),
-        "types": ("query-types", "query-type", "types", "type"),
-    },
-    "judgements": {
-        "query": ("query-id", "qid", "query"),
-        "document": ("corpus-id", "document-id", "docid", "document", "image", "page"),
-        "grade": ("score", "grade", "relevance", "rel"),
-    },
-}
-_REQUIRED = {
-    "documents": ("id",),
-    "images": ("id", "image"),
-    "queries": ("id",),
-    "judgements": ("query", "document", "grade"),
-}
 _TREC = re.compile(r"\S+\s+\S+\s+\S+\s+-?\d+\s*")  # query, iteration, document, grade
 _GRADES = ("query", "iteration", "document", "grade")
 
@@ -87,6 +50,9 @@ class JudgedFiles(NamedTuple):
         columns: ``table.role`` -> column, as the description names them.
         revision: Branch, tag or commit on the hub.
         configs: Configurations on the hub, where they are known; the hub names them otherwise.
+        images: Folder or folders of the pages, where the table of documents holds none.
+        ids_only: Use no images, and accept queries without a text.
+        missing: Whether pages without a file are left out.
     """
 
     place: str
@@ -94,6 +60,9 @@ class JudgedFiles(NamedTuple):
     columns: Mapping[str, str] = MappingProxyType({})
     revision: str | None = None
     configs: tuple[str, ...] = ()
+    images: str | Path | Sequence[str | Path] | None = None
+    ids_only: bool = False
+    missing: Missing = "error"
 
     @property
     def folder(self) -> Path | None:
@@ -104,7 +73,8 @@ class JudgedFiles(NamedTuple):
         """What ``LAYOUTS`` has beside ``queries``, in order; a corpus without subsets has the one called ``""``."""
         names = self._names()
         found = [match[1] or match[2] for name in names if (match := _SUBSET.fullmatch(name))]
-        return [""] if not found or any(name.partition(".")[0] in NAMES["queries"] for name in names) else found
+        plain = any(name.partition(".")[0] in JUDGED_TABLES["queries"].names for name in names)
+        return [""] if plain or not found else found
 
     def table(self, name: TableName, subset: str) -> JudgedTable | None:
         """A table of a subset; None if there is none.
@@ -144,12 +114,8 @@ class JudgedFiles(NamedTuple):
     def _loaded(self, name: TableName, files: Sequence[Path], config: str) -> JudgedTable:
         split = None if files else self.split
         loaded = load_split(self.place, split=split, config=config or None, revision=self.revision, files=files)
-        rows = (
-            {**row, **{column: f"{column}/{number}" for column in loaded.images}}
-            for number, row in enumerate(loaded.rows())
-        )
         where = str(files[0]) if files else f"{self.place} ({config})"
-        table = self._by_role(name, where, list(loaded.dataset.column_names), rows)
+        table = self._by_role(name, where, list(loaded.dataset.column_names), loaded.rows_with_keys())
         images = loaded.images and "image" in table.roles
         return table._replace(source=loaded.source, absent=frozenset(loaded.absent())) if images else table
 
@@ -157,7 +123,7 @@ class JudgedFiles(NamedTuple):
         if name == "judgements" and (trec := _trec_rows(file)) is not None:
             return JudgedTable(str(file), trec, frozenset(_GRADES))
         available, rows = table_rows(file)
-        usual = chain.from_iterable(_COLUMNS[name].values())
+        usual = chain.from_iterable(JUDGED_TABLES[name].columns.values())
         if name == "queries" and len(available) == 2 and usual_column(tuple(usual), available) is None:
             first = dict(zip(("id", "query"), available, strict=True))  # ids and texts without a header
             rest = (dict(zip(("id", "query"), row.values(), strict=True)) for row in rows)
@@ -169,13 +135,13 @@ class JudgedFiles(NamedTuple):
     ) -> JudgedTable:
         """The rows with their cells by role."""
         faults, column_of = [], {}
-        for role, usual in _COLUMNS[name].items():
+        for role, usual in JUDGED_TABLES[name].columns.items():
             column = self.columns.get(f"{name}.{role}") or usual_column(usual, available)
             if column is not None and column in available:
                 column_of[role] = column
             elif column is not None:
                 faults.append(f"no column {column!r}; {did_you_mean(column, available)}it has {', '.join(available)}")
-            elif role in _REQUIRED[name]:
+            elif role in JUDGED_TABLES[name].required:
                 line = f'columns = {{ "{name}.{role}" = "…" }}'
                 faults.append(f"no column for {role}; it has {', '.join(available)}; name it with {line}")
         if faults:
@@ -192,7 +158,7 @@ def folders_on_hub(layout: str, subsets: Sequence[str]) -> list[str]:
 
 def known_roles() -> list[str]:
     """What ``columns`` can name: ``documents.id``, ``queries.types``, ``judgements.grade`` and the others."""
-    return [f"{table}.{role}" for table, roles in _COLUMNS.items() for role in roles]
+    return [f"{table}.{role}" for table, each in JUDGED_TABLES.items() for role in each.columns]
 
 
 def is_judged_folder(folder: Path) -> bool:
@@ -205,8 +171,8 @@ def is_judged_folder(folder: Path) -> bool:
 def _names_of(name: TableName, subset: str) -> list[str]:
     """What the table of a subset may be called."""
     if not subset:
-        return [*NAMES[name]]
-    return [layout.format(subset=subset, table=each) for layout in LAYOUTS for each in NAMES[name]]
+        return [*JUDGED_TABLES[name].names]
+    return [layout.format(subset=subset, table=each) for layout in LAYOUTS for each in JUDGED_TABLES[name].names]
 
 
 def _files(folder: Path, name: str, split: str, *, strict: bool = True) -> list[Path]:

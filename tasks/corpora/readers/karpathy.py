@@ -18,7 +18,7 @@ every image, and two sixth captions (``SIXTH_CAPTIONS``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,12 +29,13 @@ import numpy as np
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.files import field, read_json, require_file, require_match
-from capim.tasks.corpora.images.image_files import LocatedImages, Missing, coco_id, image_id_of, locate_images
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
+from capim.tasks.corpora.files import field, read_json, require_file, require_match, texts_in
+from capim.tasks.corpora.images.image_files import Missing, coco_id, image_id_of
 from capim.tasks.corpora.images.source import CACHE, Downloads
 from capim.tasks.corpora.readers.coco_captions import read_objects
 from capim.tasks.corpora.readers.hub import HubSplit, load_split
+from capim.tasks.corpora.readers.published import PublishedContents, published_corpus
 
 GroundTruth: TypeAlias = Literal["cxc", "eccv"]
 GROUND_TRUTHS: tuple[GroundTruth, ...] = get_args(GroundTruth)
@@ -75,20 +76,10 @@ def read_coco_karpathy(
     Raises:
         RequestError: A file, folder, split or package is missing, or a file is in none of the known forms.
     """
-    if root is None:
-        hub = load_split(dataset, split="validation" if split == "val" else split, revision=revision)
-        read = _split_of_hub(hub, images, missing, Downloads(IMAGES, Path(cache)))
-    else:
-        patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"{split}_*.json")
-        read = _split_of_file(Path(root), patterns, split, images, missing)
-    labels: dict[str, list[str]] = {}
-    if objects is not None:
-        file = require_file(objects, "objects file")
-        content = read_json(file)
-        placed = [] if isinstance(content, dict) else [(f"{file}: entry {n}", entry) for n, entry in enumerate(content)]
-        listed = {str(field(row, "image_id", int | str, at)): field(row, "objects", list, at) for at, row in placed}
-        labels = read_objects(file) if isinstance(content, dict) else listed
-    rows = [row._replace(objects=labels.get(row.id, row.objects)) for row in read.located.rows]
+    on_hub = "validation" if split == "val" else split
+    patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"{split}_*.json")
+    read = _split(root, patterns, split, lambda: load_split(dataset, split=on_hub, revision=revision))
+    labels = {} if objects is None else read_objects(require_file(objects, "objects file"))
     published_ids = karpathy_test_annotation_ids() if split == "test" and ground_truths else {}
     captions = [
         CaptionRow(f"{entry.id}#{n}", entry.id, text, n, annotation_id=_annotation_id(entry, n, published_ids))
@@ -97,11 +88,11 @@ def read_coco_karpathy(
     ]
     positives: Iterable[RelevanceRow] = ()
     if split == "test":
-        present = {row.id for row in rows}
-        caption_of = {row.annotation_id: row.id for row in captions if row.annotation_id and row.image_id in present}
-        positives = extra_positives(caption_of, present, truths=ground_truths)
-    read = read._replace(located=read.located._replace(rows=rows))
-    return _corpus("coco-karpathy", split, read, captions, positives)
+        caption_of = {row.annotation_id: row.id for row in captions if row.annotation_id}
+        positives = extra_positives(caption_of, {entry.id for entry in read.entries}, truths=ground_truths)
+    read = read._replace(entries=[e._replace(objects=labels.get(e.id, e.objects)) for e in read.entries])
+    downloads = None if read.hub is None else Downloads(IMAGES, Path(cache))
+    return _corpus("coco-karpathy", split, read, captions, images, missing, positives, downloads)
 
 
 def read_flickr30k_karpathy(
@@ -122,13 +113,10 @@ def read_flickr30k_karpathy(
     Raises:
         RequestError: A file, folder or split is missing, or a file is in none of the known forms.
     """
-    if root is None:
-        read = _split_of_hub(load_split(dataset, split=split, revision=revision), None, missing, None)
-    else:
-        patterns = ("dataset_flickr30k.json", f"flickr30k_{split}.json")
-        read = _split_of_file(Path(root), patterns, split, images, missing)
+    patterns = ("dataset_flickr30k.json", f"flickr30k_{split}.json")
+    read = _split(root, patterns, split, lambda: load_split(dataset, split=split, revision=revision))
     captions = [CaptionRow(f"{e.id}#{n}", e.id, text, n) for e in read.entries for n, text in enumerate(e.captions)]
-    return _corpus("flickr30k-karpathy", split, read, captions)
+    return _corpus("flickr30k-karpathy", split, read, captions, None if root is None else images, missing)
 
 
 class KarpathyEntry(NamedTuple):
@@ -142,32 +130,42 @@ class KarpathyEntry(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """The entries of a split, and its images; their source is None for texts and ids only."""
+    """The entries of a split, and where they were read from: a file, or the hub."""
 
     entries: Sequence[KarpathyEntry]
-    located: LocatedImages
     origin: str
+    hub: HubSplit | None = None
 
 
 def _corpus(
-    reader: str, split: str, read: _Split, captions: Iterable[CaptionRow], positives: Iterable[RelevanceRow] = ()
+    reader: str,
+    split: str,
+    read: _Split,
+    captions: Iterable[CaptionRow],
+    images: str | Path | None,
+    missing: Missing,
+    positives: Iterable[RelevanceRow] = (),
+    downloads: ImageSource | None = None,
 ) -> Corpus:
-    return build_corpus(
-        reader if split == "test" else f"{reader}-{split}",
-        read.located.rows,
-        captions,
-        source=read.located.source,
-        relevance=positives,
-        skipped=read.located.skipped,
-        licence=CORPORA[reader].licence,
-        origin=read.origin,
+    """The corpus of a split, with images from a folder, else from the hub's data set, else from ``downloads``."""
+    hub = read.hub if images is None else None
+    keys = [entry.file_name for entry in read.entries]
+    if hub is not None and hub.images:
+        keys = [f"{hub.images[0]}/{position}" for position in range(len(keys))]
+    rows = [ImageRow(e.id, key, objects=e.objects) for e, key in zip(read.entries, keys, strict=True)]
+    contents = PublishedContents(rows, captions, relevance=positives)
+    part = "" if split == "test" else split
+    return published_corpus(
+        reader, contents, images=images, missing=missing, part=part, hub=hub, origin=read.origin, downloads=downloads
     )
 
 
-def _split_of_file(
-    root: Path, patterns: Sequence[str], split: str, images: str | Path | None, missing: Missing
-) -> _Split:
-    """A split from a captions file, or from the first file of a folder that matches one of the patterns."""
+def _split(root: str | Path | None, patterns: Sequence[str], split: str, load: Callable[[], HubSplit]) -> _Split:
+    """A split from the hub; or from a captions file, or the first file of a folder that matches one of the patterns."""
+    if root is None:
+        hub = load()
+        return _Split(list(_entries(hub.rows(), hub.name)), hub.origin, hub)
+    root = Path(root)
     file = require_match(root, *patterns) if root.is_dir() else require_file(root, "captions file")
     content = read_json(file)
     if isinstance(content, Mapping):
@@ -182,33 +180,7 @@ def _split_of_file(
         named = [name for name in ("train", "val", "test") if name in file.stem.replace("-", "_").split("_")]
         if named and split not in named:
             raise RequestError(f"{file}: expected split {split!r}, got a file of split {named[-1]!r} by its name")
-    entries = list(_entries(content, file))
-    return _Split(entries, _located(entries, images, missing, file), str(file))
-
-
-def _split_of_hub(hub: HubSplit, images: str | Path | None, missing: Missing, downloads: ImageSource | None) -> _Split:
-    """A split from the hub, with images from a folder, else from the data set itself, else from ``downloads``."""
-    entries = list(_entries(hub.rows(), hub.name))
-    located = _located(entries, images, missing, hub.name)
-    if images is None and hub.images:
-        rows = [row._replace(key=f"{hub.images[0]}/{position}") for position, row in enumerate(located.rows)]
-        located = located._replace(rows=rows, source=hub.source)
-    elif images is None:
-        located = located._replace(source=downloads)
-    return _Split(entries, located, hub.origin)
-
-
-def _located(
-    entries: Iterable[KarpathyEntry], images: str | Path | None, missing: Missing, origin: object
-) -> LocatedImages:
-    # Flickr30k's images lie in one folder, whatever folder a captions file puts before their names
-    rows = [
-        ImageRow(
-            each.id, each.file_name if coco_id(each.file_name) else Path(each.file_name).name, objects=each.objects
-        )
-        for each in entries
-    ]
-    return locate_images(rows, images, missing=missing, origin=origin)
+    return _Split(list(_entries(content, file)), str(file))
 
 
 def _entries(rows: Iterable[object], origin: object) -> Iterator[KarpathyEntry]:
@@ -226,26 +198,18 @@ def _entries(rows: Iterable[object], origin: object) -> Iterator[KarpathyEntry]:
             )
         folder = str(row.get("filepath") or "")
         name = f"{folder}/{row[name_field]}" if folder and name_field == "filename" else str(row[name_field])
+        texts = row[text_field]
+        if isinstance(texts, list):
+            texts = [each.get("raw") if isinstance(each, Mapping) else each for each in texts]
         ids = row.get("annotation_ids", row.get("sentids", ()))
         yield KarpathyEntry(
             id=str(row.get("image_id", row.get("cocoid", image_id_of(name)))),
-            file_name=name,
-            captions=_texts(row[text_field], where),
+            # Flickr30k's images lie in one folder, whatever folder a captions file puts before their names
+            file_name=name if coco_id(name) else Path(name).name,
+            captions=texts_in({text_field: texts}, text_field, where),
             annotation_ids=[str(each) for each in ids][:FIVE] if isinstance(ids, Sequence) else [],
             objects=row.get("objects"),
         )
-
-
-def _texts(value: object, where: str) -> list[str]:
-    values = [value] if isinstance(value, str) else value
-    texts = (
-        [text.get("raw") if isinstance(text, Mapping) else text for text in values]
-        if isinstance(values, Sequence)
-        else [None]
-    )
-    if not all(isinstance(text, str) for text in texts):
-        raise RequestError(f"{where}: captions are {value!r:.60}, expected a list of texts")
-    return [str(text) for text in texts]
 
 
 def _annotation_id(entry: KarpathyEntry, ordinal: int, published_ids: Mapping[str, Sequence[str]]) -> str | None:

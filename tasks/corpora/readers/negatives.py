@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,18 +27,19 @@ from capim.tasks.corpora.files import (
     corpus_name,
     field,
     folder_in,
-    read_json,
     require_file,
     require_folder,
     require_match,
+    texts_in,
 )
 from capim.tasks.corpora.images.image_files import Missing, image_id_of
-from capim.tasks.corpora.readers.hub import load_split
+from capim.tasks.corpora.readers.hub import HubSplit, load_split
 from capim.tasks.corpora.readers.published import (
     HardNegativeItem,
     Translation,
     hard_negatives,
     published_corpus,
+    rows_of,
     translations,
 )
 from capim.tasks.corpora.readers.table import rows_with
@@ -78,14 +78,13 @@ def read_aro(
     Raises:
         RequestError: A file, image or field is missing.
     """
-    hub, items = None, []
+    hub, column = None, None
+    source: Path | HubSplit
     if root is None:
-        hub = load_split(ARO_HUB[part], split=split, revision=revision)
+        source = hub = load_split(ARO_HUB[part], split=split, revision=revision)
         column = next((name for name in ("image", "images") if name in hub.images), None)
         if column is None:
             raise RequestError(f"{hub.name}: no column 'image' or 'images' with images")
-        for position, row in enumerate(hub.rows()):
-            items.append(_aro_item(position, row, f"{column}/{position}", hub.name))
     else:
         folder = require_folder(root, "aro folder")
         images = images or folder_in(folder, "images")
@@ -94,26 +93,27 @@ def read_aro(
                 f"aro: {part} has no files (its negatives are drawn at random); leave out root to read the hub"
             )
         hint = "it is linked from github.com/mertyg/vision-language-models-are-bows"
-        file = require_match(folder, f"visual_genome_{part}.json", hint=hint)
-        for position, row in enumerate(read_json(file)):
-            where = f"{file}: item {position}"
-            x, y, width, height = (int(field(row, f"bbox_{side}", int | float, where)) for side in ("x", "y", "w", "h"))
-            item = _aro_item(position, row, field(row, "image_path", str, where), str(file))
-            items.append(item._replace(box=(x, y, width, height)))
+        source = require_match(folder, f"visual_genome_{part}.json", hint=hint)
+    items = [_aro_item(*each, column) for each in rows_of(source)]
     return published_corpus("aro", hard_negatives(items), part=part, images=images, missing=missing, hub=hub)
 
 
-def _aro_item(position: int, row: Mapping[str, Any], key: str, origin: str) -> HardNegativeItem:
-    where, image = f"{origin}: item {position}", ImageRow(str(position), key)
+def _aro_item(where: str, number: object, row: Mapping[str, Any], column: str | None) -> HardNegativeItem:
+    """One item; in the files, which have no column of images, its image is a box of a photograph."""
+    box, identifier = None, str(number)
+    if column is None:
+        x, y, width, height = (int(field(row, f"bbox_{side}", int | float, where)) for side in ("x", "y", "w", "h"))
+        box = (x, y, width, height)
+    key = field(row, "image_path", str, where) if column is None else f"{column}/{number}"
     if "true_caption" in row:
         category = str(row.get("relation_name") or "all")
         if isinstance(attributes := row.get("attributes"), Sequence) and not isinstance(attributes, str):
             category = "_".join(map(str, attributes))
-        negatives = [(category, field(row, "false_caption", str, where))]
-        return HardNegativeItem(str(position), image, field(row, "true_caption", str, where), negatives)
+        caption, negative = (field(row, f"{kind}_caption", str, where) for kind in ("true", "false"))
+        return HardNegativeItem(identifier, ImageRow(identifier, key), caption, [(category, negative)], box)
     texts = [field(row, f"hard_text_{n}", str, where) for n in range(1, 5)]
     caption = field(row, "correct_caption", str, where)
-    return HardNegativeItem(str(position), image, caption, list(zip(_SHUFFLES, texts, strict=True)))
+    return HardNegativeItem(identifier, ImageRow(identifier, key), caption, list(zip(_SHUFFLES, texts, strict=True)))
 
 
 def read_crepe(
@@ -168,22 +168,11 @@ def _crepe_items(file: Path, train_set: str) -> Iterator[HardNegativeItem]:
         negatives = [
             (category, text)
             for column, category in columns.items()
-            if row.get(column)
-            for text in _literal_texts(row[column], f"{where}: {column}")
+            if row.get(column) not in (None, "", "[]")
+            for text in texts_in(row, column, where, single=False)
         ]
         image = ImageRow(identifier, f"{row['image_id'].removesuffix('.0')}.jpg")
         yield HardNegativeItem(identifier, image, row["caption"], negatives, (x, y, width, height))
-
-
-def _literal_texts(value: str, where: str) -> list[str]:
-    """The Python list of texts that a cell holds; only literals are read, never expressions."""
-    try:
-        texts = ast.literal_eval(value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        texts = None
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise RequestError(f"{where}: expected a list of texts, got {value!r:.60}")
-    return texts
 
 
 def read_negbench(root: str | Path, *, images: str | Path | None = None, missing: Missing = "error") -> Corpus:
@@ -220,7 +209,7 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None, missing
     for number, (row, image) in enumerate(zip(rows, image_rows, strict=True)):
         where = f"{file}: row {number}"
         if "captions" in header:
-            captions.append(Translation(image.id, _literal_texts(row["captions"], where)))
+            captions.append(Translation(image.id, texts_in(row, "captions", where, single=False)))
             continue
         right = f"caption_{row['correct_answer'].strip().removesuffix('.0')}"
         if right not in options or len(options) < 2:

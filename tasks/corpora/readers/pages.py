@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
@@ -26,6 +25,7 @@ from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.source import RenderedImages
 
+_WORDS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 TOWNS = (
     *("Arden", "Belmar", "Corvin", "Dunmor", "Elster", "Farrow", "Gilda", "Hollin", "Isola", "Kelda"),
     *("Lumen", "Marlow", "Norden", "Orlin", "Pelham", "Quarby", "Rovan", "Selby", "Tarnow", "Ulmen"),
@@ -179,7 +179,7 @@ def question(report: RenderedReport, language: str, kind: str, topic: int, wordi
         >>> question(RenderedReport("Arden", 2014, "en", 0), "de", "chart", 1, 0, 0)
         'wie viele Kühe gab es 2014 in Arden'
     """
-    words = _words()[language]
+    words = _WORDS[language]
     slots = {"topic": words[kind][topic], "to": words["ways"][way], "town": report.town, "year": report.year}
     text: str = words[f"ask-{kind}"][wording].format(**slots)
     return text
@@ -192,7 +192,7 @@ def topic_word(language: str, kind: str, topic: int) -> str:
         >>> topic_word("de", "text", 0)
         'Burg'
     """
-    word: str = _words()[language][kind][topic].split()[-1]
+    word: str = _WORDS[language][kind][topic].split()[-1]
     return word
 
 
@@ -214,7 +214,7 @@ def lines_of(report: RenderedReport, page: int) -> list[str]:
         Goods       in  out
         Honey       63   57
     """
-    words, content = _words()[report.language], content_of(report)
+    words, content = _WORDS[report.language], content_of(report)
     kind = content.order[page - 2] if page > 1 else "contents"
     lines = [f"{report.town:15}{report.year}"]
     if kind == "contents":
@@ -279,8 +279,3 @@ def render(report: RenderedReport, page: int) -> Image.Image:
 def _name(words: Mapping[str, Any], kind: str, topic: int) -> str:
     name: str = words[kind][topic]
     return name[0].upper() + name[1:]
-
-
-@cache
-def _words() -> Mapping[str, Any]:
-    return MappingProxyType(tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")))

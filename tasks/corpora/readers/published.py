@@ -19,9 +19,9 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from capim.store.errors import RequestError
-from capim.store.types import Corpus
+from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.files import (
     field,
     folder_in,
@@ -29,10 +29,10 @@ from capim.tasks.corpora.files import (
     read_json_lines,
     require_files,
     require_folder,
+    texts_in,
 )
 from capim.tasks.corpora.images.image_files import Missing, image_id_of, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
-from capim.tasks.corpora.readers.forms import unlisted
 from capim.tasks.corpora.readers.hub import HubSplit, load_split
 
 Box: TypeAlias = tuple[int, int, int, int]  # left, top, width and height in pixels
@@ -46,6 +46,7 @@ class PublishedContents(NamedTuple):
     captions: Iterable[CaptionRow]
     pairs: Sequence[PairRow] = ()
     quadruples: Sequence[QuadrupleRow] = ()
+    relevance: Iterable[RelevanceRow] = ()
     boxes: Mapping[str, Box] = MappingProxyType({})  # of the images that are a box of their file, by id
 
 
@@ -58,6 +59,7 @@ def published_corpus(
     part: str = "",
     hub: HubSplit | None = None,
     origin: str = "",
+    downloads: ImageSource | None = None,
 ) -> Corpus:
     """The corpus of these rows, without images that were left out and what refers to them.
 
@@ -67,12 +69,13 @@ def published_corpus(
         part: What of the data set it is, put after the name; empty for the usual part.
         hub: What was read from the hub, which reads the images if it holds any.
         origin: Where it was read from, if neither on the hub nor at the address in the table of corpora.
+        downloads: Reads the images where neither a folder nor the hub holds them.
     """
     entry = CORPORA[reader]
     origin = hub.origin if hub is not None else origin or entry.origin
     embedded = hub is not None and bool(hub.images)
     located = locate_images(contents.images, None if embedded else images, missing=missing, origin=origin)
-    rows, source = located.rows, hub.source if hub is not None and embedded else located.source
+    rows, source = located.rows, hub.source if hub is not None and embedded else located.source or downloads
     if contents.boxes:
         boxes = contents.boxes
         rows = [row._replace(key=crop_key(row.key, *boxes[row.id])) if row.id in boxes else row for row in rows]
@@ -84,6 +87,7 @@ def published_corpus(
         source=source,
         pairs=contents.pairs,
         quadruples=contents.quadruples,
+        relevance=contents.relevance,
         skipped=located.skipped,
         licence=entry.licence,
         origin=origin,
@@ -210,8 +214,8 @@ def table_reader(name: str) -> Callable[..., Corpus]:
     """The reader of a corpus whose entry has a table, with the options that have a meaning for it."""
     entry = CORPORA[name]
     table = PublishedTable(**entry.table)
-    in_languages = "{part}" in table.file and not table.categories
-    choices = {"languages": entry.languages * in_languages, "categories": table.categories, "split": table.splits}
+    languages = entry.languages if "{part}" in table.file and not table.categories else ()
+    choices = {"languages": languages, "categories": table.categories, "split": table.splits}
     usual: dict[str, Any] = {"split": next(iter(table.splits), ""), "dataset": entry.hub, "revision": None}
     reader = partial(_read_tables, name, table, **(choices | usual))
     hints, parameters = get_type_hints(_read_tables), []
@@ -225,13 +229,8 @@ def table_reader(name: str) -> Callable[..., Corpus]:
         if option == "root" and not entry.hub:
             hints[option], default = str | Path, inspect.Parameter.empty
         parameters.append(parameter.replace(default=default, annotation=hints[option]))
-    attributes = {
-        "__name__": f"read_{name.replace('-', '_')}",
-        "__doc__": _read_tables.__doc__,
-        "__annotations__": hints,
-    }
-    for attribute, value in {**attributes, "__signature__": inspect.Signature(parameters)}.items():
-        setattr(reader, attribute, value)
+    attributes = {"__name__": f"read_{name.replace('-', '_')}", "__doc__": _read_tables.__doc__}
+    vars(reader).update(attributes, __annotations__=hints, __signature__=inspect.Signature(parameters))
     return reader
 
 
@@ -261,16 +260,15 @@ def _read_tables(
     tables: dict[str, Iterable[Row]] = {}
     if root is None:
         for part in parts:
-            loaded = load_split(
-                dataset, split=table.split.format(part=part), config=table.configs.get(part), revision=revision
-            )
+            split_of_hub, config = table.split.format(part=part), table.configs.get(part)
+            loaded = load_split(dataset, split=split_of_hub, config=config, revision=revision)
             hub, place = hub or loaded, loaded.name
-            tables[part] = [(f"{loaded.name}: row {n}", n, row) for n, row in enumerate(loaded.rows())]
+            tables[part] = rows_of(loaded)
     else:
         folder = require_folder(root, f"{name} folder")
         images = images or (folder_in(folder, table.images) if table.images else None)
         files = require_files(folder, [table.file.format(part=part) for part in parts], hint=table.hint)
-        tables, place = {part: _rows_of_file(file) for part, file in zip(parts, files, strict=True)}, str(files[0])
+        tables, place = {part: rows_of(file) for part, file in zip(parts, files, strict=True)}, str(files[0])
     if "negative" in table.columns:
         contents = hard_negatives(list(_negatives(table, tables)), numbered=False)
     else:
@@ -284,29 +282,30 @@ def _read_tables(
 Row: TypeAlias = tuple[str, object, Mapping[str, Any]]  # its place, for messages; its number; its cells
 
 
-def _rows_of_file(file: Path) -> Iterator[Row]:
-    """The rows of a file; in a JSON object, the key of an item is its number."""
-    if file.suffix != ".json":
-        yield from ((f"{file}: line {n}", n, row) for n, row in enumerate(read_json_lines(file), start=1))
-        return
-    content = read_json(file)
-    if not isinstance(content, dict | list):
-        raise RequestError(f"{file}: expected a list of items, got {type(content).__name__}")
-    items = content.items() if isinstance(content, dict) else enumerate(content)
-    yield from ((f"{file}: item {number}", number, row) for number, row in items)
+def rows_of(source: Path | HubSplit) -> Iterator[Row]:
+    """The rows of a split on the hub, or of a JSON file: lines, a list or an object, whose keys are the numbers."""
+    if isinstance(source, HubSplit):
+        yield from ((f"{source.name}: row {n}", n, row) for n, row in enumerate(source.rows()))
+    elif source.suffix != ".json":
+        yield from ((f"{source}: line {n}", n, row) for n, row in enumerate(read_json_lines(source), start=1))
+    else:
+        content = read_json(source)
+        if not isinstance(content, dict | list):
+            raise RequestError(f"{source}: expected a list of items, got {type(content).__name__}")
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        yield from ((f"{source}: item {number}", number, row) for number, row in items)
 
 
 def _negatives(table: PublishedTable, tables: Mapping[str, Iterable[Row]]) -> Iterator[HardNegativeItem]:
     columns = table.columns
     for category, rows in tables.items():
         for where, number, row in rows:
-            name, caption, negative = (
-                field(row, columns[role], str, where) for role in ("image", "caption", "negative")
-            )
-            further = [field(row, columns["further"], str, where)] if "further" in columns else []
+            roles = ("image", "caption", "negative", *(["further"] if "further" in columns else []))
+            name, caption, negative, *further = (field(row, columns[role], str, where) for role in roles)
             item = f"{category}/{row.get(columns.get('id', 'id'), number)}"
-            image = ImageRow(image_id_of(name), name)
-            yield HardNegativeItem(item, image, caption, [(category, negative)], further=further)
+            yield HardNegativeItem(
+                item, ImageRow(image_id_of(name), name), caption, [(category, negative)], further=further
+            )
 
 
 def _captions(
@@ -329,8 +328,8 @@ def _captions(
             elif n >= len(images) or images[n].id != identifier:
                 expected = f"image {images[n].id}" if n < len(images) else "no more images"
                 raise RequestError(f"{where}: expected {expected} as in {first}, got image {identifier}")
-            texts: Any = unlisted(field(row, columns["caption"], list | str, where))  # the hub has lists as texts
-            captions.append(Translation(identifier, [texts] if isinstance(texts, str) else texts, language or "en"))
+            texts = texts_in(row, columns["caption"], where)  # the hub has lists as texts
+            captions.append(Translation(identifier, texts, language or "en"))
             n += 1
         if n != len(images):
             raise RequestError(f"{name}: {language}: expected {len(images)} images as in {first}, got {n}")

@@ -22,14 +22,13 @@ from capim.tasks.corpora.files import (
     field,
     folder_in,
     read_json,
-    read_json_lines,
     require_file,
     require_folder,
     require_match,
 )
 from capim.tasks.corpora.images.image_files import Missing
-from capim.tasks.corpora.readers.hub import load_split
-from capim.tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
+from capim.tasks.corpora.readers.hub import HubSplit, load_split
+from capim.tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples, rows_of
 from capim.tasks.corpora.readers.table import rows_with
 
 UNTAGGED = "No Tag"
@@ -59,25 +58,23 @@ def read_winoground(
     Raises:
         RequestError: Access is missing (the message says how to get it), or a file or field is missing.
     """
-    hub, origin = None, ""
-    examples: Iterable[Mapping[str, Any]]
+    hub = None
+    source: Path | HubSplit
     if root is None:
         need = ("image_0", "image_1", "caption_0", "caption_1")
-        hub = load_split(dataset, split="test", revision=revision, need=need)
-        examples, origin = hub.rows(), hub.origin
+        source = hub = load_split(dataset, split="test", revision=revision, need=need)
     else:
         folder = require_folder(root, "winoground folder")
-        file = require_match(folder, "examples.jsonl", "data/examples.jsonl")
-        examples, origin = read_json_lines(file), str(file)
-        images = images or folder_in(file.parent, "images") or folder
+        source = require_match(folder, "examples.jsonl", "data/examples.jsonl")
+        images = images or folder_in(source.parent, "images") or folder
     assigned = None if tags is None else read_json(tags_file := require_file(tags, "tags file"))
     if assigned is not None and not (
         isinstance(assigned, dict) and all(isinstance(each, list) for each in assigned.values())
     ):
         raise RequestError(f"{tags_file}: expected an object from example id to a list of tags")
     items = []
-    for position, example in enumerate(examples):
-        identifier, where = str(example.get("id", position)), f"{origin}: example {position}"
+    for position, (where, _, example) in enumerate(rows_of(source)):
+        identifier = str(example.get("id", position))
         keys = [f"image_{side}/{position}" for side in (0, 1)]
         if hub is None:
             names = [field(example, f"image_{side}", str, where) for side in (0, 1)]
@@ -89,7 +86,7 @@ def read_winoground(
         if assigned is not None:
             own += list(assigned.get(identifier, ())) or [UNTAGGED]
         items.append(QuadrupleItem(identifier, keys, captions, list(dict.fromkeys(own))))
-    return published_corpus("winoground", quadruples(items), images=images, hub=hub, origin=origin)
+    return published_corpus("winoground", quadruples(items), images=images, hub=hub, origin=str(source))
 
 
 def read_bivlc(

@@ -7,7 +7,7 @@ a similar but richer world. No files are read: an image is rendered from its key
 every time.
 
 A scene has eight English captions, which differ in the features that failure analysis slices by (places, colours,
-counts, actions, negation and length), and two in each of six languages; the words and the grammar of these are in
+counts, actions, negation and length), and two in each of six languages; all words, and the grammar of these, are in
 ``shapes.toml``.
 """
 
@@ -20,7 +20,6 @@ from functools import cache
 from itertools import product
 from math import cos, pi, sin
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from PIL import Image, ImageDraw
@@ -31,14 +30,8 @@ from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.source import RenderedImages
 
-COLOURS: dict[str, tuple[int, int, int]] = {
-    "red": (220, 40, 40),
-    "green": (40, 170, 60),
-    "blue": (50, 80, 220),
-    "yellow": (235, 205, 40),
-    "purple": (150, 60, 190),
-    "orange": (245, 140, 30),
-}
+_WORLD: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+COLOURS: Mapping[str, list[int]] = _WORLD["colours"]
 SHAPES = ("circle", "square", "triangle", "star", "cross")
 SIZES = ("small", "large")
 RELATIONS = ("left", "above")
@@ -51,23 +44,6 @@ _RADII = {"small": (7.0, 8.0), "large": (12.0, 13.0)}
 SCENE = "scene"  # name of the extra ground truth
 LANGUAGES = ("en", "de", "fr", "es", "it", "ru")
 TRANSLATORS = ("plain", "inverted")
-
-# {x} {y}: the two things; {u} {v}: the same without article; {s} {t}: without colour; {absent}: a shape not there;
-# {of} {on} {rev}: where the first is ("left of", "to the left of"), and where the second is
-WORDINGS: tuple[str, ...] = (
-    "{x} {of} {y}",
-    "there is {y} {rev} {x}",
-    "two shapes: {x}, and {rev} it {y}",
-    "a picture of {x} and {y}",
-    "{s} {on} {t}",
-    "we see {y} and {x}, the {u} is {on} the {v}",
-    "one {u} stands {on} one {v}",
-    "{x} {of} {y} and no {absent}",
-)
-_ENGLISH_RELATIONS = {
-    "left": {"of": "left of", "on": "to the left of", "rev": "right of"},
-    "above": {"of": "above", "on": "over", "rev": "below"},
-}
 
 
 def read_shapes(*, n_scenes: Annotated[int, Field(ge=1)] = 300, seed: int = 0) -> Corpus:
@@ -296,7 +272,7 @@ def _draw_shape(
 
 
 def wordings(scene: Scene) -> list[str]:
-    """The eight English captions of a scene, in the order of ``WORDINGS``.
+    """The eight English captions of a scene, in the order of ``shapes.toml``.
 
     Examples:
         >>> for caption in wordings(parse_scene("small-red-circle_left_large-blue-square")):
@@ -320,9 +296,9 @@ def wordings(scene: Scene) -> list[str]:
         "s": f"a {first.size} {first.shape}",
         "t": f"a {second.size} {second.shape}",
         "absent": next(shape for shape in SHAPES if shape not in present),
-        **_ENGLISH_RELATIONS[scene.relation],
+        **_WORLD["relations"][scene.relation],
     }
-    return [wording.format_map(slots) for wording in WORDINGS]
+    return [wording.format_map(slots) for wording in _WORLD["wordings"].values()]
 
 
 def meanings(scene: Scene) -> list[Hashable]:
@@ -335,11 +311,11 @@ def meanings(scene: Scene) -> list[Hashable]:
         >>> [a == b for a, b in zip(meanings(scene), meanings(scene.swap_objects()), strict=True)]
         [False, False, False, True, False, False, False, False]
     """
-    stated: list[Hashable] = [scene] * len(WORDINGS)
-    stated[WORDINGS.index("a picture of {x} and {y}")] = frozenset({scene.first, scene.second})
-    uncoloured = [thing._replace(colour="") for thing in (scene.first, scene.second)]
-    stated[WORDINGS.index("{s} {on} {t}")] = Scene(uncoloured[0], scene.relation, uncoloured[1])
-    return stated
+    first, second = (thing._replace(colour="") for thing in (scene.first, scene.second))
+    stated: dict[str, Hashable] = dict.fromkeys(_WORLD["wordings"], scene)
+    stated["unplaced"] = frozenset({scene.first, scene.second})
+    stated["uncoloured"] = Scene(first, scene.relation, second)
+    return list(stated.values())
 
 
 def translated(scene: Scene, language: str, translator: str) -> str:
@@ -352,7 +328,7 @@ def translated(scene: Scene, language: str, translator: str) -> str:
         >>> translated(scene, "fr", "inverted")
         "une grande étoile bleue à droite d'un petit cercle rouge"
     """
-    templates: Mapping[str, str] = _languages()[language][translator]
+    templates: Mapping[str, str] = _WORLD[language][translator]
     slots = {"x": _NounPhrase(scene.first, language), "y": _NounPhrase(scene.second, language)}
     return templates[scene.relation].format_map(slots)
 
@@ -374,7 +350,7 @@ class _NounPhrase:
 
     def __init__(self, thing: Thing, language: str) -> None:
         self._thing = thing
-        self._grammar = _languages()[language]
+        self._grammar = _WORLD[language]
 
     def __format__(self, case: str) -> str:
         cases = self._grammar["cases"].split()
@@ -386,11 +362,6 @@ class _NounPhrase:
             nouns[column] if kind == "shape" else self._grammar["words"][kinds[kind]].split(" / ")[column].split()[row]
             for kind in self._grammar["order"].split()
         )
-
-
-@cache
-def _languages() -> Mapping[str, Any]:
-    return MappingProxyType(tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")))
 
 
 def draw_scene(key: str, rng: random.Random) -> Image.Image:

@@ -23,7 +23,7 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import corpus_name, opened_text, read_json, read_json_lines, require_file
 from capim.tasks.corpora.images.image_files import Missing, is_image_name, without_image_suffix
-from capim.tasks.corpora.readers.forms import Columns, FormName, corpus_of_rows, form_of
+from capim.tasks.corpora.readers.forms import Columns, FormName, RowOptions, TableRows, corpus_of_rows, form_of
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt", ".token")
 STEMS = ("captions", "metadata", "pairs", "quadruples")  # of tables that are found before any other
@@ -72,21 +72,10 @@ def read_table(
         )
     available, rows = table_rows(file)
     beside = [folder for folder in (file.parent / "images", file.parent) if folder.is_dir()]
-    return corpus_of_rows(
-        name or corpus_name(path),
-        rows,
-        available,
-        where=str(file),
-        form=form or form_of(file.stem, available) or "captions",
-        columns=columns or {},
-        language=language,
-        ids_only=ids_only,
-        images=images or beside,
-        missing=missing,
-        reference_language=reference_language,
-        licence=licence,
-        origin=str(file),
-    )
+    form = form or form_of(file.stem, available) or "captions"
+    options = RowOptions(form, columns or {}, language, reference_language, ids_only)
+    read, name = TableRows(str(file), available, rows, str(file)), name or corpus_name(path)
+    return corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
 
 
 def named_table(folder: Path) -> Path | None:

@@ -34,6 +34,7 @@ from capim.tasks.corpora.files import (
     require_folder,
     require_known,
     require_match,
+    texts_in,
 )
 from capim.tasks.corpora.images.image_files import Missing, image_id_of
 from capim.tasks.corpora.readers.hub import load_split
@@ -78,7 +79,7 @@ def read_coco_sm(
             if names != listed:
                 raise RequestError(f"{where}: {_first_difference(listed, names)}; all files must list the same images")
             captions += [
-                Translation(image_id_of(name), field(entry, "captions", list, f"{where}: entry {i}"), language, system)
+                Translation(image_id_of(name), texts_in(entry, "captions", f"{where}: entry {i}"), language, system)
                 for i, (name, entry) in enumerate(zip(names, entries, strict=True))
             ]
     _check_against_lists(folder, listed or [], captions)
@@ -157,7 +158,7 @@ def read_crossmodal3600(
         for language in languages:
             for identifier, entry in zip(ids, entries, strict=True):
                 where = f"{file}: image {identifier}"
-                texts = field(field(entry, language, dict, where), "caption", list, f"{where}: {language}")
+                texts = texts_in(field(entry, language, dict, where), "caption", f"{where}: {language}")
                 captions.append(Translation(identifier, texts, language))
         images = images or folder_in(file.parent, "images")
     return published_corpus("crossmodal3600", translations(rows, captions), images=images, missing=missing, hub=hub)

@@ -20,7 +20,7 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, SkippedRow, build_corpus
-from capim.tasks.corpora.files import corpus_name, require_folder
+from capim.tasks.corpora.files import corpus_name, require_folder, texts_in
 from capim.tasks.corpora.images.decode import image_facts
 from capim.tasks.corpora.images.image_files import IMAGE_SUFFIXES
 from capim.tasks.corpora.images.source import Folder
@@ -203,7 +203,4 @@ def _texts(content: bytes, caption: str, caption_field: str, where: str) -> Sequ
     except ValueError as error:
         raise RequestError(f"{where}: not {'JSON' if caption == 'json' else 'UTF-8 text'} ({error})") from error
     given = value.get(caption_field) if isinstance(value, dict) else None
-    texts = [given] if isinstance(given, str) else given or []
-    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-        raise RequestError(f"{where}: {caption_field!r} is {given!r:.60}, expected a text or a list of texts")
-    return texts
+    return () if given is None else texts_in(value, caption_field, where)

@@ -11,12 +11,14 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.check import corpus_facts
 from capim.tasks.corpora.images.image_files import coco_id, coco_names
 from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
 from capim.tasks.corpora.readers.karpathy import SIXTH_CAPTIONS, karpathy_test_annotation_ids, read_coco_karpathy
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
+from tests.corpora import own_data
 from tests.corpora.own_data import refusal
 
 
@@ -41,10 +43,8 @@ def test_captions_follow_their_image_in_the_order_of_the_file(coco_folder: Path)
     assert corpus.images["id"].to_pylist() == ["10", "11", "12"]
     assert corpus.captions["text"].to_pylist() == ["red 0", "red 1", "green 0", "green 1", "blue 0", "blue 1"]
     assert corpus.captions["annotation_id"].to_pylist()[:2] == ["100", "110"]
-
-
-def test_objects_are_categories_of_the_boxes_empty_without_a_box_null_without_annotation(coco_folder: Path) -> None:
-    assert open_corpus(coco_folder).images["objects"].to_pylist() == [["bus", "person"], [], None]
+    objects = [["bus", "person"], [], None]  # categories of the boxes: empty without a box, null without annotation
+    assert corpus.images["objects"].to_pylist() == objects
 
 
 def test_a_captions_file_that_names_an_image_file_that_is_not_there(coco_folder: Path) -> None:
@@ -57,15 +57,8 @@ def test_a_captions_file_that_names_an_image_file_that_is_not_there(coco_folder:
     assert corpus.captions["image_id"].to_pylist() == ["10", "10", "12", "12"]
 
 
-def test_a_caption_of_an_image_that_is_not_listed(coco_folder: Path) -> None:
-    edit(coco_folder / "captions.json", lambda c: c["images"].pop())
-    assert "captions of images that are not in the corpus: '102' of '12', '112' of '12'" in refusal(coco_folder)
-
-
-def test_an_empty_captions_file_and_one_that_is_no_json(coco_folder: Path) -> None:
+def test_a_captions_file_that_is_no_json(coco_folder: Path) -> None:
     file = coco_folder / "captions.json"
-    edit(file, lambda c: (c["images"].clear(), c["annotations"].clear()))
-    assert "no images; check" in refusal(coco_folder)
     file.write_text('{"images": [}')
     assert f"{file}: not JSON at line 1, column 13" in refusal(coco_folder)
     file.write_bytes(b'{"images": "\xff"}')
@@ -75,6 +68,8 @@ def test_an_empty_captions_file_and_one_that_is_no_json(coco_folder: Path) -> No
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
+        (lambda c: c["images"].pop(), "images that are not in the corpus: '102' of '12', '112' of '12'"),
+        (lambda c: (c["images"].clear(), c["annotations"].clear()), "no images; check"),
         (lambda c: c.pop("images"), "no 'images'; it has 'annotations'"),
         (lambda c: c["annotations"][1].pop("caption"), "annotation 1: no 'caption'; it has 'id', 'image_id'"),
         (lambda c: c["annotations"][1].update(caption=7), "annotation 1: 'caption' is 7, expected str"),
@@ -99,20 +94,18 @@ def test_a_folder_that_is_missing_empty_or_a_file(tmp_path: Path, coco_folder: P
 
 @pytest.fixture(scope="module")
 def test_5k(shared_data: Path) -> Corpus:
-    return read_coco_karpathy(shared_data / "coco_karpathy" / "test_5k.json")
+    return open_corpus(shared_data / "coco_karpathy")  # recognised by its file
 
 
 def test_the_test_split_has_5000_images_and_25010_captions_of_which_ten_images_have_six(test_5k: Corpus) -> None:
     assert (test_5k.images.num_rows, test_5k.captions.num_rows) == (5000, 25_010)
-    per_image = collections.Counter(test_5k.captions["image_id"].to_pylist())
-    assert collections.Counter(per_image.values()) == {5: 4990, 6: 10}
     assert test_5k.images["objects"].null_count == 0
+    facts, texts = corpus_facts(test_5k), test_5k.captions["text"].to_pylist()
+    assert facts["captions per image"] == {5: 4990, 6: 10}
+    assert facts["duplicate captions"] == len(texts) - len(set(texts)) > 0
     first, tenth, last = (test_5k.captions.slice(i, 1).to_pylist()[0] for i in (0, 9, 25_009))
-    assert (first["image_id"], first["text"]) == (
-        "391895",
-        "A man with a red helmet on a small moped on a dirt road. ",
-    )
-    assert first["annotation_id"] == "770337"
+    assert first["text"] == "A man with a red helmet on a small moped on a dirt road. "
+    assert (first["image_id"], first["annotation_id"]) == ("391895", "770337")
     assert (tenth["image_id"], tenth["ordinal"]) == ("60623", 4)
     assert last["image_id"] == test_5k.images["id"][4999].as_py()
 
@@ -128,17 +121,12 @@ def test_captions_and_objects_are_those_of_the_file_in_its_order(test_5k: Corpus
 
 def test_the_two_sixth_captions_that_eccv_names_are_those_whose_number_follows_on_the_fifth(test_5k: Corpus) -> None:
     rows = {(row["image_id"], row["ordinal"]): row for row in test_5k.captions.to_pylist()}
-    for image, text in (
-        ("575916", "A serving dish has fruits stacked upon it."),
-        ("446459", "a young white and black"),
-    ):
-        assert rows[image, 5]["text"].startswith(text)
-        assert rows[image, 5]["annotation_id"] == SIXTH_CAPTIONS[image]
-        assert (
-            int(rows[image, 4]["annotation_id"])
-            < int(SIXTH_CAPTIONS[image])
-            < int(rows[image, 4]["annotation_id"]) + 6000
-        )
+    texts = {"575916": "A serving dish has fruits stacked upon it.", "446459": "a young white and black"}
+    for image, text in texts.items():
+        fifth, sixth = rows[image, 4], rows[image, 5]
+        assert sixth["text"].startswith(text)
+        assert sixth["annotation_id"] == SIXTH_CAPTIONS[image]
+        assert 0 < int(SIXTH_CAPTIONS[image]) - int(fifth["annotation_id"]) < 6000
 
 
 def test_cxc_has_24972_caption_queries_with_a_positive_and_eccv_1332_captions_and_1261_images(test_5k: Corpus) -> None:
@@ -195,36 +183,31 @@ def test_annotation_ids_of_the_package_equal_those_of_the_file(test_5k: Corpus) 
 
 def forms(tmp_path: Path) -> dict[str, Path]:
     """Two real images of the split in the three JSON forms."""
+    known = karpathy_test_annotation_ids()
     images: list[dict[str, Any]] = [
         {
-            "image_id": 391895,
-            "file_name": "val2014/COCO_val2014_000000391895.jpg",
-            "captions": ["one", "two"],
-            "annotation_ids": [770337, 771687],
-        },
+            "image_id": number,
+            "file_name": f"val2014/COCO_val2014_{number:012d}.jpg",
+            "captions": captions,
+            "annotation_ids": [int(each) for each in known[str(number)][:2]],
+        }
+        for number, captions in ((391895, ["one", "two"]), (60623, ["three", "four"]))
+    ]
+    karpathy = [
         {
-            "image_id": 60623,
-            "file_name": "val2014/COCO_val2014_000000060623.jpg",
-            "captions": ["three", "four"],
-            "annotation_ids": [karpathy_test_annotation_ids()["60623"][0], karpathy_test_annotation_ids()["60623"][1]],
-        },
+            "filepath": "val2014",
+            "filename": i["file_name"].split("/")[1],
+            "split": "test",
+            "cocoid": i["image_id"],
+            "sentids": i["annotation_ids"],
+            "sentences": [{"raw": text} for text in i["captions"]],
+        }
+        for i in images
     ]
     contents = {
         "test_2.json": images,
         "coco_karpathy_test.json": [{"image": i["file_name"], "caption": i["captions"]} for i in images],
-        "dataset_coco.json": {
-            "images": [
-                {
-                    "filepath": "val2014",
-                    "filename": i["file_name"].split("/")[1],
-                    "split": "test",
-                    "cocoid": i["image_id"],
-                    "sentids": [int(a) for a in i["annotation_ids"]],
-                    "sentences": [{"raw": text} for text in i["captions"]],
-                }
-                for i in images
-            ]
-        },
+        "dataset_coco.json": {"images": karpathy},
     }
     for name, content in contents.items():
         (tmp_path / name).write_text(json.dumps(content))
@@ -239,22 +222,14 @@ def test_all_three_forms_of_the_captions_file_give_the_same_fingerprint(tmp_path
 
 
 def test_the_folder_of_real_photographs_gives_the_part_of_the_split_that_is_there(shared_data: Path) -> None:
-    corpus = read_coco_karpathy(
-        shared_data / "coco_karpathy" / "test_5k.json", images=shared_data / "coco_photos" / "images", missing="skip"
-    )
+    file, images = shared_data / "coco_karpathy" / "test_5k.json", shared_data / "coco_photos" / "images"
+    with pytest.raises(RequestError, match=r"4990 of its images are not in .*missing = \"skip\""):
+        read_coco_karpathy(file, images=images)
+    corpus = read_coco_karpathy(file, images=images, missing="skip")
     assert (corpus.images.num_rows, corpus.captions.num_rows, corpus.skipped.num_rows) == (10, 50, 4990)
     assert corpus.images["sha"].null_count == 0
     assert corpus.relevance.num_rows == 105
-    key = corpus.images["key"][0].as_py()
-    assert corpus.source is not None
-    assert len(corpus.source.read(key)) > 1000
-
-
-def test_missing_images_are_an_error_unless_skipping_is_asked_for(shared_data: Path) -> None:
-    with pytest.raises(RequestError, match=r"4990 of its images are not in .*missing = \"skip\""):
-        read_coco_karpathy(
-            shared_data / "coco_karpathy" / "test_5k.json", images=shared_data / "coco_photos" / "images"
-        )
+    assert all(len(data) > 1000 for data in own_data.contents(corpus))
 
 
 def test_objects_can_come_from_a_file_of_their_own(tmp_path: Path) -> None:
@@ -284,7 +259,7 @@ def test_wrong_options_are_named(tmp_path: Path, options: dict[str, object], exp
         ("[]", "expected Karpathy's JSON"),
         ("[3]", "image 0: expected an object, got int"),
         ('[{"image": "a.jpg"}]', "image 0: expected a file name (file_name, filename, image_path, image) and captions"),
-        ('[{"image": "a.jpg", "caption": [1]}]', "image 0: captions are [1], expected a list of texts"),
+        ('[{"image": "a.jpg", "caption": [1]}]', "image 0: 'caption' is [1], expected a text or a list of texts"),
         ('[{"image": "a.jpg", "caption": "x"}, {"image": "a.jpg", "caption": "y"}]', "duplicate image ids: 'a'"),
     ],
 )
@@ -312,7 +287,3 @@ def test_the_80_categories_have_12_supercategories(shared_data: Path) -> None:
     published = json.loads((shared_data / "coco_karpathy" / "coco80_supercategories.json").read_text())
     assert published == SUPERCATEGORY_OF
     assert (len(SUPERCATEGORY_OF), len(CATEGORIES_OF)) == (80, 12)
-
-
-def test_the_folder_with_the_file_is_recognised_by_itself(shared_data: Path) -> None:
-    assert open_corpus(shared_data / "coco_karpathy").captions.num_rows == 25_010

@@ -55,14 +55,17 @@ def test_the_reference_language_of_multilingual_data_is_the_users(put: Put, fold
     assert table(folder, reference_language="de").languages_reference == "de"
 
 
-def test_pairs_and_quadruples_are_recognised_by_the_name_of_the_table(put: Put, folder: Path) -> None:
-    put({"pairs.csv": "image,caption,negative,category\na.png,red,blue,swap\nb.png,blue,red,\n"})
-    pairs = table(folder / "pairs.csv")
+@pytest.mark.parametrize("names", [("pairs", "quadruples"), ("image_text_pairs", "image_text_pairs")])
+def test_pairs_and_quadruples_are_recognised_by_the_name_of_the_table_or_its_columns(
+    put: Put, folder: Path, names: tuple[str, str]
+) -> None:
+    put({f"{names[0]}.csv": "image,caption,negative,category\na.png,red,blue,swap\nb.png,blue,red,\n"})
+    pairs = table(folder / f"{names[0]}.csv")
     assert pairs.pairs["category"].to_pylist() == ["swap", "all"]
     assert pairs.captions["image_id"].to_pylist() == ["a.png", None, "b.png", None]
     header = "image_0,image_1,caption_0,caption_1,tags"
-    put({"quadruples.csv": f"{header}\na.png,b.png,red on blue,blue on red,Object; Both\n"})
-    quadruples = table(folder / "quadruples.csv")
+    put({f"{names[1]}.csv": f"{header}\na.png,b.png,red on blue,blue on red,Object; Both\n"})
+    quadruples = table(folder / f"{names[1]}.csv")
     assert quadruples.quadruples["tags"].to_pylist() == [["Object", "Both"]]
     assert quadruples.captions["image_id"].to_pylist() == ["a.png", "b.png"]
 
@@ -193,15 +196,6 @@ def test_ids_of_captions_in_the_column_id_are_not_taken_for_ids_of_images(put: P
     assert files(corpus) == ["a.png", "b.png"]
 
 
-def test_pairs_and_quadruples_are_recognised_by_their_columns(put: Put) -> None:
-    root = put({"image_text_pairs.csv": "image,caption\na.png,red\nb.png,blue\n"}, "a.png", "b.png")
-    assert texts(open_corpus(root)) == TWO
-    put({"image_text_pairs.csv": "image,caption,negative_caption\na.png,red,blue\n"})
-    assert open_corpus(root).pairs.num_rows == 1
-    put({"image_text_pairs.csv": "image_0,image_1,caption_0,caption_1\na.png,b.png,red,blue\n"})
-    assert open_corpus(root).quadruples.num_rows == 1
-
-
 def rows(file: Path, content: str | bytes) -> list[tuple[str, ...]]:
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     columns, found = delimited_rows(file)
@@ -229,10 +223,7 @@ def numbered(separator: str, *broken: int) -> str:
         (numbered(",", 100, 250), "line 102: a quote is opened here and closed lines later, which makes one cell of"),
         (numbered(",", 100, 250), "looks like a row of its own"),
         ('image,caption\na,b\nc,"d" e\n', "line 3: a quote is opened here"),
-        (
-            "image_name| number| comment\na.jpg| 0| red\nb.jpg| 4   blue\n",
-            "row 2: expected 3 cells as in the header, got 2",
-        ),
+        ("image| number| comment\na.jpg| 0| red\nb.jpg| 4   blue\n", "row 2: expected 3 cells as in the header, got 2"),
         ("image,caption\na,caf\xe9\n".encode("latin-1"), "not a table in UTF-8"),
         ("image,caption\na,b\n".encode("utf-16"), "save it as UTF-8"),
     ],
@@ -253,42 +244,45 @@ def test_swallowed_rows_are_seen_whatever_the_images_are_called(tmp_path: Path, 
     assert "line 2: a quote is opened here" in message
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv"])
-@pytest.mark.parametrize("caption_first", [False, True])
-def test_swallowed_rows_are_seen_where_images_have_names_without_digits(
-    tmp_path: Path, suffix: str, caption_first: bool
-) -> None:
+@pytest.mark.parametrize("order", [1, -1], ids=["image first", "caption first"])
+def test_swallowed_rows_are_seen_where_images_have_names_without_digits(tmp_path: Path, order: int) -> None:
     """One row less in silence is a smaller gallery; in a TSV file such quotes are part of the text."""
-    rows = [("apple", '"a red one'), ("pear", "a green one"), ("plum", 'a blue one"'), ("fig", "a brown one")]
-    header = ("image", "caption")
-    separator = {"csv": ",", "tsv": "\t"}[suffix]
-    file = tmp_path / f"t.{suffix}"
-    file.write_text("".join(separator.join(row[:: -1 if caption_first else 1]) + "\n" for row in (header, *rows)))
-    if suffix == "tsv":
-        assert [row["image"] for row in delimited_rows(file)[1]] == ["apple", "pear", "plum", "fig"]
-    else:
-        assert "looks like a row of its own" in fault(file, file.read_text())
+    cells = [("image", "caption"), ("apple", '"a red'), ("pear", "a green"), ("plum", 'a blue"'), ("fig", "a brown")]
+    content = {separator: "".join(separator.join(row[::order]) + "\n" for row in cells) for separator in ",\t"}
+    assert "looks like a row of its own" in fault(tmp_path / "t.csv", content[","])
+    assert rows(tmp_path / "t.tsv", content["\t"]) == [row[::order] for row in cells[1:]]
 
 
-def test_captions_of_several_lines_are_read_where_the_quotes_are_right(tmp_path: Path) -> None:
-    content = 'image,caption\n1.jpg,"Red, blue\nHowever, it is\n\n""green"""\n2.jpg,one\n'
-    assert rows(tmp_path / "t.csv", content) == [("1.jpg", 'Red, blue\nHowever, it is\n\n"green"'), ("2.jpg", "one")]
+@pytest.mark.parametrize(
+    ("suffix", "content", "expected"),
+    [
+        (
+            "csv",
+            'image,caption\n1.jpg,"Red, blue\nHowever, it is\n\n""green"""\n2.jpg,one\n',
+            [("1.jpg", 'Red, blue\nHowever, it is\n\n"green"'), ("2.jpg", "one")],
+        ),
+        (
+            "tsv",
+            'image\tcaption\na.jpg\t"one\ntwo ""three"""\nb.jpg\tfour\n',
+            [("a.jpg", 'one\ntwo "three"'), ("b.jpg", "four")],
+        ),
+        ("tsv", 'image\tcaption\na.jpg\t"Stop" says the man\n', [("a.jpg", '"Stop" says the man')]),
+        ("csv", "red,a.jpg\nblue,b.jpg\n", [("red", "a.jpg"), ("blue", "b.jpg")]),
+    ],
+    ids=["several lines", "as programs write tabs", "quotes of the text", "no header"],
+)
+def test_quotes_and_headers_are_read_as_they_are_meant(
+    tmp_path: Path, suffix: str, content: str, expected: list[tuple[str, str]]
+) -> None:
+    assert rows(tmp_path / f"t.{suffix}", content) == expected
 
 
 def test_tabs_with_quotes_that_are_part_of_the_text_lose_no_row(tmp_path: Path) -> None:
     found = rows(tmp_path / "t.tsv", numbered("\t", 100, 250))
-    assert len(found) == 300
-    assert found[100] == ("100.jpg", '"caption 100')
-    assert rows(tmp_path / "t.tsv", 'image\tcaption\na.jpg\t"Stop" says the man\n')[0][1] == '"Stop" says the man'
+    assert (len(found), found[100]) == (300, ("100.jpg", '"caption 100'))
 
 
-def test_tabs_with_paired_quotes_are_read_as_programs_write_them(tmp_path: Path) -> None:
-    content = 'image\tcaption\na.jpg\t"one\ntwo ""three"""\nb.jpg\tfour\n'
-    assert rows(tmp_path / "t.tsv", content) == [("a.jpg", 'one\ntwo "three"'), ("b.jpg", "four")]
-
-
-def test_a_file_without_a_header_has_two_columns_or_is_refused(tmp_path: Path) -> None:
-    assert rows(tmp_path / "t.csv", "red,a.jpg\nblue,b.jpg\n") == [("red", "a.jpg"), ("blue", "b.jpg")]
+def test_a_file_of_three_columns_without_a_header_is_refused(tmp_path: Path) -> None:
     message = fault(tmp_path / "t.csv", "1,a.jpg,red\n2,b.jpg,blue\n")
     assert "its first line is a row" in message
     assert "write a line with the names of its 3 columns above it" in message
