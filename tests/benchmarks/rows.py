@@ -1,7 +1,8 @@
-"""One measured figure, its bar and its peer; and the clock."""
+"""One measured figure, its bar and its peer; the rows of a group; and the clock."""
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -32,6 +33,13 @@ class Row(NamedTuple):
         return "not measured" if self.value is None else f"{self.value:.4g} {self.unit}".rstrip()
 
 
+def measured(group: str, quick: bool) -> list[Row]:
+    """The rows of a group; where it has to be quick, sizes are too small for bars of time and of memory."""
+    rows: list[Row] = importlib.import_module(f"tests.benchmarks.bench_{group}").run(quick)
+    sized = ("times", "s", "minutes", "GiB", "MB") if quick else ()
+    return [row._replace(bar="") if row.unit in sized else row for row in rows]
+
+
 def timed(work: Callable[[], object]) -> float:
     """Seconds of one run."""
     start = time.perf_counter()
@@ -43,3 +51,10 @@ def fastest(work: Callable[[], object], runs: int = 3) -> float:
     """Seconds of the fastest of a few runs, after one that is not counted."""
     work()
     return min(timed(work) for _ in range(runs))
+
+
+def both_clocks(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds by the wall and of the processor, all threads together."""
+    busy = time.process_time()
+    seconds = timed(work)
+    return seconds, time.process_time() - busy
