@@ -42,6 +42,18 @@ def opened(files: Sequence[Path]) -> list[object]:
     return [Image.open(file) for file in files]
 
 
+def peers_of(folder: Path, device: str) -> Any:
+    """The CLIP in ``st/0_CLIPModel`` as sentence-transformers loads it; written for open_clip beside it."""
+    from sentence_transformers import SentenceTransformer
+
+    from tests.encoders.families.openclip import from_transformers_clip
+
+    modules = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}]
+    (folder / "st" / "modules.json").write_text(json.dumps(modules))
+    from_transformers_clip(folder / "st" / "0_CLIPModel", folder / "openclip")
+    return SentenceTransformer(str(folder / "st"), device=device)
+
+
 def clip_benchmark_images(folder: Path, files: Sequence[Path]) -> Callable[[], object]:
     """CLIP_benchmark's retrieval loop over photographs, with as many loader processes as there are cores."""
     import torch

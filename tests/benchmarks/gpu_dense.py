@@ -55,7 +55,11 @@ def dense_rows(card: Card, *, quick: bool) -> list[Row]:
         ours, theirs = found["t2i/all"], on_processor["t2i/all"]
         outside = outside_rounding(images, captions, ours, to_images.clusters, card.device, sample)
         name, cpu = f"dense, {n_images:,} images:", "capim on the CPU"
-        rate, threads = work / seconds, f"{processor:.1f} s on {torch.get_num_threads()} threads"
+        rate, faster, threads = (
+            work / seconds,
+            processor / seconds,
+            f"{processor:.1f} s on {torch.get_num_threads()} threads",
+        )
         apart = float(np.abs(ours.best_score - theirs.best_score).max())
         n_other = f"{int((ours.rank_best != theirs.rank_best).sum())} of {n_captions:,} ranks differ, by rounding"
         close = f"{sample:,} queries, scores closer than {ROUNDING:g} may stand in either order"
@@ -64,14 +68,7 @@ def dense_rows(card: Card, *, quick: bool) -> list[Row]:
         share = f"{name} product of the whole call as a share of the card's float32 rate"
         rows += [
             Row(f"{name} time", seconds, "s", note=f"{shape}; {rate / 1e12:.1f} TFLOP/s"),
-            Row(
-                f"{name} speed relative to the same machine's processor",
-                processor / seconds,
-                "times",
-                bar,
-                cpu,
-                threads,
-            ),
+            Row(f"{name} speed relative to the same machine's processor", faster, "times", bar, cpu, threads),
             Row(share, rate / card.float32_rate, "", bar_of_share, note=whole),
             Row(f"{name} peak memory of the card beyond the vectors", peak, "GiB"),
             Row(f"{name} ranks outside what float64 scores allow", outside, "", "<= 0", note=close),
