@@ -12,15 +12,7 @@ import pytest
 
 from capim.reports.elements.pictures import MOST_BYTES, data_uris
 from capim.reports.rows import gallery
-from capim.reports.rows.gallery import (
-    COLUMNS,
-    MOST_CASES,
-    MOST_ITEMS,
-    GalleryTask,
-    SelectedQuery,
-    select_queries,
-    shown_protocols,
-)
+from capim.reports.rows.gallery import COLUMNS, MOST_CASES, GalleryTask, SelectedQuery, select_queries, shown_protocols
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.failures import case_of
 from capim.store import schema
@@ -91,12 +83,10 @@ def test_corpora_and_directions_contribute_in_turn() -> None:
     }  # fmt: skip
 
 
-def test_languages_take_turns_and_each_has_its_own_query_of_an_image() -> None:
+def test_languages_take_turns_and_each_has_its_own_query_of_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
     both = pa.concat_tables([table([9] * 40, protocol="t2i/de/human"), table([2] * 40, protocol="t2i/en/human")])
-    with_few = pytest.MonkeyPatch()
-    with_few.setattr(gallery, "MOST_CASES", 10)
+    monkeypatch.setattr(gallery, "MOST_CASES", 10)
     chosen, _ = select_queries([task(a=both)])
-    with_few.undo()
     assert [query.protocol for query in chosen].count("t2i/de/human") == 5
 
 
@@ -106,7 +96,7 @@ def test_lists_are_shortened_before_queries_are_left_out(monkeypatch: pytest.Mon
         encoders: dict[str, Any] = {f"e{i}": table([2] * 300) for i in range(n_encoders)}
         chosen, _ = select_queries([task(**encoders)])
         lengths = [len(ranked.top) for query in chosen for ranked in query.lists]
-        assert sum(lengths) <= MOST_ITEMS
+        assert sum(lengths) <= gallery.MOST_ITEMS
         shapes.append((len(chosen), *set(lengths)))
     assert shapes == [(200, 5), (200, 3), (100, 3), (100, 1)]
     monkeypatch.setattr(gallery, "MOST_PICTURES", 50)
