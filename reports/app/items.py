@@ -203,22 +203,16 @@ def _column(state: State, wanted: WantedItems, encoder: str, *, at_once: bool) -
         return {**found, "fault": str(fault)}
     ids = pa.array([row["id"] for row in done.rows], pa.string())
     items = state.store.items(wanted.corpus, done.modality)
-    same: dict[str, object] = {"corpus": wanted.corpus, "encoders": ",".join(wanted.encoders)}
-    places = pc.index_in(ids, value_set=items["id"].combine_chunks()).to_pylist()
-    hits = [
-        {**row, "more": link("/search", **same, like=f"{done.modality}:{place}")}
-        for row, place in zip(done.rows, places, strict=True)
-    ]
+    hits, names = [], ",".join(wanted.encoders)
+    for row, place in zip(done.rows, pc.index_in(ids, items["id"].combine_chunks()).to_pylist(), strict=True):
+        more = link("/search", corpus=wanted.corpus, encoders=names, like=f"{done.modality}:{place}")
+        hits.append({**row, "more": more})
     return {**found, "modality": done.modality, "hits": hits}
 
 
 def _hits(columns: list[dict[str, Any]]) -> pa.Table:
     """What was found, as rows: encoder, rank, score, id, text."""
-    found = [
-        {"encoder": one["encoder"], **{name: hit.get(name) for name in ("rank", "score", "id", "text")}}
-        for one in columns
-        for hit in one["hits"]
-    ]
+    found = [{**hit, "encoder": one["encoder"]} for one in columns for hit in one["hits"]]
     kinds: dict[str, pa.DataType] = {"encoder": pa.string(), "rank": pa.int32(), "score": pa.float32()}
     return pa.Table.from_pylist(found, schema=pa.schema(kinds | {"id": pa.string(), "text": pa.string()}))
 

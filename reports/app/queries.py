@@ -269,8 +269,7 @@ def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: 
     at = request.query_params.get("at", "")
     if not at.isdecimal():
         return "", ""
-    place = int(at)
-    first = max(0, place - 1)
+    place, first = int(at), max(0, int(at) - 1)
     found = dict(enumerate(state.rows(filters.some_of(wanted, evaluated, first=first, most=3)).to_pylist(), first))
 
     def target(of: int) -> str:

@@ -190,12 +190,11 @@ def _outdated(results: Iterable[Row]) -> list[str]:
 def _incomplete(runs: Sequence[Row], encoders: Mapping[str, str]) -> list[str]:
     """What the runs say of encoders that failed: the newest run, and those with encoders that still have no results."""
     sentences = []
-    for row in runs:
-        if row["message"] and row["state"] == "incomplete":
-            entries = json.loads(row["config"] or "{}").get("encoders", [])
-            wanted = {entry if isinstance(entry, str) else entry.get("name") for entry in entries}
-            if row is runs[-1] or not wanted <= encoders.keys():
-                sentences.append(f"{row['message']} (run {row['run']})")
+    for row in (row for row in runs if row["message"] and row["state"] == "incomplete"):
+        entries = json.loads(row["config"] or "{}").get("encoders", [])
+        wanted = {entry if isinstance(entry, str) else entry.get("name") for entry in entries}
+        if row is runs[-1] or not wanted <= encoders.keys():
+            sentences.append(f"{row['message']} (run {row['run']})")
     return sentences
 
 

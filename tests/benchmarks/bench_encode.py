@@ -69,26 +69,15 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
     write_clip(checkpoint, vision=(64, 16, 64, 2), text=(512, 6))
     ours, theirs = loaded_clip(checkpoint), peers_of(folder, device())
     files, captions = photographs()[:n_images], mixed_captions(n_captions)
-    images = {
-        "capim": lambda: drain(ours, image_work(files)),
-        PEER: lambda: theirs.encode(opened(files), batch_size=BATCH, show_progress_bar=False),
-        "CLIP_benchmark": peers.clip_benchmark_images(folder / "openclip", files),
-    }
-    text_tower = CLIPModel.from_pretrained(checkpoint).text_model
-    texts = {
-        "capim": lambda: drain(ours, caption_work(captions)),
-        PEER: lambda: theirs.encode(captions, batch_size=BATCH, show_progress_bar=False),
-        "CLIP_benchmark": peers.clip_benchmark_captions(folder / "openclip", captions),
-        **bounds(ours, text_tower, captions),
-    }
-    rows = []
-    for unit, n, contest, bar in (("images", len(files), images, ">= 1.2"), ("captions", len(captions), texts, ">= 2")):
-        seconds = in_turns(contest, turns)
-        rates = rates_of(seconds, n)
-        rows += [
-            Row(f"{unit} per second, small CLIP", times(seconds, "capim", peer), "times", bar, peer, rates)
-            for peer in (PEER, "CLIP_benchmark")
-        ]
+    images, texts = contests(ours, theirs, files, captions, BATCH)
+    images["CLIP_benchmark"] = peers.clip_benchmark_images(folder / "openclip", files)
+    texts["CLIP_benchmark"] = peers.clip_benchmark_captions(folder / "openclip", captions)
+    texts |= bounds(ours, CLIPModel.from_pretrained(checkpoint).text_model, captions)
+    bars = {PEER: ">= 1.2", "CLIP_benchmark": ">= 1.2"}
+    rows, _ = against("images per second, small CLIP", images, len(files), bars, turns=turns)
+    bars = dict.fromkeys(bars, ">= 2")
+    of_captions, seconds = against("captions per second, small CLIP", texts, len(captions), bars, turns=turns)
+    rows += of_captions
     for which, what, note in (
         ("no padding", "forward passes without padding", "captions tokenised beforehand, each batch of one length"),
         ("products alone", "the linear layers' matrix products alone", UPPER_BOUND),
@@ -96,6 +85,31 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
         name = f"captions per second of {what}, small CLIP"
         rows.append(Row(name, times(seconds, which, PEER), "times", peer=PEER, note=note))
     return rows
+
+
+def contests(
+    ours: Encoder, theirs: Any, files: Sequence[Path], captions: Sequence[str], batch: int
+) -> tuple[dict[str, Callable[[], object]], dict[str, Callable[[], object]]]:
+    """What is timed of photographs and of captions: capim, and sentence-transformers' own loop."""
+    images: dict[str, Callable[[], object]] = {
+        "capim": lambda: drain(ours, image_work(files), batch_size=batch),
+        PEER: lambda: theirs.encode(opened(files), batch_size=batch, show_progress_bar=False),
+    }
+    texts: dict[str, Callable[[], object]] = {
+        "capim": lambda: drain(ours, caption_work(captions), batch_size=batch),
+        PEER: lambda: theirs.encode(captions, batch_size=batch, show_progress_bar=False),
+    }
+    return images, texts
+
+
+def against(
+    name: str, contest: dict[str, Callable[[], object]], n: int, bars: dict[str, str], *, turns: int
+) -> tuple[list[Row], dict[str, list[float]]]:
+    """How many times faster than each peer, and the seconds of everybody."""
+    seconds = in_turns(contest, turns)
+    rates = rates_of(seconds, n)
+    rows = [Row(name, times(seconds, "capim", peer), "times", bar, peer, rates) for peer, bar in bars.items()]
+    return rows, seconds
 
 
 def loaded_clip(checkpoint: Path) -> Encoder:
@@ -115,14 +129,11 @@ def beside_sentence_transformers(folder: Path, turns: int, *, n_captions: int) -
     ours = load_encoder(spec, device=device())
     theirs = SentenceTransformer(str(folder / "minilm"), device=device())
     captions = mixed_captions(n_captions)
-    contest = {
-        "capim": lambda: drain(ours, caption_work(captions)),
-        PEER: lambda: theirs.encode(captions, batch_size=BATCH, show_progress_bar=False),
-        **bounds(ours, BertModel.from_pretrained(folder / "minilm", add_pooling_layer=False), captions),
-    }
-    seconds = in_turns(contest, turns)
-    ratio, rates = times(seconds, "capim", PEER), rates_of(seconds, n_captions)
-    return [Row("captions per second, BERT of MiniLM's size", ratio, "times", ">= 2", PEER, rates)]
+    _, contest = contests(ours, theirs, [], captions, BATCH)
+    contest |= bounds(ours, BertModel.from_pretrained(folder / "minilm", add_pooling_layer=False), captions)
+    name = "captions per second, BERT of MiniLM's size"
+    rows, _ = against(name, contest, n_captions, {PEER: ">= 2"}, turns=turns)
+    return rows
 
 
 def bounds(encoder: Encoder, model: Any, captions: Sequence[str]) -> dict[str, Callable[[], object]]:

@@ -26,10 +26,8 @@ from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.resources import n_threads
-from capim.tasks.ranking.tasks import RetrievalTask
-from tests.benchmarks.made import paired, unit, windows
+from tests.benchmarks.made import both_ways, paired, unit, windows
 from tests.benchmarks.rows import Row, fastest
 
 DIM = 128
@@ -43,8 +41,7 @@ def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes a hundredth of the pairs, a size at which the ratios are not the claims."""
     n = 100 if quick else 1000
     images, captions = vectors(n, N_PATCHES)
-    corpus = paired(n, n)
-    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    tasks = both_ways(paired(n, n))
     ours = fastest(lambda: score_maxsim(partial(windows, images), partial(windows, captions), tasks), runs=RUNS)
     some = images[: max(8, n // 16)]
     queries, passages = ([torch.from_numpy(v).float() for v in items] for items in (captions, some))
@@ -83,8 +80,7 @@ def full_rows(quick: bool) -> list[Row]:
     n_all = 5 * n if quick else 25_010
     n_queries = round(share * n_all)
     captions = [some[i % n] for i in range(n_queries)]
-    corpus = paired(n, n_queries)
-    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    tasks = both_ways(paired(n, n_queries))
 
     def scored() -> tuple[Outcomes, float]:
         started = time.perf_counter()
@@ -126,9 +122,7 @@ def full_rows(quick: bool) -> list[Row]:
 def frontier_rows(images: list[NDArray[np.float16]], captions: list[NDArray[np.float16]]) -> list[Row]:
     """What `capim ann` measures of each method, as rows without a bar; the first is exact search."""
     n = len(images)
-    corpus = paired(n, n)
-    [task] = build_tasks(corpus, select_protocols(corpus, ["t2i/all"]))
-    assert isinstance(task, RetrievalTask)
+    task = next(task for task in both_ways(paired(n, n)) if task.protocol.id == "t2i/all")
     items, queries = Ragged.of(images), Ragged.of([caption.astype(np.float32) for caption in captions])
     methods = methods_of(items, METHODS, storage="float16", many=True, seed=0)
     found = []

@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.evaluate import Side, by_gallery_size
-from capim.tasks.ranking.protocols import build_task, select_protocols
-from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.runtime.references import SetsRef
 from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.bench_scoring import synthetic
-from tests.benchmarks.made import BOTH, as_block, by_number, karpathy, unit
+from tests.benchmarks.made import BOTH, as_block, both_ways, by_number, karpathy, unit
 from tests.benchmarks.own_process import alone, peak_gib
 from tests.benchmarks.rows import Row, fastest
 from tests.benchmarks.store_blocks import opened
@@ -63,8 +61,7 @@ def distractors(quick: bool) -> list[Row]:
     corpus = karpathy(limit=500 if quick else None)
     own, captions, _ = synthetic(corpus, dim=1024)
     others = unit(np.random.default_rng(1).standard_normal((9 * len(own), 1024), dtype=np.float32))
-    task = build_task(corpus, select_protocols(corpus, ["t2i/all"])[0])
-    assert isinstance(task, RetrievalTask)
+    task = next(task for task in both_ways(corpus) if task.protocol.id == "t2i/all")
     started = time.perf_counter()
     curve = [
         (added, METRICS["R@1"].per_query(outcomes))

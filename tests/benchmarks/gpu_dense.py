@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 from tests.benchmarks.gpu_card import ROUNDING, Card, peak_gib, reset_peak
-from tests.benchmarks.made import karpathy, unit
+from tests.benchmarks.made import both_ways, karpathy, unit
 from tests.benchmarks.rows import Row, fastest
 
 DIM = 512
@@ -34,8 +33,7 @@ def dense_rows(card: Card, *, quick: bool) -> list[Row]:
     """COCO's captions over its 5,000 images in both directions, and over a million images."""
     corpus = karpathy(200 if quick else None)
     n_captions = len(corpus.captions)
-    built = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
-    tasks = [task for task in built if isinstance(task, RetrievalTask)]
+    tasks = both_ways(corpus)
     to_images = next(task for task in tasks if task.protocol.id == "t2i/all")
     rows: list[Row] = []
     for n_images, sample in ((len(corpus.images), n_captions), (2000 if quick else 1_000_000, 256)):

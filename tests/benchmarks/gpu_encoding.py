@@ -26,7 +26,7 @@ from capim.tasks.encoders.device import usable_cores
 from capim.tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
 from capim.tasks.encoders.pipeline import find_batch_size
 from capim.tasks.encoders.tensors import join
-from tests.benchmarks.bench_encode import caption_work, drain, image_work, in_turns, times
+from tests.benchmarks.bench_encode import PEER, against, caption_work, contests, drain, image_work, in_turns
 from tests.benchmarks.cost import FROM_FILES
 from tests.benchmarks.encode_models import SIZES, write_clip
 from tests.benchmarks.encode_peers import mixed_captions, open_clip_model, opened, peers_of, photographs
@@ -161,46 +161,24 @@ def beside_peers(name: str, folder: Path, encoder: Encoder, *, quick: bool) -> l
     batch = 8 if quick else 256
     files = repeated(photographs(), 40 if quick else 768)
     captions = [f"{i} {caption}" for i, caption in enumerate(repeated(mixed_captions(), 100 if quick else 6000))]
-    images = {
-        "capim": lambda: drain(encoder, image_work(files), batch_size=batch),
-        "sentence-transformers": lambda: theirs.encode(opened(files), batch_size=batch, show_progress_bar=False),
-        "open_clip": open_clip_images(folder / "openclip", files, batch, encoder.device),
-    }
-    texts = {
-        "capim": lambda: drain(encoder, caption_work(captions), batch_size=batch),
-        "sentence-transformers": lambda: theirs.encode(captions, batch_size=batch, show_progress_bar=False),
-        "open_clip": open_clip_captions(folder / "openclip", captions, batch, encoder.device),
-    }
-    rows = []
-    for unit, n, contest in (("images", len(files), images), ("captions", len(captions), texts)):
-        seconds = in_turns(contest, 1)
-        rates = ", ".join(f"{who} {n / statistics.median(taken):.0f}/s" for who, taken in seconds.items())
-        rows += [
-            Row(f"{unit} per second, {name}, float32", times(seconds, "capim", peer), "times", bar, peer, rates)
-            for peer, bar in (("sentence-transformers", ">= 2"), ("open_clip", ">= 1"))
-        ]
-    return rows
-
-
-class Photographs(torch.utils.data.Dataset[Any]):
-    """Files as a loader of torch reads them."""
-
-    def __init__(self, files: Sequence[Path], transform: Callable[[Any], Any]) -> None:
-        self._files, self._transform = files, transform
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._transform(opened([self._files[index]])[0])
+    images, texts = contests(encoder, theirs, files, captions, batch)
+    images["open_clip"] = open_clip_images(folder / "openclip", files, batch, encoder.device)
+    texts["open_clip"] = open_clip_captions(folder / "openclip", captions, batch, encoder.device)
+    title, bars = f"{name}, float32", {PEER: ">= 2", "open_clip": ">= 1"}
+    of_images, _ = against(f"images per second, {title}", images, len(files), bars, turns=1)
+    of_captions, _ = against(f"captions per second, {title}", texts, len(captions), bars, turns=1)
+    return of_images + of_captions
 
 
 def open_clip_images(folder: Path, files: Sequence[Path], batch: int, device: str) -> Callable[[], object]:
     """open_clip's own loop: a loader process per core, pinned memory, one forward pass after the other."""
     model, transform, _ = open_clip_model(folder)
-    pinned = device.startswith("cuda")
-    data = Photographs(files, transform)
-    loader = torch.utils.data.DataLoader(data, batch, num_workers=usable_cores(), pin_memory=pinned)
+
+    def load(some: Sequence[Path]) -> torch.Tensor:  # by a process of the loader
+        return torch.stack([transform(image) for image in opened(some)])
+
+    how: Any = {"num_workers": usable_cores(), "collate_fn": load, "pin_memory": device.startswith("cuda")}
+    loader: Any = torch.utils.data.DataLoader(files, batch, **how)  # type: ignore[arg-type]
 
     def run() -> None:
         with torch.inference_mode():

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores, pair_scores
-from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.resources import Resources
 from tests.benchmarks.gpu_card import ROUNDING, Card, peak_gib, reset_peak
-from tests.benchmarks.made import paired, unit, windows
+from tests.benchmarks.made import both_ways, paired, unit, windows
 from tests.benchmarks.rows import Row, fastest
 
 N_PATCHES, TOKEN_DIM = 1030, 128  # ColPali's
@@ -33,8 +32,7 @@ def maxsim_rows(card: Card, *, quick: bool) -> list[Row]:
     small, large = ((20, 40), (60, 300)) if quick else ((500, 1000), (5000, 25_000))
     pages, queries = multivectors(*large, card.device)
     rows = beside_colpali(pages[: small[0]], queries[: small[1]], card)
-    corpus = paired(*large)
-    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    tasks = both_ways(paired(*large))
     reset_peak(card.device)
     begun = time.perf_counter()
     score_maxsim(partial(windows, pages), partial(windows, queries), tasks, resources=Resources(card.device))

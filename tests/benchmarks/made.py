@@ -16,6 +16,8 @@ from capim.store.vectors import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.corpora.subset import sample_corpus
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
 from tests.shared_data import SHARED_DATA
 
 SPLIT = SHARED_DATA / "coco_karpathy" / "test_5k.json"
@@ -35,6 +37,12 @@ def paired(n_images: int, n_captions: int) -> Corpus:
     images = [ImageRow(id=f"i{i:06d}") for i in range(n_images)]
     captions = [CaptionRow(id=f"c{k:06d}", image_id=f"i{k % n_images:06d}", text="x") for k in range(n_captions)]
     return build_corpus("shape", images, captions, source=None)
+
+
+def both_ways(corpus: Corpus) -> list[RetrievalTask]:
+    """Every caption as a query for its image, and every image for any of its captions."""
+    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    return [task for task in tasks if isinstance(task, RetrievalTask)]
 
 
 def by_number(n_images: int, n_captions: int = 0) -> Corpus:
