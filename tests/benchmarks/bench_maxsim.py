@@ -10,7 +10,6 @@ many items with a quarter of the patches go through every method of ``capim ann`
 from __future__ import annotations
 
 import os
-import time
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -25,10 +24,9 @@ from capim.tasks.analyses.compression import METHODS, measured, methods_of
 from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores
-from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import n_threads
 from tests.benchmarks.made import both_ways, paired, unit, windows
-from tests.benchmarks.rows import Row, fastest
+from tests.benchmarks.rows import Row, clocked, fastest, timed
 
 DIM = 128
 N_PATCHES = 1030
@@ -82,11 +80,7 @@ def full_rows(quick: bool) -> list[Row]:
     captions = [some[i % n] for i in range(n_queries)]
     tasks = both_ways(paired(n, n_queries))
 
-    def scored() -> tuple[Outcomes, float]:
-        started = time.perf_counter()
-        found = score_maxsim(partial(windows, images), partial(windows, captions), tasks)["t2i/all"]
-        return found, (time.perf_counter() - started) / 60
-
+    score = partial(score_maxsim, partial(windows, images), partial(windows, captions), tasks)
     computed: list[int] = []
     compute = maxsim_products._compute
 
@@ -95,9 +89,10 @@ def full_rows(quick: bool) -> list[Row]:
         compute(rough, chosen, *rest)
 
     with patch.object(maxsim_products, "_compute", counted):
-        found, minutes = scored()
+        scored, seconds = clocked(score)
     with patch.object(maxsim, "pays", lambda *_: False):
-        in_float32 = scored()[1]
+        in_float32 = timed(score) / 60
+    found, minutes = scored["t2i/all"], seconds / 60
     tokens = gather(windows(captions[:SAMPLE]))
     scores = maxsim_scores(partial(windows, images), tokens, n_images=n)
     own = scores[np.arange(len(scores)), np.arange(len(scores)) % n][:, None]

@@ -25,7 +25,7 @@ from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.bench_scoring import synthetic
 from tests.benchmarks.made import BOTH, as_block, both_ways, by_number, karpathy, unit
 from tests.benchmarks.own_process import alone, peak_gib
-from tests.benchmarks.rows import Row, fastest
+from tests.benchmarks.rows import Row, fastest, timed
 from tests.benchmarks.store_blocks import opened
 
 DIM, N_CAPTIONS, BLOCK = 768, 25_010, 4096
@@ -106,9 +106,7 @@ def score_windows(folder: Path, *, n: int, captions: int) -> dict[str, float]:
     from capim.tasks.evaluate import score
 
     store = EmbeddingStore.open(folder / "store")
-    started = time.perf_counter()
-    score.fn(**_how(store, MEMORY), **FIGURES)
-    seconds, peak = time.perf_counter() - started, peak_gib()
+    seconds, peak = timed(lambda: score.fn(**_how(store, MEMORY), **FIGURES)), peak_gib()
     queries, items = torch.randn(captions, DIM), torch.randn(min(n, 8192), DIM)
     product = fastest(lambda: queries @ items.T, runs=1) * n / len(items)
     return {"seconds": seconds, "peak_gib": peak, "product": product}

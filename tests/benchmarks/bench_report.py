@@ -8,14 +8,13 @@ from __future__ import annotations
 import shutil
 import statistics
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
 from capim.reports import write_report
 from capim.reports.exports import FORMATS, export_results
 from tests.benchmarks.own_process import peak_gib
-from tests.benchmarks.rows import Row, timed
+from tests.benchmarks.rows import Row, clocked, timed
 from tests.reports.conftest import CHROMIUM
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn
@@ -28,9 +27,8 @@ def run(quick: bool = False) -> list[Row]:
     store = coco(n_images=500 if quick else 5000)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
-        started = time.perf_counter()
-        page = Path(write_report(store, target / "report"))
-        seconds = time.perf_counter() - started
+        written, seconds = clocked(lambda: write_report(store, target / "report"))
+        page = Path(written)
         size = page.stat().st_size / MEGABYTE
         results = (target / "report" / "results.json").stat().st_size / MEGABYTE
         peak = peak_gib()

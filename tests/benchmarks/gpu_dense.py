@@ -8,7 +8,6 @@ be equal.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,7 +23,7 @@ from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 from tests.benchmarks.gpu_card import ROUNDING, Card, peak_gib, reset_peak
 from tests.benchmarks.made import both_ways, karpathy, unit
-from tests.benchmarks.rows import Row, fastest
+from tests.benchmarks.rows import Row, clocked, fastest
 
 DIM = 512
 
@@ -45,9 +44,7 @@ def dense_rows(card: Card, *, quick: bool) -> list[Row]:
         seconds = fastest(partial(score, resources=Resources(card.device)), runs=2 if wide else 3)
         peak = peak_gib(card.device) - 4 * (images.size + captions.size) / 2**30
         found = score(resources=Resources(card.device))
-        begun = time.perf_counter()
-        on_processor = score()
-        processor = time.perf_counter() - begun
+        on_processor, processor = clocked(score)
         work = 2.0 * n_captions * n_images * DIM
         shape = f"{n_captions:,} x {n_images:,} x {DIM}, {' and '.join(task.protocol.id for task in some)}"
         ours, theirs = found["t2i/all"], on_processor["t2i/all"]

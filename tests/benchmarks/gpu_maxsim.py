@@ -6,7 +6,6 @@ the peer's scores, give or take rounding, let an item stand.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -20,7 +19,7 @@ from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, m
 from capim.tasks.ranking.resources import Resources
 from tests.benchmarks.gpu_card import ROUNDING, Card, peak_gib, reset_peak
 from tests.benchmarks.made import both_ways, paired, unit, windows
-from tests.benchmarks.rows import Row, fastest
+from tests.benchmarks.rows import Row, fastest, timed
 
 N_PATCHES, TOKEN_DIM = 1030, 128  # ColPali's
 TOKENS = (20, 30)  # fewest and most of a query
@@ -34,9 +33,8 @@ def maxsim_rows(card: Card, *, quick: bool) -> list[Row]:
     rows = beside_colpali(pages[: small[0]], queries[: small[1]], card)
     tasks = both_ways(paired(*large))
     reset_peak(card.device)
-    begun = time.perf_counter()
-    score_maxsim(partial(windows, pages), partial(windows, queries), tasks, resources=Resources(card.device))
-    seconds = time.perf_counter() - begun
+    sides = partial(windows, pages), partial(windows, queries)
+    seconds = timed(lambda: score_maxsim(*sides, tasks, resources=Resources(card.device)))
     work = 2.0 * sum(map(len, queries)) * len(pages) * N_PATCHES * TOKEN_DIM
     shape = f"{large[1]:,} queries x {large[0]:,} pages x {N_PATCHES:,} vectors; both directions and lists of 100"
     name, rate = f"MaxSim, {large[0]:,} pages:", work / seconds

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -40,11 +42,16 @@ def measured(group: str, quick: bool) -> list[Row]:
     return [row._replace(bar="") if row.unit in sized else row for row in rows]
 
 
+def clocked(work: Callable[[], T]) -> tuple[T, float]:
+    """What one run gives, and its seconds."""
+    start = time.perf_counter()
+    found = work()
+    return found, time.perf_counter() - start
+
+
 def timed(work: Callable[[], object]) -> float:
     """Seconds of one run."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    return clocked(work)[1]
 
 
 def fastest(work: Callable[[], object], runs: int = 3) -> float:
