@@ -263,7 +263,7 @@ def _evaluate_metric(
     comparisons = store.rows("comparisons", comparison=pairs).to_pylist() if pairs else []
     if not results:
         return pair_rows(comparisons, first)
-    found = in_order(store.rows("results", result=figures)).to_pylist() if figures else []
+    found = in_order(store.rows("results", result=figures).to_pylist()) if figures else []
     return against_best(found, comparisons)
 
 
