@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from capim.store import EmbeddingStore
 from capim.store.inventory import disk_bytes
 from capim.store.schema import texts
 from capim.tasks import compare, report
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.corpora.subset import sample_corpus
 from capim.tasks.runtime import results
 from tests.command import command, json_rows
 from tests.flows.conftest import CORPORA
+from tests.random_store import random_store
 
 QUICK = "--encoders tiny-clip,tiny-colpali --device cpu --quiet --replicates"
 AS_BEFORE = f"run --corpora {CORPORA} --sample 12 {QUICK} 100"
@@ -91,3 +95,13 @@ def test_pages_go_when_no_run_points_to_them(workspace: Path) -> None:
     [page] = pages(workspace)
     assert [*(workspace / "reports" / "pages").iterdir()] == [page]
     assert (page / "report.html").is_file()
+
+
+def test_a_report_of_the_store_has_samples_beside_whole_corpora_only_with_all(tmp_path: Path) -> None:
+    whole = read_shapes(n_scenes=12)
+    for corpus in (whole, replace(sample_corpus(whole, 6, seed=0), draw=(6, 0))):
+        random_store(tmp_path / "store", corpus)
+    command("evaluate --device cpu --replicates 100 --quiet", tmp_path)
+    for words, shown in (("", {"shapes"}), ("--all", {"shapes", "shapes-sample6"})):
+        page = command(f"report {words}", tmp_path).page
+        assert json.loads(page.with_name("results.json").read_text("utf-8"))["corpora"].keys() == shown
