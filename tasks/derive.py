@@ -9,7 +9,7 @@ run that made nothing can be pinned, compared and reported like the one that mad
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -141,23 +141,26 @@ def used(store: EmbeddingStore, keys: Iterable[str]) -> str:
     return uses
 
 
-def page_key(store: EmbeddingStore, run: str | None, chosen: Mapping[str, Sequence[str]], version: str) -> str:
-    """The key of the report of what a run used, or of all that is current: known before a row is read.
+def page_key(
+    store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping[str, Sequence[str]], version: str
+) -> str:
+    """The key of the report of what has these keys, or of all that is current: known before a row is read.
 
     Args:
         store: The store.
-        run: None: all that is current. What is current follows from which settings are usual and what was used last.
+        keys: Of what is shown. None: all that is current, which follows from which settings are usual and what was
+            used last.
         chosen: Names that the report is limited to.
         version: Of the code that makes pages.
     """
-    if run is not None:
-        shown = sorted(store.keys_of(run))
+    if keys is not None:
+        shown = sorted(keys)
     else:
         uses = store.uses()
         shown = [str(key) for key in sorted(uses, key=lambda key: (*uses[key], key))]
     measured = [row for row in store.rows("slices").select(["derived", "created"]).to_pylist() if not row["derived"]]
     failed = store.rows("runs", state="incomplete").sort_by("started").select(["run", "message"]).to_pylist()
-    parts = [run is None, chosen, version, [str(row["created"]) for row in measured], failed, shown]
+    parts = [keys is None, chosen, version, [str(row["created"]) for row in measured], failed, shown]
     return digest16([canonical_json(part) for part in parts])
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
@@ -32,6 +32,8 @@ from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
 Named = str | dict[str, Any]
+EVALUATED = [*SetsRef.__dataclass_fields__, "protocol", "evaluation"]  # columns of results
+Row: TypeAlias = Mapping[str, Any]
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
@@ -228,8 +230,20 @@ def find_evaluations(
     chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
     present = texts(store.corpora()["fingerprint"])  # others were dropped
     found = store.rows("results", **chosen, corpus_fingerprint=present).sort_by("created")
+    newest = newest_evaluations(found.select(EVALUATED).to_pylist(), **wanted)
+    if not newest:
+        raise RequestError(
+            f"the store {store.uri} has no results of these encoders and corpora; run `capim evaluate` first"
+        )
+    return newest
+
+
+def newest_evaluations(
+    results: Iterable[Row], *, corpus: Sequence[str], encoder: Sequence[str]
+) -> tuple[EvaluationRef, ...]:
+    """The newest evaluations in results, oldest first, in the order of these names, else sorted by name."""
     newest: dict[tuple[str, str], EvaluationRef] = {}
-    for row in found.select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
+    for row in results:
         if Protocol.of(row["protocol"]).is_combined:
             continue
         sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})
@@ -237,15 +251,10 @@ def find_evaluations(
         earlier = known.evaluations if known is not None and known.sets == sets else {}
         evaluations = {**earlier, row["protocol"]: row["evaluation"]}
         newest[sets.encoder, sets.corpus] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
-    if not newest:
-        raise RequestError(
-            f"the store {store.uri} has no results of these encoders and corpora; run `capim evaluate` first"
-        )
-    places = [{name: place for place, name in enumerate(wanted[kind])} for kind in ("corpus", "encoder")]
+    places = [{name: place for place, name in enumerate(names)} for names in (corpus, encoder)]
 
     def order(names: tuple[str, str]) -> tuple[tuple[int, str], ...]:
-        encoder, corpus = names
-        return tuple((place.get(name, 0), name) for place, name in zip(places, (corpus, encoder), strict=True))
+        return tuple((place.get(name, 0), name) for place, name in zip(places, reversed(names), strict=True))
 
     return tuple(newest[names] for names in sorted(newest, key=order))
 

@@ -135,6 +135,11 @@ class CompareRef:
     protocols: tuple[str, ...]
     comparisons: Derived
 
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """What enters the record of the run."""
+        return (self.comparisons.uses,)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisRef:
