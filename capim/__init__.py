@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
         show,
         sql,
         vectors,
+        why,
     )  # fmt: skip
     from capim.tasks.encoders import Encoder
     from capim.tasks.metrics.custom import CustomMetric as Metric
@@ -47,6 +48,7 @@ if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
 __all__ = [
     "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "analyse", "compare", "embed",
     "evaluate", "open", "outcomes", "report", "results", "run", "search", "show", "sql", "vectors",
+    "why",
 ]  # fmt: skip
 CapimError = (RequestError, WorkError)
 

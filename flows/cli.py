@@ -52,6 +52,7 @@ COMMANDS: dict[str, Command] = {
     "serve": stored.serve,
     "import": steps.import_,
     "query": stored.query,
+    "why": stored.why,
     "search": stored.search,
     "explain": stored.explain,
     "export": stored.export,

@@ -334,7 +334,13 @@ class Suite:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(Comparing, Scoring, Encoding, Where, Suite):
-    """Options of `run`."""
+    """Options of `run`.
+
+    Args:
+        plan: only say what is stored and what is to do, by step; nothing is changed
+    """
+
+    plan: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
@@ -92,17 +92,21 @@ def run(
     quiet: bool,
     show: Callable[[str], None] = terminal.print_answer,
     report: Literal["run", "all", "none"] = "run",
-) -> BenchmarkRef:
+    plan: bool = False,
+) -> BenchmarkRef | Rows:
     """Encode, evaluate, compare and report: the whole pipeline.
 
     Stored embeddings are not encoded again. A corpus is a name (capim list corpora), a folder or file of your own
     images and captions (capim corpora check), or a table in a suite file. Prints what the report recommends, and its
     path.
 
+    With --plan, print what is stored and what is to do, by step, with the seconds that it takes at the rates of earlier
+    runs, and the bytes of the vectors; nothing is changed. `capim why` says afterwards what a run did, and why.
+
     Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
 
     Returns:
-        From Python, the path of the report.
+        From Python, the path of the report; with ``plan``, a frame with one row per step, corpus and encoder.
 
     Raises:
         RequestError: The run names no corpora or no encoders, or they are wrong.
@@ -112,6 +116,8 @@ def run(
 
     if faults := missing_names(config):
         raise RequestError(faults)
+    if plan:
+        return _planned(config, quiet=quiet)
 
     def finish(done: BenchmarkRef) -> None:
         terminal.print_embedded(done.embedded)
@@ -122,14 +128,35 @@ def run(
     return done
 
 
+def _planned(config: RunConfig, *, quiet: bool) -> Rows:
+    """What a run would do, as rows; its sum on standard error."""
+    from capim.flows.planning import plan_run
+
+    with terminal.bars(quiet=quiet):
+        plan = plan_run(config)
+    say(*(f"{each.subject}: {each.reason}" for each in plan.missing), plan.summary)
+    return Rows(rows=[asdict(part) for part in plan.parts], keep=("step", "what", "stored", "to_do"), code=0)
+
+
 @command_of(run)
 def run_command(
-    config: Annotated[RunConfig, RunOptions], *, suite: str | None, workspace: str | None, quiet: bool
-) -> None:
+    config: Annotated[RunConfig, RunOptions],
+    *,
+    suite: str | None,
+    workspace: str | None,
+    plan: bool,
+    form: Form,
+    quiet: bool,
+) -> Rows | None:
     """What the command line shows of :func:`run`; it has its help."""
-    done = run(config, quiet=quiet, show=terminal.print_report)
+    if not plan:
+        form.refuse("without --plan")
+    done = run(config, quiet=quiet, show=terminal.print_report, plan=plan)
+    if isinstance(done, Rows):
+        return done
     words = [*([suite] if suite else []), *(["--workspace", workspace] if workspace else [])]
     terminal.print_own_report(done.report, {reference.sets.corpus for reference in done.embedded}, words)
+    return None
 
 
 def embed(

@@ -1,6 +1,6 @@
 """What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
 
-The commands `results`, `query`, `search`, `explain`, `serve` and `export`; nothing is written into the store.
+The commands `results`, `query`, `why`, `search`, `explain`, `serve` and `export`; nothing is written into the store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from capim.flows.config import Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
-from capim.store.errors import RequestError, did_you_mean, plain, without_credentials
+from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
 from capim.store.schema import texts
 from capim.store.types import Modality, is_fingerprint
 
@@ -126,7 +126,37 @@ def unknown_texts(store: EmbeddingStore, statement: str) -> str:
     )
 
 
-# --- `results`, `query`
+# --- `results`, `query`, `why`
+
+
+def why(run: str = "last", *, workspace: str | None) -> Rows:
+    """Say what a run made and why: new input, another setting or newer code; and how much it found stored.
+
+    Everything that is derived is compared with the newest earlier entry of the same corpus, encoder and figure in the
+    ledger (table derived). What a run would do is said by `capim run --plan`.
+
+    Example: capim why last
+
+    Args:
+        run: id of the run (table runs), or last, the newest (default: last)
+    """
+    from capim.tasks.why import COLUMNS, reasons
+
+    store = open_store(workspace)
+    runs = {row["run"]: row for row in store.rows("runs").sort_by("started").to_pylist()}
+    if run not in runs and (run != "last" or not runs):
+        raise RequestError(unknown("run", run, [*reversed(runs)]))
+    row = runs[run] if run in runs else [*runs.values()][-1]
+    found = reasons(store, row["run"])
+    made, stored = (
+        sum(each["n"] for each in found if (each["reason"] == "stored") == is_stored) for is_stored in (False, True)
+    )
+    say(f"{row['run']}, {row['state']}: {made:,} items made, {stored:,} found stored")
+    if row["uses"] is None:
+        say("the run has not recorded what it used: it has not ended, or it failed; what it found stored is not known")
+    return Rows(
+        rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it derived nothing and used nothing derived", code=0
+    )
 
 
 def results(

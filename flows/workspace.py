@@ -34,7 +34,7 @@ from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
-    from capim.flows.benchmark import Compared
+    from capim.flows.benchmark import BenchmarkRef, Compared
     from capim.reports.app import application
     from capim.reports.gallery_pages import Search
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef
@@ -128,6 +128,10 @@ def _step(
     return cast("Callable[Concatenate[Workspace, P], R]", method)
 
 
+def _ran(done: Rows | BenchmarkRef, *_: object) -> Any:  # a path; with ``plan`` a frame
+    return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
+
+
 def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
     columns = ("n_items", "n_encoded", "n_truncated")
     rows = [
@@ -176,7 +180,7 @@ class Workspace:
         """The store, for everything that has no method here: items, multi-vectors, maintenance."""
         return stored.open_store(self.workspace)
 
-    run = _step(RunOptions, steps.run, lambda done, *_: ReportPath(done.report))
+    run = _step(RunOptions, steps.run, _ran)
     embed = _step(EmbedOptions, steps.embed, _embedded)
     evaluate = _step(EvaluateOptions, steps.evaluate, _evaluated)
     report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
@@ -229,6 +233,10 @@ class Workspace:
         """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
         return _framed(stored.query(statement, workspace=self.workspace))
 
+    def why(self, run: str = "last") -> Frame:
+        """What a run (an id, or ``last``) made, why, and how much it found stored."""
+        return _framed(stored.why(run, workspace=self.workspace))
+
     def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:
         """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
 
@@ -258,3 +266,4 @@ vectors = _default.vectors
 search = _default.search
 show = _default.show
 sql = _default.sql
+why = _default.why

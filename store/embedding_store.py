@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import Row, States, Uses, current_rows, newest_rows, uses_of
-from capim.store.errors import RequestError, WorkError, did_you_mean, without_credentials
+from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, without_credentials
 from capim.store.rows import (
     check_columns,
     conformed,
@@ -558,7 +558,7 @@ def _check_format(connection: Connection, *, create: bool) -> None:
     """
     try:
         if connection.find("formats") is None and not create:
-            raise RequestError(
+            raise MissingStoreError(
                 f"there is no store at {connection.uri}. Give another workspace (--workspace, $CAPIM_WORKSPACE), "
                 "or make a store with `capim demo` or `capim run`"
             )

@@ -3,6 +3,7 @@
 Exception
 ├── ValueError
 │   └── RequestError     the request was wrong (exit code 2); nothing was done
+│       └── MissingStoreError
 └── RuntimeError
     └── WorkError        the request was right, the work failed (exit code 1); what was stored is kept
 
@@ -108,6 +109,10 @@ class RequestError(ValueError):
 
     def __reduce__(self) -> tuple[type[RequestError], tuple[tuple[str, ...]]]:
         return (type(self), (self.faults,))
+
+
+class MissingStoreError(RequestError):
+    """There is no store at an address where one may be."""
 
 
 class WorkError(RuntimeError):

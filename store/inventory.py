@@ -237,6 +237,12 @@ _ROW_BYTES = 120  # id, hashes and figures beside the vectors
 _MARGIN = 1.3  # new files beside the old ones while a set is compacted, and what else is written
 
 
+def bytes_of_rows(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0) -> int:
+    """The size of the vectors of so many items with what each row has beside them."""
+    component = 2 if spec.storage == "float16" else 4
+    return int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES))
+
+
 def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, vectors_per_item: float = 1.0) -> int:
     """Disk space in bytes that a set of ``n_items`` rows takes while it is written and sealed: rows × bytes × 1.3.
 
@@ -245,8 +251,7 @@ def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, 
     Raises:
         WorkError: The disk has less free.
     """
-    component = 2 if spec.storage == "float16" else 4
-    needed = int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES) * _MARGIN)
+    needed = int(bytes_of_rows(spec, n_items, vectors_per_item) * _MARGIN)
     if store.connection.is_local:
         free = shutil.disk_usage(store.uri).free
         if free < needed:

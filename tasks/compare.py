@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from capim.reports.rows.standing import counted_once
 from capim.store import EmbeddingStore
-from capim.tasks.derive import Derivation, derive, inputs_of, one_by_one
+from capim.store.types import Corpus
+from capim.tasks.derive import Derivation, derive, one_by_one
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
@@ -30,7 +31,7 @@ from capim.tasks.results.suite import (
     ranking_rows,
 )
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
+from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus, inputs_of
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
@@ -77,17 +78,7 @@ def compare_corpus(
             headline=headline,
         )
 
-    wanted = [
-        Derivation(
-            kind="comparison",
-            subject={"corpus": sets.corpus_fingerprint, "protocol": protocol, "metric": metric.name},
-            inputs=inputs_of(evaluations, [protocol]),
-            settings=asdict(resampling) | {"headline": Figure(protocol, metric.name) in headline},
-            version=str(metric.version),
-        )
-        for protocol in chosen
-        for metric in METRICS.values()
-    ]
+    wanted = wanted_comparisons(corpus, evaluations, list(chosen), resampling)
     with track(f"{sets.corpus} · comparing", total=len(wanted), unit="figures") as advance:
         compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
         derived = derive(store, "comparisons", wanted, compute, run=run, advance=advance)
@@ -131,17 +122,43 @@ def compare_combined(
         )
 
     headline = planned_figures(protocols)
-    wanted = [
+    derived = derive(
+        store, "comparisons", wanted_combined(corpus, evaluations, resampling), one_by_one(rows_of), run=run
+    )
+    return CompareRef(corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=(), comparisons=derived)
+
+
+def wanted_comparisons(
+    corpus: Corpus, evaluations: Sequence[EvaluationRef], protocols: Sequence[str], resampling: Resampling
+) -> list[Derivation]:
+    """What :func:`compare_corpus` makes: comparisons of these encoders by every metric and protocol."""
+    headline = planned_figures(protocols_of(corpus))
+    return [
         Derivation(
             kind="comparison",
-            subject={"corpus": sets.corpus_fingerprint, "protocol": "", "metric": ""},  # figures over several of both
-            inputs=inputs_of(evaluations, [one.id for one in (*directions, *languages)]),
-            settings=asdict(resampling) | {"headline": sorted(map(list, headline))},
+            subject={"corpus": corpus.fingerprint, "protocol": protocol.id, "metric": metric.name},
+            inputs=inputs_of(evaluations, [protocol.id]),
+            settings=asdict(resampling) | {"headline": Figure(protocol.id, metric.name) in headline},
+            version=str(metric.version),
+        )
+        for protocol in select_protocols(corpus, protocols)
+        for metric in METRICS.values()
+    ]
+
+
+def wanted_combined(corpus: Corpus, evaluations: Sequence[EvaluationRef], resampling: Resampling) -> list[Derivation]:
+    """What :func:`compare_combined` makes: comparisons by figures over several protocols, together."""
+    protocols = protocols_of(corpus)
+    several = [p.id for p in protocols if p.id in MAIN] + [p.id for p in protocols if p.is_of_language]
+    return [
+        Derivation(
+            kind="comparison",
+            subject={"corpus": corpus.fingerprint, "protocol": "", "metric": ""},  # figures over several of both
+            inputs=inputs_of(evaluations, several),
+            settings=asdict(resampling) | {"headline": sorted(map(list, planned_figures(protocols)))},
             version=", ".join(f"{name} {version_of(name)}" for name in (RSUM.metric, *SUMMARISED)),
         )
     ]
-    derived = derive(store, "comparisons", wanted, one_by_one(rows_of), run=run)
-    return CompareRef(corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=(), comparisons=derived)
 
 
 def compared_rows(store: EmbeddingStore, references: Iterable[CompareRef]) -> list[dict[str, Any]]:
@@ -177,20 +194,25 @@ def rank_suite(
         reasons.append("; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies]))
         return ranking_rows(once, run=run, resampling=resampling)
 
-    evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
-    ranking = Derivation(
-        kind="ranking",
-        subject={},
-        inputs=inputs_of(evaluations, evaluated),
-        settings=asdict(resampling),
-        version=", ".join(f"{metric.name} {metric.version}" for metric in METRICS.values()),
-    )
+    ranking = wanted_ranking(evaluations, resampling)
     derived = derive(store, "rankings", [ranking], one_by_one(rows_of), run=run)
     if derived.n_rows:
         return RankingRef(ranking=ranking.key, uses=(derived.uses,))
     if not reasons:  # it is stored that there is none; why, is not
         rows_of(ranking)
     return RankingRef(reason=reasons[0], uses=(derived.uses,))
+
+
+def wanted_ranking(evaluations: Sequence[EvaluationRef], resampling: Resampling) -> Derivation:
+    """What :func:`rank_suite` makes, of enough corpora."""
+    evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
+    return Derivation(
+        kind="ranking",
+        subject={},
+        inputs=inputs_of(evaluations, evaluated),
+        settings=asdict(resampling),
+        version=", ".join(f"{metric.name} {metric.version}" for metric in METRICS.values()),
+    )
 
 
 def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:

@@ -9,7 +9,7 @@ run that made nothing can be pinned, compared and reported like the one that mad
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,7 +20,6 @@ import pyarrow as pa
 from capim.store import EmbeddingStore
 from capim.store.schema import DERIVED, TABLES, USES, texts
 from capim.store.types import canonical_json, digest16
-from capim.tasks.runtime.references import Derived, EvaluationRef
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.draws import Resampling
 
@@ -67,17 +66,23 @@ class Derivation:
         return digest16([self.key, own])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """Things that were asked for are in the store, made now or earlier.
+
+    Attributes:
+        uses: Digest of their keys.
+        n_rows: Of all of them.
+        n_made: Of these rows, those that were made now.
+    """
+
+    uses: str
+    n_rows: int
+    n_made: int
+
+
 Made = Mapping[int, pa.Table]
 """Position among what was to do -> its rows."""
-
-
-def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) -> list[str]:
-    """What names the outcomes of encoders under some protocols, in this order; empty ids where there are none."""
-    return [
-        f"{each.sets.encoder}@{each.sets.encoder_fingerprint} {each.evaluations.get(protocol, '')}"
-        for each in evaluations
-        for protocol in protocols
-    ]
 
 
 def derive(
@@ -141,23 +146,26 @@ def used(store: EmbeddingStore, keys: Iterable[str]) -> str:
     return uses
 
 
-def page_key(store: EmbeddingStore, run: str | None, chosen: Mapping[str, Sequence[str]], version: str) -> str:
-    """The key of the report of what a run used, or of all that is current: known before a row is read.
+def page_key(
+    store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping[str, Sequence[str]], version: str
+) -> str:
+    """The key of the report of what has these keys, or of all that is current: known before a row is read.
 
     Args:
         store: The store.
-        run: None: all that is current. What is current follows from which settings are usual and what was used last.
+        keys: Of what is shown. None: all that is current, which follows from which settings are usual and what was
+            used last.
         chosen: Names that the report is limited to.
         version: Of the code that makes pages.
     """
-    if run is not None:
-        shown = sorted(store.keys_of(run))
+    if keys is not None:
+        shown = sorted(keys)
     else:
         uses = store.uses()
         shown = [str(key) for key in sorted(uses, key=lambda key: (*uses[key], key))]
     measured = [row for row in store.rows("slices").select(["derived", "created"]).to_pylist() if not row["derived"]]
     failed = store.rows("runs", state="incomplete").sort_by("started").select(["run", "message"]).to_pylist()
-    parts = [run is None, chosen, version, [str(row["created"]) for row in measured], failed, shown]
+    parts = [keys is None, chosen, version, [str(row["created"]) for row in measured], failed, shown]
     return digest16([canonical_json(part) for part in parts])
 
 

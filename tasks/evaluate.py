@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 from capim.store import EmbeddingStore
 from capim.store.current import age
@@ -33,6 +33,7 @@ from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
 Named = str | dict[str, Any]
+Row: TypeAlias = Mapping[str, Any]
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
@@ -228,10 +229,27 @@ def find_evaluations(
     wanted = {"corpus": [row["name"] for row in rows], "encoder": [encoder_name(e) for e in encoders]}
     chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
     present = texts(store.corpora()["fingerprint"])  # others were dropped
-    found, uses = store.rows("results", **chosen, corpus_fingerprint=present), store.uses()
+    newest = newest_evaluations(evaluated_rows(store, **chosen, corpus_fingerprint=present), **wanted)
+    if not newest:
+        raise RequestError(
+            f"the store {store.uri} has no results of these encoders and corpora; run `capim evaluate` first"
+        )
+    return newest
+
+
+def evaluated_rows(store: EmbeddingStore, **equals: Sequence[str]) -> list[Row]:
+    """The results that hold these texts, those last used last, with the columns that say of what they are."""
     columns = [*SetsRef.__dataclass_fields__, "protocol", "evaluation", "derived", "created", "run"]
+    uses = store.uses()
+    return sorted(store.rows("results", **equals).select(columns).to_pylist(), key=lambda row: age(row, uses)[1:])
+
+
+def newest_evaluations(
+    results: Iterable[Row], *, corpus: Sequence[str], encoder: Sequence[str]
+) -> tuple[EvaluationRef, ...]:
+    """The newest evaluations in results, oldest first, in the order of these names, else sorted by name."""
     newest: dict[tuple[str, str], EvaluationRef] = {}
-    for row in sorted(found.select(columns).to_pylist(), key=lambda row: age(row, uses)[1:]):
+    for row in results:
         if Protocol.of(row["protocol"]).is_combined:
             continue
         sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})
@@ -239,15 +257,10 @@ def find_evaluations(
         earlier = known.evaluations if known is not None and known.sets == sets else {}
         evaluations = {**earlier, row["protocol"]: row["evaluation"]}
         newest[sets.encoder, sets.corpus] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
-    if not newest:
-        raise RequestError(
-            f"the store {store.uri} has no results of these encoders and corpora; run `capim evaluate` first"
-        )
-    places = [{name: place for place, name in enumerate(wanted[kind])} for kind in ("corpus", "encoder")]
+    places = [{name: place for place, name in enumerate(names)} for names in (corpus, encoder)]
 
     def order(names: tuple[str, str]) -> tuple[tuple[int, str], ...]:
-        encoder, corpus = names
-        return tuple((place.get(name, 0), name) for place, name in zip(places, (corpus, encoder), strict=True))
+        return tuple((place.get(name, 0), name) for place, name in zip(places, reversed(names), strict=True))
 
     return tuple(newest[names] for names in sorted(newest, key=order))
 

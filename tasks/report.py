@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import cache, lru_cache, partial
 from typing import Any, TypeAlias
@@ -25,13 +25,13 @@ from capim.tasks.analyses.ablations import device_rows
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.content import caption_features
 from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
-from capim.tasks.derive import Derivation, Made, derive, inputs_of, one_by_one, page_key
+from capim.tasks.derive import Derivation, Made, derive, one_by_one, page_key
 from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
 from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import AnalysisRef, EvaluationRef
+from capim.tasks.runtime.references import AnalysisRef, EvaluationRef, inputs_of
 from capim.tasks.runtime.results import SETTINGS
 from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, in_a_run, show_table, show_text, task
@@ -56,12 +56,7 @@ def diagnose_corpus(
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
     specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
-    evaluated = sorted({protocol for e in evaluations for protocol in e.evaluations})
-    protocols = {p.id: p for p in select_protocols(corpus, evaluated) if is_diagnosed(p)}
-    tags = defaultdict[str, list[str]](list)
-    for sealed in store.sealed_sets():
-        if sealed.key.corpus_fingerprint == corpus.fingerprint:
-            tags[sealed.key.encoder_fingerprint].append(sealed.tag)
+    protocols = {protocol.id: protocol for protocol in _diagnosed(corpus, evaluations)}
 
     @cache
     def truncated() -> dict[str, NDArray[np.bool_]]:
@@ -90,7 +85,30 @@ def diagnose_corpus(
         slices = slices_of(ANALYSES[each.subject["analysis"]], data)
         return slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
 
-    wanted = [
+    wanted = wanted_analyses(store, corpus, evaluations, analyses, resampling)
+    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 2, unit="analyses") as advance:
+        compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
+        gate = gate_of(store, corpus, evaluations, specs.values(), resampling, run)
+        work = [(wanted, compute), gate, devices_of(store, corpus, run)]
+        derived = [derive(store, "slices", *each, run=run, advance=advance) for each in work]
+    return AnalysisRef(
+        corpus=corpus.name, n_slices=sum(each.n_rows for each in derived), uses=tuple(each.uses for each in derived)
+    )
+
+
+def wanted_analyses(
+    store: EmbeddingStore,
+    corpus: Corpus,
+    evaluations: Sequence[EvaluationRef],
+    analyses: Sequence[str],
+    resampling: Resampling,
+) -> list[Derivation]:
+    """The analyses of these evaluations: those that are named, else all that do not run on request only."""
+    tags = defaultdict[str, list[str]](list)
+    for sealed in store.sealed_sets():
+        if sealed.key.corpus_fingerprint == corpus.fingerprint:
+            tags[sealed.key.encoder_fingerprint].append(sealed.tag)
+    return [
         Derivation(
             kind="analysis",
             subject={
@@ -106,25 +124,23 @@ def diagnose_corpus(
             settings=asdict(resampling),
             version="; ".join([str(analysis.version), *(f"{m} {version_of(m)}" for m in SHOWN[protocol.kind])]),
         )
-        for protocol in protocols.values()
+        for protocol in _diagnosed(corpus, evaluations)
         for analysis in applying(protocol, analyses)
         for group in _groups([e for e in evaluations if protocol.id in e.evaluations], analysis)
     ]
-    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 2, unit="analyses") as advance:
-        compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
-        gate = _gate(store, corpus, evaluations, specs.values(), resampling, run)
-        work = [(wanted, compute), gate, _devices(store, corpus, run)]
-        derived = [derive(store, "slices", *each, run=run, advance=advance) for each in work]
-    return AnalysisRef(
-        corpus=corpus.name, n_slices=sum(each.n_rows for each in derived), uses=tuple(each.uses for each in derived)
-    )
+
+
+def _diagnosed(corpus: Corpus, evaluations: Sequence[EvaluationRef]) -> list[Protocol]:
+    """The protocols of these evaluations that are analysed."""
+    evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
+    return [protocol for protocol in select_protocols(corpus, evaluated) if is_diagnosed(protocol)]
 
 
 Work: TypeAlias = tuple[Sequence[Derivation], Callable[[Sequence[Derivation]], Iterable[Made]]]
 """Some derivations, and what makes their rows."""
 
 
-def _gate(
+def gate_of(
     store: EmbeddingStore,
     corpus: Corpus,
     evaluations: Sequence[EvaluationRef],
@@ -154,7 +170,7 @@ def _gate(
     return [gate], one_by_one(rows)
 
 
-def _devices(store: EmbeddingStore, corpus: Corpus, run: str) -> Work:
+def devices_of(store: EmbeddingStore, corpus: Corpus, run: str) -> Work:
     """How fast encoders were on several devices."""
     batches = store.rows("batches", corpus=corpus.name)
     inputs = [digest16(sorted(texts(batches["batch_id"])))]
@@ -192,11 +208,24 @@ def publish_report(
     """
     store, shown = EmbeddingStore.open(store_uri), run if of_run else None
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
-    page = f"{PAGES}/{page_key(store, shown, chosen, version_of_pages())}"
+    page = page_of(store, store.keys_of(run) if of_run else None, **chosen)
     if not has_file(f"{reports_uri}/{page}/report.html"):
         how: dict[str, Any] = {"describe": caption_features, "explain": partial(explain_pairs, store), **chosen}
         write_report(store, f"{reports_uri}/{page}", run=shown, **how)
     return f"{point(reports_uri, run, page)}/report.html"
+
+
+def page_of(
+    store: EmbeddingStore,
+    keys: Collection[str] | None,
+    *,
+    corpora: Sequence[str] = (),
+    encoders: Sequence[str] = (),
+    protocols: Sequence[str] = (),
+) -> str:
+    """The folder, below the reports, of the report of what has these keys; of all that is current without keys."""
+    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
+    return f"{PAGES}/{page_key(store, keys, chosen, version_of_pages())}"
 
 
 def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None) -> None:

@@ -40,12 +40,12 @@ class OpenCorpora:
             self._corpora[key] = open_corpus(request.what, sample=request.sample, seed=request.seed)
         return self._corpora[key]
 
-    def index(self, store: EmbeddingStore, request: CorpusToRead) -> Corpus:
+    def index(self, store: EmbeddingStore, request: CorpusToRead, *, write: bool = True) -> Corpus:
         """The corpus as it is stored: without images that cannot be decoded, under a name that no other data have.
 
-        Images that the store has not seen are decoded.
+        Images that the store has not seen are decoded; ``write``: it keeps what was found and their thumbnails.
         """
-        corpus = disambiguate(self._decoded(store, request), request, store.corpora().to_pylist())
+        corpus = disambiguate(self._decoded(store, request, write=write), request, store.corpora().to_pylist())
         self._corpora[_key(request)] = corpus
         return corpus
 
@@ -67,7 +67,7 @@ class OpenCorpora:
             )
         return corpus
 
-    def _decoded(self, store: EmbeddingStore, request: CorpusToRead) -> Corpus:
+    def _decoded(self, store: EmbeddingStore, request: CorpusToRead, *, write: bool = True) -> Corpus:
         """The corpus without the images that cannot be decoded."""
         corpus = self.read(request)
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
@@ -80,7 +80,8 @@ class OpenCorpora:
                 advance(finished - done)
                 done = finished
 
-            return index_images(corpus, known=indexed, sink=store.write_image_index, progress=progress)
+            sink = store.write_image_index if write else lambda _: None
+            return index_images(corpus, known=indexed, sink=sink, progress=progress)
 
 
 def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corpus:

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from capim.store.types import Modality, digest16
+from capim.tasks.derive import Derived
 
 LIBRARIES = (
     "capim",
@@ -66,15 +67,6 @@ class EmbedRef:
     batches: dict[str, int]  # modality -> items per forward pass, of what was encoded
     lacking: tuple[Modality, ...] = ()  # cannot be encoded and are not stored
     notes: tuple[str, ...] = ()  # what the user has to know, one line each
-
-
-@dataclass(frozen=True, kw_only=True)
-class Derived:
-    """Things that were asked for are in the store, made now or earlier (``tasks.derive``)."""
-
-    uses: str  # digest of their keys
-    n_rows: int
-    n_made: int  # of these rows, now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +127,11 @@ class CompareRef:
     protocols: tuple[str, ...]
     comparisons: Derived
 
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """What enters the record of the run."""
+        return (self.comparisons.uses,)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisRef:
@@ -152,6 +149,15 @@ class RankingRef:
     ranking: str = ""
     reason: str = ""
     uses: tuple[str, ...] = ()
+
+
+def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) -> list[str]:
+    """What names the outcomes of encoders under some protocols, in this order; empty ids where there are none."""
+    return [
+        f"{each.sets.encoder}@{each.sets.encoder_fingerprint} {each.evaluations.get(protocol, '')}"
+        for each in evaluations
+        for protocol in protocols
+    ]
 
 
 def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef, ...]]:

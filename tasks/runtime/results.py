@@ -62,25 +62,42 @@ def derive_figures(
             read from the store, one protocol after the other.
     """
     making = _Making(scored=scored, resampling=resampling, run=run, joint=joint_protocols(scored))
+    of_one, of_several, replicates = wanted_figures(scored, resampling, keep_replicates=keep_replicates)
+    work: list[tuple[str, Sequence[Derivation], Callable[[Sequence[Derivation]], Iterable[Made]]]] = [
+        ("results", of_one, partial(making.metrics, outcomes or making.read)),
+        ("results", of_several, one_by_one(making.over_several)),
+        ("replicates", replicates, one_by_one(making.replicates)),
+    ]
+    derived = [derive(scored.store, *each, run=run) for each in work if each[1]]
+    record_metrics(scored.store, map(facts_of, sorted(making.named)), run=run)
+    return Figures(uses=tuple(each.uses for each in derived), added=making.added)
+
+
+def wanted_figures(
+    scored: ScoredSets, resampling: Resampling, *, keep_replicates: bool
+) -> tuple[list[Derivation], list[Derivation], list[Derivation]]:
+    """The figures of one protocol each, those of several, and the bootstrap draws that are kept of the former."""
+
+    def result(protocols: Sequence[Protocol], protocol: str, *metrics: str) -> Derivation:
+        return Derivation(
+            kind="result",
+            subject={"protocol": protocol, "metric": ", ".join(metrics)},
+            inputs=[scored.evaluations[one.id] for one in protocols],
+            settings={name: getattr(resampling, name) for name in SETTINGS},
+            version="; ".join(str(version_of(metric)) for metric in metrics),
+        )
+
     of_one = [
-        making.result([protocol], protocol.id, metric.name)
+        result([protocol], protocol.id, metric.name)
         for protocol in scored.protocols
         for metric in METRICS.values()
         if protocol.direction in metric.directions and metric.judged in (None, protocol.kind == "judged")
     ]
     of_several = [
-        making.result(protocols, *RSUM) if kind == "sum" else making.result(protocols, "*", *SUMMARISED)
-        for kind, protocols in making.joint.items()
+        result(protocols, *RSUM) if kind == "sum" else result(protocols, "*", *SUMMARISED)
+        for kind, protocols in joint_protocols(scored).items()
     ]
-    derived = [
-        derive(scored.store, "results", of_one, partial(making.metrics, outcomes or making.read), run=run),
-        derive(scored.store, "results", of_several, one_by_one(making.over_several), run=run),
-    ]
-    if keep_replicates:
-        kept = [replace(each, kind="replicates") for each in of_one]
-        derived.append(derive(scored.store, "replicates", kept, one_by_one(making.replicates), run=run))
-    record_metrics(scored.store, map(facts_of, sorted(making.named)), run=run)
-    return Figures(uses=tuple(each.uses for each in derived), added=making.added)
+    return of_one, of_several, [replace(each, kind="replicates") for each in of_one] if keep_replicates else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,16 +116,6 @@ class _Making:
     added: Counter[str] = field(default_factory=Counter)
     named: set[str] = field(default_factory=set)
     languages: dict[str, LanguagePart] = field(default_factory=dict)
-
-    def result(self, protocols: Sequence[Protocol], protocol: str, *metrics: str) -> Derivation:
-        """What is to be derived of one protocol or several: figures of the id ``protocol`` by these metrics."""
-        return Derivation(
-            kind="result",
-            subject={"protocol": protocol, "metric": ", ".join(metrics)},
-            inputs=[self.scored.evaluations[one.id] for one in protocols],
-            settings={name: getattr(self.resampling, name) for name in SETTINGS},
-            version="; ".join(str(version_of(metric)) for metric in metrics),
-        )
 
     def read(self, protocols: Sequence[Protocol]) -> Iterator[list[Outcomes]]:
         """The stored outcomes, one protocol after the other."""

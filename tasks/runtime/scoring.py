@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store import EmbeddingStore
+from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import RequestError
 from capim.store.rows import drop_parts, in_order, read_parts, stored_parts, write_part
-from capim.store.types import MODALITIES, Corpus, SetKey, digest16
+from capim.store.types import MODALITIES, Corpus, Modality, SetKey, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.protocols import Protocol
@@ -101,14 +101,25 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     vectors = store.encoder(sets.encoder_fingerprint).vectors
     protocols = select_protocols(corpus, protocol_ids, vectors=vectors)
-    tags, digests = {}, []
+    sealed: dict[Modality, SealedSet] = {}
     for modality in MODALITIES:
         key = store.key(encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint, modality=modality)
-        sealed = store.sealed(key)
-        if sealed is None:
+        found = store.sealed(key)
+        if found is None:
             raise RequestError(missing_sets(store, key, [modality]))
-        tags[f"{modality}_tag"] = sealed.tag
-        digests.append(sealed.digest)
+        sealed[modality] = found
+    return scored_sets(store, sets, corpus, protocols, sealed)
+
+
+def scored_sets(
+    store: EmbeddingStore,
+    sets: SetsRef,
+    corpus: Corpus,
+    protocols: tuple[Protocol, ...],
+    sealed: Mapping[Modality, SealedSet],
+) -> ScoredSets:
+    """Sets with their evaluations; of those that are not sealed yet, with ids that nothing stored has."""
+    digests = [sealed[modality].digest if modality in sealed else "" for modality in MODALITIES]
     source = [sets.encoder_fingerprint, sets.corpus_fingerprint, *digests]
     return ScoredSets(
         store=store,
@@ -116,7 +127,7 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
         corpus=corpus,
         protocols=protocols,
         evaluations={protocol.id: digest16([*source, protocol.id, SCORER_VERSION]) for protocol in protocols},
-        tags=tags,
+        tags={f"{modality}_tag": one.tag for modality, one in sealed.items()},
     )
 
 

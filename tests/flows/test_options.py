@@ -41,7 +41,7 @@ from capim.tasks.custom_metric import custom_metric
 from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard
 from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus, publish_report
-from capim.tasks.runtime.references import AnalysisRef, CombinedRef, CompareRef, Derived, MetricRef
+from capim.tasks.runtime.references import AnalysisRef, CombinedRef, CompareRef, MetricRef
 from capim.tasks.watch import WatchedFigures, watch_libraries, watch_metrics, watch_vectors
 from tests.command import command
 from tests.flows.leaf_parsers import leaf_parsers
@@ -96,7 +96,7 @@ COLUMNS = {
     "analyse": "corpus", "ann": "change", "check": "check", "compare": "encoder", "corpora ids": "id",
     "explain": "share", "list": "name", "query": "two", "results": "value", "search": "score",
     "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
-    "store verify": "state", "watch": "verdict",
+    "store verify": "state", "watch": "verdict", "why": "reason",
 }  # fmt: skip
 VALUES = {
     "accept": "", "adjustment": "benjamini-hochberg", "against": "published", "analyses": "complexity",
@@ -118,9 +118,12 @@ SPECIAL = {
     "embed submit": Case(EMBED, "--submit", refused="--submit needs a server"),
     "embed suite": Case("embed --corpora shapes --sample 12 --device cpu", "{suite}", without="--encoders tiny-clip"),
     **{
-        f"evaluate {name}": Case(BASES["evaluate"], f"--{words}", refused=f"--{name} has no effect without --metric")
+        f"{command} {name}": Case(BASES[command], f"--{words}", refused=f"--{name} has no effect without --{needed}")
+        for command, needed in {"evaluate": "metric", "run": "plan"}.items()
         for name, words in {"format": "format json", "columns": "columns value", "wide": "wide"}.items()
     },
+    "run plan": Case(BASES["run"], "--plan"),
+    "why run": Case("why", "{run}", without="lost"),
     "report compare": Case("report", "--compare {report} {report}"),
     "report everything": Case(
         "report --compare {report} {report}", "--all", refused="--all has no effect with --compare"

@@ -13,6 +13,7 @@ from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics.table import METRICS
 from capim.tasks.runtime.references import CompareRef, EvaluationRef
 from capim.tasks.statistics.draws import Resampling
+from capim.tasks.why import reasons
 from tests.random_store import random_store
 from tests.tasks.test_diagnose import evaluated
 
@@ -66,3 +67,29 @@ def test_another_margin_and_newer_code_of_a_metric_are_compared_anew_and_the_fir
     monkeypatch.setitem(METRICS, "R@1", replace(METRICS["R@1"], version="another"))
     compared(store, evaluations, "newer recall")
     assert made(store, "newer recall") == 3  # and the sums and means
+
+
+def test_the_reason_is_the_input_the_setting_or_the_code_that_differs_from_the_newest_earlier_entry(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared(store, evaluations, "first")
+    compared(store, evaluations, "wider", margin=5.0)
+    version = METRICS["MRR"].version
+    monkeypatch.setitem(METRICS, "MRR", replace(METRICS["MRR"], version="another"))
+    compared(store, evaluations, "newer", margin=5.0)
+    compared(store, evaluations[:1], "fewer", margin=2.0)
+    said = {
+        run: [(row["reason"], row["detail"]) for row in reasons(store, run)] for run in store.counts("derived", "run")
+    }
+    assert said["first"] == [("new input", f"the first comparison on {evaluations[0].sets.corpus}")]
+    assert said["wider"] == [("other setting", "margin: 1.0 -> 5.0")]
+    assert said["newer"] == [("newer code", f"MRR: {version} -> another")]
+    left_out = f"{evaluations[1].sets.encoder} is left out"
+    assert said["fewer"] == [("new input, other setting", f"{left_out}; margin: 5.0 -> 2.0")]
+
+
+def test_a_record_of_a_run_has_the_comparisons_that_it_found(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...]
+) -> None:
+    for reference in compared(store, evaluations, "first"):
+        assert reference.uses and set(store.counts("comparisons", "derived")) & store.keys_in(reference.uses)

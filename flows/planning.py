@@ -1,0 +1,330 @@
+"""`capim run --plan`: what a run would find stored and what it would make, by step; the store stays as it is.
+
+The steps ask the ledger for the same derivations as the run (``wanted_…`` in ``tasks``). What is not known before the
+run, such as the outcomes of vectors that are not encoded yet, is to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from tempfile import TemporaryDirectory
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from capim.flows.config import RunConfig
+from capim.flows.embed import check_request
+from capim.reports.destination import has_file
+from capim.store import EmbeddingStore, SealedSet
+from capim.store.errors import MissingStoreError, RequestError
+from capim.store.inventory import bytes_of_rows
+from capim.store.schema import texts
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
+from capim.tasks.compare import wanted_combined, wanted_comparisons, wanted_ranking
+from capim.tasks.corpora.check import encodable, import_advice
+from capim.tasks.corpora.naming import corpus_to_read
+from capim.tasks.derive import Derivation, stored_rows
+from capim.tasks.evaluate import evaluated_rows, newest_evaluations
+from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.report import devices_of, gate_of, page_of, wanted_analyses
+from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.references import EvaluationRef, Missing, SetsRef, by_corpus, this_host
+from capim.tasks.runtime.results import wanted_figures
+from capim.tasks.runtime.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
+from capim.tasks.statistics.ranking import LEAST_CORPORA
+
+Step: TypeAlias = Literal["embed", "evaluate", "compare", "rank", "analyse", "report"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a step: items of one kind, of one corpus and encoder where it has one.
+
+    Attributes:
+        seconds: That the items to do take at the rates that the store has of earlier ones; None: it has none.
+        n_bytes: Of the vectors to encode; None: not known, of vectors that differ in number, or not of vectors.
+    """
+
+    step: Step
+    what: str
+    corpus: str = ""
+    encoder: str = ""
+    stored: int
+    to_do: int
+    seconds: float | None = None
+    n_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The parts of a run in its order, and the encoders whose hub did not answer."""
+
+    parts: tuple[Part, ...]
+    missing: tuple[Missing, ...]
+
+    @property
+    def summary(self) -> str:
+        """What is to do, in one line."""
+        todo = defaultdict[str, int](int)
+        for part in self.parts:
+            todo[part.what] += part.to_do
+        counts = ", ".join(f"{what} {n:,}" for what, n in todo.items() if n)
+        if not counts:
+            return f"nothing is to do: all {sum(part.stored for part in self.parts):,} items are stored"
+        seconds = {part: part.seconds for part in self.parts if part.to_do}
+        known = [each for each in seconds.values() if each is not None]
+        open_ = dict.fromkeys(part.what for part, each in seconds.items() if each is None)
+        rest = f", without {' and '.join(open_)}" if open_ else ""
+        about = f"; about {sum(known):,.0f} s at the rates of earlier runs{rest}" if known else ""
+        return f"to do: {counts}{about}; nothing was changed"
+
+
+def plan_run(config: RunConfig) -> Plan:
+    """What :func:`capim.flows.benchmark.benchmark` would do now.
+
+    Raises:
+        RequestError: The run would be refused, for the same reasons.
+    """
+    opened = OpenCorpora()
+    request = check_request(config, opened)
+    with _store_of(config) as store:
+        plan = _Planning(config=config, store=store)
+        register = store.corpora().to_pylist()
+        for what in config.corpora:
+            reading = corpus_to_read(what, register, sample=config.sample, seed=config.seed)
+            corpus = opened.index(store, reading, write=False)
+            plan.corpora[corpus.fingerprint] = corpus
+        own = plan.embed(request.encoders)
+        evaluations = plan.evaluate(own)
+        plan.compare(evaluations)
+        plan.analyse(evaluations)
+        plan.report()
+    return Plan(parts=tuple(plan.parts), missing=request.missing)
+
+
+@contextmanager
+def _store_of(config: RunConfig) -> Iterator[EmbeddingStore]:
+    """The store of a run, or an empty one where there is none yet."""
+    try:
+        found = EmbeddingStore.open(config.store_uri)
+    except MissingStoreError:
+        with TemporaryDirectory() as folder:
+            yield EmbeddingStore.open(f"{folder}/store", create=True)
+    else:
+        yield found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planning:
+    """Goes through the steps of a run.
+
+    Attributes:
+        corpora: Fingerprint -> corpus, as the run registers it.
+        keys: Of everything that the run asks the ledger for.
+        encoding: Names of corpora of which something is to be encoded; ``scoring``: fingerprints of those of which
+            figures are to be made.
+    """
+
+    config: RunConfig
+    store: EmbeddingStore
+    parts: list[Part] = field(default_factory=list)
+    corpora: dict[str, Corpus] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    encoding: set[str] = field(default_factory=set)
+    scoring: set[str] = field(default_factory=set)
+
+    def embed(self, encoders: Sequence[EncoderSpec]) -> list[ScoredSets]:
+        """Items by modality; returns the pairs of sets that can be evaluated then.
+
+        Raises:
+            RequestError: None can.
+        """
+        pairs, advice = [], []
+        for spec in encoders:
+            for corpus in list(self.corpora.values()):
+                sealed: dict[Modality, SealedSet] = {}
+                lacking = []
+                for modality in MODALITIES:
+                    key = SetKey.of(spec, corpus.name, corpus.fingerprint, modality)
+                    found = self.store.sealed(key)
+                    if modality not in encodable(corpus):
+                        lacking += [] if found else [import_advice(spec.name, corpus.name, modality)]
+                    elif self._encode(spec, corpus, key) or not self.store.intact(key):
+                        continue
+                    if found is not None:
+                        sealed[modality] = found
+                if lacking:
+                    advice += lacking[:1]
+                    continue
+                sets = SetsRef(
+                    encoder=spec.name,
+                    encoder_fingerprint=spec.fingerprint,
+                    corpus=corpus.name,
+                    corpus_fingerprint=corpus.fingerprint,
+                )
+                protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
+                pairs.append(scored_sets(self.store, sets, corpus, protocols, sealed))
+        if advice and not pairs:
+            raise RequestError(advice)
+        return pairs
+
+    def _encode(self, spec: EncoderSpec, corpus: Corpus, key: SetKey) -> int:
+        """Adds the part of one set; returns how many of its items are to be encoded."""
+        n_items = len(corpus.images if key.modality == "image" else corpus.captions)
+        n = 0
+        if corpus.fingerprint not in self._registered:
+            n = n_items
+        elif not self.store.intact(key):
+            n = len(self.store.missing(key, n_items))
+        if n:
+            self.encoding.add(corpus.name)
+        self.parts.append(
+            Part(
+                step="embed",
+                what=f"{key.modality}s",
+                corpus=corpus.name,
+                encoder=spec.name,
+                stored=n_items - n,
+                to_do=n,
+                seconds=self._encoding_seconds(key, n),
+                n_bytes=bytes_of_rows(spec, n) if spec.vectors == "single" else None if n else 0,
+            )
+        )
+        return n
+
+    def _encoding_seconds(self, key: SetKey, n_items: int) -> float | None:
+        """At the rate of earlier batches by this encoder, of this host if it has some, without first ones if others."""
+        if not n_items:
+            return 0.0
+        rows = self.store.rows(
+            "batches", encoder_fingerprint=key.encoder_fingerprint, modality=key.modality
+        ).to_pylist()
+        rows = [row for row in rows if row["host"] == this_host()] or rows
+        rows = [row for row in rows if not row["warmup"]] or rows
+        parts = ("decode_seconds", "preprocess_seconds", "forward_seconds", "write_seconds")
+        seconds = sum(row[part] or 0.0 for row in rows for part in parts)
+        return n_items * seconds / sum(row["n_items"] for row in rows) if rows else None
+
+    def evaluate(self, own: Sequence[ScoredSets]) -> tuple[EvaluationRef, ...]:
+        """Outcomes and figures of these sets, and figures of the others on their corpora; returns all evaluations."""
+        new: list[dict[str, str]] = []
+        for scored in own:
+            stored = self.store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
+            n = len(incomplete(scored, scored.protocols, stored))
+            corpus, encoder = scored.sets.corpus, scored.sets.encoder
+            part = Part(step="evaluate", what="outcomes", corpus=corpus, encoder=encoder, stored=0, to_do=n)
+            self.parts.append(replace(part, stored=len(scored.protocols) - n, seconds=None if n else 0.0))
+            todo = {each.subject["protocol"] for each in self._figures(scored)}
+            new += [
+                {**asdict(scored.sets), "protocol": protocol, "evaluation": evaluation}
+                for protocol, evaluation in scored.evaluations.items()
+                if protocol in todo
+            ]
+            if self.config.distractors and corpus not in self.config.distractors:  # measured each time
+                self.parts.append(replace(part, what="curves of distractors", to_do=1))
+        corpora = list(dict.fromkeys(scored.sets.corpus for scored in own))
+        rows = evaluated_rows(self.store, corpus=corpora, corpus_fingerprint=self._registered)
+        evaluations = newest_evaluations([*rows, *new], corpus=corpora, encoder=())
+        known = {scored.sets for scored in own}
+        for each in evaluations:
+            if each.sets not in known:
+                self._figures(stored_evaluations(self.store, each, self.config.protocols))
+        return evaluations
+
+    def _figures(self, scored: ScoredSets) -> list[Derivation]:
+        """Adds the figures of one encoder on one corpus; returns those to do."""
+        keep, names = self.config.keep_replicates, (scored.sets.corpus, scored.sets.encoder)
+        of_one, of_several, replicates = wanted_figures(scored, self.config.resampling, keep_replicates=keep)
+        todo = self._ask("evaluate", "figures", "results", [*of_one, *of_several], *names)
+        if replicates:
+            self._ask("evaluate", "replicates", "replicates", replicates, *names)
+        if todo:
+            self.scoring.add(scored.corpus.fingerprint)
+        return todo
+
+    def compare(self, evaluations: tuple[EvaluationRef, ...]) -> None:
+        """Comparisons by corpus, and the ranking over corpora."""
+        groups, resampling = by_corpus(evaluations), self.config.resampling
+        for group in groups:
+            corpus = self._corpus(group)
+            protocols = sorted({protocol for each in group for protocol in each.evaluations})
+            wanted = wanted_comparisons(corpus, group, protocols, resampling)
+            wanted += wanted_combined(corpus, group, resampling)
+            self._ask("compare", "comparisons", "comparisons", wanted, corpus.name)
+        if len(groups) >= LEAST_CORPORA:
+            self._ask("rank", "rankings", "rankings", [wanted_ranking(evaluations, resampling)])
+
+    def analyse(self, evaluations: tuple[EvaluationRef, ...]) -> None:
+        """Analyses by corpus; the comparison with published figures and the speed of devices count as one each."""
+        resampling = self.config.resampling
+        for group in by_corpus(evaluations):
+            corpus = self._corpus(group)
+            wanted = wanted_analyses(self.store, corpus, group, self.config.analyses, resampling)
+            gate, _ = gate_of(self.store, corpus, group, (), resampling, "")
+            devices, _ = devices_of(self.store, corpus, "")
+            unknown = [*gate] if corpus.fingerprint in self.scoring else []
+            unknown += devices if corpus.name in self.encoding else []
+            wanted += [each for each in (*gate, *devices) if each not in unknown]
+            self._ask("analyse", "analyses", "slices", wanted, corpus.name, unknown=unknown)
+
+    def report(self) -> None:
+        """The page: stored only if it shows what is stored, all of it."""
+        todo = any(part.to_do for part in self.parts)
+        page = "" if todo else f"{self.config.reports_uri}/{page_of(self.store, self.keys)}/report.html"
+        stored = int(bool(page) and has_file(page))
+        self.parts.append(
+            Part(step="report", what="pages", stored=stored, to_do=1 - stored, seconds=0.0 if stored else None)
+        )
+
+    def _corpus(self, group: Sequence[EvaluationRef]) -> Corpus:
+        sets = group[0].sets
+        return self.corpora.get(sets.corpus_fingerprint) or self.store.corpus(sets.corpus, sets.corpus_fingerprint)
+
+    def _ask(
+        self,
+        step: Step,
+        what: str,
+        table: str,
+        wanted: Sequence[Derivation],
+        corpus: str = "",
+        encoder: str = "",
+        unknown: Sequence[Derivation] = (),
+    ) -> list[Derivation]:
+        """Adds a part of derivations; returns those to do. ``unknown`` depend on what is to be made before them."""
+        stored = stored_rows(self.store, table, [each.key for each in wanted])
+        todo = [*(each for each in wanted if each.key not in stored), *unknown]
+        self.keys.update(each.key for each in wanted)
+        n_stored = len(wanted) + len(unknown) - len(todo)
+        part = Part(step=step, what=what, corpus=corpus, encoder=encoder, stored=n_stored, to_do=len(todo))
+        self.parts.append(replace(part, seconds=self._seconds(todo)))
+        return todo
+
+    def _seconds(self, todo: Sequence[Derivation]) -> float | None:
+        """At the mean rates of earlier ones of the same kind and metric or analysis, or of the same kind."""
+        names = [(_measured(each.kind, each.subject), (each.kind, "")) for each in todo]
+        found = [next((self._rates[name] for name in two if name in self._rates), None) for two in names]
+        return None if None in found else float(sum(filter(None, found)))
+
+    @cached_property
+    def _registered(self) -> list[str]:
+        """Fingerprints of the stored corpora."""
+        return texts(self.store.corpora()["fingerprint"])
+
+    @cached_property
+    def _rates(self) -> dict[tuple[str, str], float]:
+        """Kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
+        measured = defaultdict[tuple[str, str], list[float]](list)
+        for row in self.store.rows("derived").select(["kind", "identity", "seconds"]).to_pylist():
+            measured[_measured(row["kind"], json.loads(row["identity"])["subject"])].append(row["seconds"])
+            measured[row["kind"], ""].append(row["seconds"])
+        return {kind: float(np.mean(seconds)) for kind, seconds in measured.items()}
+
+
+def _measured(kind: str, subject: Mapping[str, str]) -> tuple[str, str]:
+    """What has a rate of its own: a kind with a metric or an analysis."""
+    return kind, subject.get("analysis") or subject.get("metric") or ""
