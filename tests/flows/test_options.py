@@ -38,6 +38,7 @@ from capim.store.schema import texts
 from capim.tasks.combine import approximate, fuse, rerank, score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus
 from capim.tasks.custom_metric import custom_metric
+from capim.tasks.derive import Derived
 from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard
 from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus, publish_report
