@@ -9,7 +9,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from capim.store.digests import RECORDS
+from capim.store.root import RECORDS
 from tests.faults.fault import Failed, Fault, Scene, expect
 from tests.faults.ground import damaged, figures, findings, refuse_other_figures
 
