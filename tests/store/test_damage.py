@@ -781,7 +781,7 @@ def test_of_entries_that_are_changed_at_once_none_is_lost(tmp_path, monkeypatch)
     """Another process changes the root between the reading and the writing of each change."""
     one, other, third = (Digests(str(tmp_path)).root for _ in range(3))
     one.enter("first", 1, "a")
-    write, busy = TableFiles.write, []
+    write, busy = TableFiles.write, list[str]()
 
     def midway(files: TableFiles, name: str, path: str, contents: bytes) -> None:
         if not busy:
