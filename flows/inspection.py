@@ -249,17 +249,28 @@ def info(*, workspace: str | None, form: Form) -> Rows:
     return Rows(rows=contents.sets, columns=SET_COLUMNS, keep=SHOWN_FIRST["sets"], code=0)
 
 
-def verify(*, workspace: str | None, form: Form) -> int:
+def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int:
     """Compare every file with its digest, and read every set and corpus: sound, incomplete, damaged or lost.
 
     Exit code 1 if anything is damaged, or lost, which no run makes again; the table names the files and the command
     that repairs them. What is incomplete is completed by the same command that began it.
 
+    With --recompute, also compute every current figure again from its outcomes, and the outcomes of 100 queries of each
+    evaluation from the embeddings: wrong bytes are found whatever the digests say, and so is code with other results.
+
     Example: capim store verify
+
+    Args:
+        recompute: compute figures and outcomes again too, which takes about as long as their first computation
     """
     from capim.store import integrity
 
-    checks = [asdict(check) for check in integrity.verify(open_store(workspace))]
+    store = open_store(workspace)
+    checks = [asdict(check) for check in integrity.verify(store)]
+    if recompute:
+        from capim.tasks import recompute as anew
+
+        checks += [asdict(each.check if isinstance(each, anew.Wrong) else each) for each in anew.recompute(store)]
     Rows(rows=checks).print(form)
     damaged = sum(check["state"] in ("damaged", "lost") for check in checks)
     remedy = ": `capim store repair --all` and the same run again heal what can be made again" if damaged else ""
@@ -345,12 +356,14 @@ def repair(
     workspace: str | None,
     all: bool = False,  # noqa: A002
     accept: bool = False,
+    recompute: bool = False,
 ) -> int:
     """Put back damaged files of which there is a copy, and remove what else is damaged: the next run makes it again.
 
     With --all, everything that `capim store verify` finds damaged. A table without a record of its digests is not
     repaired, because nothing says what was written: restore the record, or say with --accept that the table is right.
-    Exit code 1 if something cannot be repaired.
+    With --recompute, what `capim store verify --recompute` finds wrong is removed. Exit code 1 if something cannot be
+    repaired.
 
     Example: capim store repair --all
 
@@ -359,12 +372,21 @@ def repair(
             or another table, such as results
         all: everything that `capim store verify` finds damaged
         accept: where the record of a table's digests is missing: what the table holds now is right, record it
+        recompute: remove figures that differ from what is computed again; with outcomes that differ, also their
+            embeddings, since either may have been changed
     """
     from capim.store import integrity
 
-    if bool(name) == all:
-        raise RequestError("give one table (capim store verify names those that are damaged), or --all")
+    if bool(name) + all + recompute != 1:
+        raise RequestError("give one table (capim store verify names those that are damaged), --all or --recompute")
     store = open_store(workspace)
+    if recompute:
+        from capim.tasks import recompute as anew
+
+        removed = anew.remove_wrong(store, [each for each in anew.recompute(store) if isinstance(each, anew.Wrong)])
+        words = ", ".join(f"{n:,} rows of {table}" for table, n in removed.items()) or "nothing"
+        sys.stderr.write(f"{words} removed; run the same commands again to make what was removed\n")
+        return 0
     done = dict(integrity.repair_all(store, accept=accept)) if all else {}
     if name:
         done = {name: integrity.repair_one(store, name, accept=accept)}

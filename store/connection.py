@@ -27,8 +27,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 
-from capim.store.digests import RECORDS, Digests
+from capim.store.digests import Digests
 from capim.store.errors import RequestError, WorkError
+from capim.store.root import RECORDS
 
 if TYPE_CHECKING:
     import lance
@@ -308,9 +309,9 @@ class Connection:
         return lancedb.connect(self.uri, read_consistency_interval=timedelta(0), storage_options=self.options or None)
 
     def names(self) -> list[str]:
-        """Names of all tables, sorted; those that are missing, but have a record of their digests, are among them."""
+        """Names of all tables, sorted; those that are missing, but should be there, are among them."""
         with storage_faults(f"listing the tables of {self.uri}"):
-            return sorted(self.digests.files.names())
+            return sorted(self.digests.names())
 
     def drop(self, name: str) -> None:
         """Removes a table with all versions and tags; it may be missing."""

@@ -6,11 +6,12 @@ stands a record of the newest version of every table (and of a sealed one): size
 table never change, so that a commit digests only what is new. Small files that nothing else could restore are kept in
 the record as well.
 
-These records are the inventory of the store. A table without a record, a record without its table, and a record that
-was changed, which the digest in its name tells, are damage; only `capim store repair --accept` writes such a record
-anew. A process that is killed between a commit and its record leaves a version that is newer than the record: whoever
-opens the table next writes it. So that this holds for the first version too, an empty record, of version 0, is written
-before a table is made, and before one is dropped.
+These records are the inventory of the store, and its root (``store.root``) names the newest of each. A table without a
+record, a record without its table, both gone or replaced by others, and a record that was changed, which the digest in
+its name tells, are damage; only `capim store repair --accept` writes such a record anew. A process that is killed
+between a commit and its record leaves a version that is newer than the record: whoever opens the table next writes it.
+So that this holds for the first version too, an empty record, of version 0, is written before a table is made, and
+before one is dropped.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import xxhash
 
 from capim.store.errors import WorkError
 from capim.store.files import sync
+from capim.store.root import ABSENT, RECORDS, ROOT, Root
 from capim.store.types import SET_PREFIXES
 
 if TYPE_CHECKING:
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-RECORDS = "digests"  # a folder beside those of the tables, with a folder for each: it outlives a removed table
 NEWEST = 2**64 - 1  # the manifest of a version has this less the version as its name, so that the newest comes first
 _CHUNK = 1 << 20
 _READ_AGAIN = (0.1, 0.5, 2.0)  # seconds
@@ -94,6 +95,7 @@ class TableFiles:
         """The names of the tables that there are, and of those that there should be: with a record of a version."""
         paths = (Path(path) for path in self.sizes("", RECORDS))
         recorded = {path.parent.name for path in paths if path.suffix == ".json" and not path.name.startswith("0-")}
+        recorded.discard(ROOT)
         folders = self._system.get_file_info(pyarrow.fs.FileSelector(self.root, allow_not_found=True))
         return recorded | {
             each.base_name.removesuffix(".lance") for each in folders if each.extension == "lance" and not each.is_file
@@ -228,17 +230,24 @@ class Digests:
 
     Attributes:
         files: The files of its tables.
+        root: Which version of each table is the newest.
     """
 
     def __init__(self, uri: str, endpoint: str = "") -> None:
         """The records below a URI; ``endpoint`` is the address of a server that speaks S3, if it is not Amazon's."""
         self.files = TableFiles(uri, endpoint)
+        self.root = Root(self.files)
         self._known: dict[str, _Record] = {}
         self._lasting: dict[str, set[str]] = {}  # files that were missing after all pauses: no use to wait again
 
     def version(self, name: str) -> int | None:
         """The newest version of a table of which the record was compared, by this object; None if none was."""
         return self._known[name].version if name in self._known else None
+
+    def names(self) -> set[str]:
+        """The names of all tables that there are, or that there should be by a record or by the root."""
+        entries = self.root.entries(fresh=True)
+        return self.files.names() | {name for name, entry in entries.items() if entry.version}
 
     def compare(self, name: str, *, quick: bool = True) -> None:
         """Raises :class:`WorkError` if a file of the table was changed or is missing.
@@ -282,6 +291,8 @@ class Digests:
                 # without its manifest and with a newer one, a version was removed by another program
                 if manifest(record.version) in sizes or not manifests or manifests[0] > manifest(record.version):
                     faults |= self._differences(name, record, sizes, quick=quick)
+            if not faults:
+                faults |= self._behind_root(name, records, quick=quick)
             missing = {path for path, problem in faults.items() if problem == "is missing"}
             again = self._records(name) if faults else (records, damaged)
             # by whoever compacts a table right now, the files of an old version are removed before its manifest
@@ -294,6 +305,19 @@ class Digests:
             self._known[name] = max(records, key=lambda record: record.version, default=_Record(version=0))
         copied = {path for record in records for path in record.copies}
         return [FileFault(path, problem, path in copied) for path, problem in sorted(faults.items())]
+
+    def _behind_root(self, name: str, records: Sequence[_Record], *, quick: bool) -> dict[str, str]:
+        """What the root says of a table and its records do not: path -> problem; ``quick`` reads it once."""
+        newest = max(records, key=lambda record: record.version, default=_Record(version=0))
+        for fresh in (False, True) if quick else (True,):
+            _, version, digest = self.root.entries(fresh=fresh).get(name, ABSENT)
+            _, found = newest.files.get(manifest(version), (0, ""))
+            if not version or newest.version > version or (newest.version == version and found == digest):
+                return {}
+        if not records:
+            return {"_versions": "is missing"}
+        which = f"version {newest.version}" if newest.version < version else f"another version {version}"
+        return {RECORDS: f"is of {which}, the newest is version {version}: it is an older copy, or of another table"}
 
     def record(
         self, name: str, table: lance.LanceDataset, *, added: Sequence[FragmentMetadata] = (), anew: bool = False
@@ -315,11 +339,14 @@ class Digests:
     def begin(self, name: str) -> None:
         """Writes the empty record of a table that is not there yet; to be called before it is made."""
         if not self.files.manifests(name):
+            if not self.root.entries(fresh=True).get(name, ABSENT).version:
+                self.root.enter(name, 0)
             self._write(name, _Record(version=0))
 
     def end(self, name: str) -> None:
         """Leaves an empty record; to be called before the table is dropped."""
         self.forget(name)
+        self.root.enter(name, 0)
         stored = self.files.sizes(name, RECORDS)
         written = self._write(name, _Record(version=0))
         for path in stored.keys() - {written}:
@@ -328,8 +355,8 @@ class Digests:
     def sync(self, name: str) -> None:
         """Writes a table and its record from memory to the disk (fsync); object storage does it itself."""
         if self.files.is_local:
-            for folder in ("", RECORDS):
-                sync(Path(self.files.whole(name, folder)))
+            for whose, folder in ((name, ""), (name, RECORDS), (ROOT, RECORDS)):
+                sync(Path(self.files.whole(whose, folder)))
 
     def restore(self, name: str, faults: list[FileFault]) -> None:
         """Puts back the files of which a record has a copy."""
@@ -337,6 +364,14 @@ class Digests:
         for path, _, copied in faults:
             if copied:
                 self.files.write(name, path, zlib.decompress(b64decode(copies[path])))
+
+    def accept_root(self) -> None:
+        """Writes the root anew from the records of all tables."""
+        self.root.remove_damaged()
+        for name in self.files.names():
+            newest = max(self._records(name)[0], key=lambda record: record.version, default=_Record(version=0))
+            if newest.version:
+                self.root.enter(name, newest.version, newest.files[manifest(newest.version)][1], anew=True)
 
     def forget(self, name: str) -> None:
         """Has the table compared again when it is opened next."""
@@ -395,12 +430,13 @@ class Digests:
             for path in stored:
                 if path != written and (anew or _version(path) not in kept - {table.version}):
                     self.files.remove(name, path)
+            self.root.enter(name, table.version, files[manifest(table.version)][1])
         self._known[name] = record
 
     def _write(self, name: str, record: _Record) -> str:
         """Writes a record; gives its path."""
         text = json.dumps(vars(record), separators=(",", ":")).encode()
-        path = f"{RECORDS}/{record.version}-{xxhash.xxh3_64_hexdigest(text)}.json"
+        path = f"{RECORDS}/{record.version}-{_digest(name, text)}.json"
         self.files.write(name, path, text)
         return path
 
@@ -421,7 +457,7 @@ class Digests:
             text = self.files.read(name, path)
             if text is None:  # another process has just written a newer one
                 return self._records(name)
-            if path.endswith(f"-{xxhash.xxh3_64_hexdigest(text)}.json"):
+            if path.endswith(f"-{_digest(name, text)}.json"):
                 columns = json.loads(text)
                 columns["files"] = {path: (size, digest) for path, (size, digest) in columns["files"].items()}
                 records.append(_Record(**columns))
@@ -432,6 +468,11 @@ class Digests:
 
 def _data_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
     return [f"data/{file.path}" for part in fragments for file in part.files]
+
+
+def _digest(name: str, text: bytes) -> str:
+    """The digest in the name of a record: that of another table is none of this one."""
+    return xxhash.xxh3_64_hexdigest(name.encode() + text)
 
 
 def _version(path: str) -> int:

@@ -550,6 +550,10 @@ def _check_address(connection: Connection) -> None:
             raise RequestError(f"store {place}: {files[0]} is a file, not a folder; give another --workspace")
 
 
+RELEASES = {4: "0.2.0"}
+"""Format -> the release that reads it, of the releases before this one."""
+
+
 def _check_format(connection: Connection, *, create: bool) -> None:
     """Checks the format of a store; writes it for a new one.
 
@@ -564,20 +568,41 @@ def _check_format(connection: Connection, *, create: bool) -> None:
             )
         formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
     except WorkError as fault:
-        folder = connection.folder("formats")
-        can_be_read = folder.parent.is_dir() if folder is not None else "capim store repair" in fault.remedy
-        if not can_be_read:
-            raise
-        # all but this table may still be read
-        remedy = fault.remedy or "Run `capim store repair formats`"
-        log.warning(
-            "the format of store %s is unknown: %s. %s", without_credentials(connection.uri), fault.problem, remedy
-        )
-        return
+        formats = _written_formats(connection)  # of other formats, the records of digests may be others too
+        if formats <= {FORMAT}:
+            folder = connection.folder("formats")
+            can_be_read = folder.parent.is_dir() if folder is not None else "capim store repair" in fault.remedy
+            if not can_be_read:
+                raise
+            # all but this table may still be read
+            remedy = fault.remedy or "Run `capim store repair formats`"
+            uri = without_credentials(connection.uri)
+            log.warning("the format of store %s is unknown: %s. %s", uri, fault.problem, remedy)
+            return
     if not formats:
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
     elif formats != {FORMAT}:
         raise RequestError(
-            f"store {connection.uri} has format {max(formats)}, this release of capim reads format {FORMAT}. "
-            "Open it with the release that wrote it, or give another workspace (--workspace)"
+            f"store {connection.uri} has format {max(formats)}, this release of capim reads format {FORMAT}: "
+            f"{_way_of(max(formats))}, or give another workspace (--workspace)"
         )
+
+
+def _written_formats(connection: Connection) -> set[int]:
+    """The formats in the store as far as they can be read, without a look at digests."""
+    with suppress(WorkError), storage_faults("reading the format"):
+        table = connection.open("formats")
+        return set() if table is None else {int(row["format"]) for row in table.to_table().to_pylist()}
+    return set()
+
+
+def _way_of(other: int) -> str:
+    """Which release reads another format, and how the vectors of such a store come over."""
+    if other > FORMAT:
+        return "a later release wrote it. Upgrade capim"
+    if other not in RELEASES:
+        return "no release reads it. Make it anew by the same commands"
+    return (
+        f"capim {RELEASES[other]} reads it. Its vectors come over by `capim export embeddings` of that release and "
+        "`capim import` of this one (docs/store.md)"
+    )

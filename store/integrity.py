@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.connection import load_lance, retrying, storage_faults, temporary_files
-from capim.store.digests import RECORDS, FileFault
+from capim.store.digests import FileFault
 from capim.store.embedding_store import EmbeddingStore, corpus_table, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import find_set, stored_key
-from capim.store.rows import PARTS_PREFIX, delete, one_of
-from capim.store.schema import CORPUS_PARTS, TABLES, texts
+from capim.store.root import RECORDS, ROOT
+from capim.store.rows import PARTS_PREFIX, delete, now, one_of, register
+from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
 from capim.store.sets.reading import open_set
 from capim.store.sets.rows import ItemIndex, unpack
 from capim.store.sets.seal import SealedSet, delete_rows, drop_remedy, examine, missing_table
@@ -83,6 +84,8 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
             # no row names it: of a corpus or an evaluation that is being written, or whose row cannot be read
             check = _checked(store, name, partial(_compare_files, store, name))
             yield from () if check.state == "sound" else (check,)
+    if problems := store.connection.digests.root.problems():
+        yield StoreCheck(what=ROOT, state="damaged", detail=f"{'; '.join(problems)}. {_ROOT_REMEDY}")
     with suppress(WorkError):
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
     if files := temporary_files(store.connection, timedelta(0)):
@@ -211,6 +214,10 @@ def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreChe
 
 
 FAILED = "cannot be repaired"
+_ROOT_REMEDY = (
+    "Restore it from a backup, or if you know that all tables are there and right, run "
+    f"`capim store repair {ROOT} --accept`"
+)
 _HASH = "^([0-9a-f]{32})?$"
 
 
@@ -256,12 +263,23 @@ def repair_one(store: EmbeddingStore, name: str, *, accept: bool = False) -> str
     if name.startswith(PARTS_PREFIX):
         store.connection.drop(name)
         return "dropped"
+    if name == ROOT:
+        problems = store.connection.digests.root.problems()
+        if problems and not accept:
+            raise WorkError(
+                f"{'; '.join(problems)}; without it nothing says which tables there are", remedy=_ROOT_REMEDY
+            )
+        if problems:
+            store.connection.digests.accept_root()
+        return "what the tables hold is recorded as right" if problems else "nothing to repair"
     accepted = ""
     if accept:
         unrecorded = any(fault.is_of_record for fault in store.connection.digests.faults(name))
         accepted = "; what it holds is recorded as right" if unrecorded else "; its record was there: nothing to accept"
     if name in TABLES or name.startswith(CORPUS_PREFIX):
         done = repair(store, name, accept=accept)
+        if name == "formats" and store.connection.find(name) is None:  # a store of another format has no root
+            register(store.connection, name, [{"format": FORMAT, "written": now()}], update=False)
         gone = "; no run makes these again" if name in HISTORY and done.rows else ""
         return f"{done.restored} files restored, {done.files} removed with {done.rows:,} rows{gone}{accepted}"
     if name.startswith(SET_PREFIXES):

@@ -13,17 +13,18 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.integrity import FAILED, repair_all, verify
+from capim.store.schema import ANALYSES
 from capim.store.types import SET_PREFIXES
 from tests.faults.fault import Scene, expect, faults
 from tests.faults.process import Failed
-from tests.faults.small_store import Contents, contents, make, run
+from tests.faults.small_store import Contents, contents, grow, make, run
 
 
 def flip(data: bytes, drawn: random.Random) -> bytes:
@@ -57,9 +58,18 @@ def spoil(file: Path, operation: str, drawn: random.Random) -> None:
         file.write_bytes(_CHANGES[operation](data, drawn))
 
 
+def record_of(table: Path) -> Path:
+    """The folder of the record of a table."""
+    return table.parent / "digests" / table.stem
+
+
 def damage(table: Path, drawn: random.Random) -> tuple[str, Path]:
     """Damages one file of a table or its record: any kind of file and any operation are equally likely."""
-    kinds = (*table.iterdir(), table.parent / "digests" / table.stem)
+    return damage_any((*table.iterdir(), record_of(table)), drawn)
+
+
+def damage_any(kinds: Iterable[Path], drawn: random.Random) -> tuple[str, Path]:
+    """Damages one file below some folders, each of them equally likely."""
     kind = drawn.choice(sorted(path for path in kinds if any(path.rglob("*"))))
     files = sorted((path for path in kind.rglob("*") if path.is_file()), key=lambda path: path.stat().st_mtime_ns)
     file, operation = drawn.choice(files), drawn.choice(OPERATIONS)
@@ -68,6 +78,67 @@ def damage(table: Path, drawn: random.Random) -> tuple[str, Path]:
     else:
         spoil(file, operation, drawn)
     return operation, file
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Puts each of two folders in the place of the other."""
+    aside = one.rename(one.with_name("aside"))
+    other.rename(one)
+    aside.rename(other)
+
+
+def damage_two(copy: Path, older: Path, drawn: random.Random) -> list[tuple[str, Path]]:
+    """Two damages that belong together: the second hides the first from who looks at one thing only."""
+    tables = sorted(copy.glob("*.lance"))
+    one, other = drawn.sample(tables, 2)
+    pair = drawn.choice(PAIRS)
+    if pair == "data and record":
+        return [damage_any(sorted(one.iterdir()), drawn), damage_any([record_of(one)], drawn)]
+    if pair == "data and root":
+        return [damage_any(sorted(one.iterdir()), drawn), damage_any([copy / "digests" / "root"], drawn)]
+    if pair == "table and record":
+        shutil.rmtree(one)
+        shutil.rmtree(record_of(one))
+        return [(pair, one)]
+    if pair == "older table and record":
+        one = copy / f"{drawn.choice(sorted(ANALYSES))}.lance"
+        for folder in (one, record_of(one)):
+            shutil.rmtree(folder)
+            shutil.copytree(older / folder.relative_to(copy), folder)
+        return [(pair, record_of(one))]
+    exchange(one, other)
+    if pair == "exchanged tables and records":
+        exchange(record_of(one), record_of(other))
+    return [(pair, record_of(one)), (pair, record_of(other))]
+
+
+PAIRS = (
+    *("data and record", "data and root", "table and record", "older table and record"),
+    *("exchanged tables", "exchanged tables and records"),
+)
+
+
+def undergo_pairs(n: int, folder: Path, *, seed: int | str, first: int = 0) -> Counter[str]:
+    """``n`` pairs of damages, the numbers ``first`` and on of this seed: in how many damage was found."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ground, older, copy = (folder / name for name in ("ground", "older", "copy"))
+    make(ground)
+    shutil.copytree(ground, older)
+    undisturbed = grow(ground)
+    counts: Counter[str] = Counter()
+    for number in range(first, first + n):
+        drawn = random.Random(f"{seed}/{number}")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(ground, copy)
+        done = damage_two(copy, older, drawn)
+        what = f"pair {number} of seed {seed}: " + " and ".join(f"{each} of {file}" for each, file in done)
+        with _no_traceback(what, but_panics=True):
+            try:
+                found = _found(copy, undisturbed, what, [file for _, file in done])
+            except Exception as error:
+                raise Failed(f"{what}: {type(error).__name__}: {error}") from error
+        counts["found" if found else "harmless"] += 1
+    return counts
 
 
 def undergo_one(ground: Path, undisturbed: Contents, copy: Path, drawn: random.Random, at_once: int = 1) -> str:
@@ -161,10 +232,10 @@ def undergo(n: int, folder: Path, *, seed: int | str, first: int = 0, at_once: i
     return counts
 
 
-def _many(scene: Scene, n: int, first: int) -> str:
+def _many(scene: Scene, n: int, first: int, what: str = "one") -> str:
     """That many in a process of their own: what it shows on its standard error stream is looked at."""
     scene.begin_from("whole")
-    words = [sys.executable, "-m", "tests.faults.damages", str(n), str(first), str(scene.folder / "damages")]
+    words = [sys.executable, "-m", "tests.faults.damages", str(n), str(first), str(scene.folder / "damages"), what]
     environment = {**os.environ, "RUST_BACKTRACE": "0"}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     expect(done.returncode == 0, done.stderr[-2000:])
@@ -172,10 +243,16 @@ def _many(scene: Scene, n: int, first: int) -> str:
 
 
 FAULTS = faults(
-    "random damages", {f"{first} to {first + 99}": partial(_many, n=100, first=first) for first in range(0, 500, 100)}
+    "random damages",
+    {
+        **{f"{first} to {first + 99}": partial(_many, n=100, first=first) for first in range(0, 500, 100)},
+        **{f"pairs {first} to {first + 99}": partial(_many, n=100, first=first, what="two") for first in (0, 100)},
+    },
 )
 
 if __name__ == "__main__":
     n, first, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    counts = undergo(n, folder, seed=0, first=first)
-    print(f"{n} files damaged, {counts['found']} found and healed, {counts['harmless']} harmless")
+    pairs = sys.argv[4] == "two"
+    counts = (undergo_pairs if pairs else undergo)(n, folder, seed=0, first=first)
+    healed = "pairs of damages, {found} found" if pairs else "files damaged, {found} found and healed"
+    print(n, healed.format(found=counts["found"]) + f", {counts['harmless']} harmless")

@@ -165,3 +165,11 @@ def make(folder: Path) -> Contents:
         os.utime(path, (number, number))
     expect({check.state for check in verify(store)} == {"sound"}, f"not sound: {[*verify(store)]}")
     return contents(store)
+
+
+def grow(folder: Path) -> Contents:
+    """Another part of every analysis in the store in this folder; returns its contents."""
+    store = EmbeddingStore.open(folder)
+    for table in ANALYSES:
+        store.write_rows(table, _analysis(table, 3))
+    return contents(store)

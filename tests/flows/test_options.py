@@ -107,7 +107,8 @@ VALUES = {
     "interval": "bca", "judgements": "{judgements}", "k": "3", "keep_replicates": "", "kind": "clip-benchmark",
     "level": "0.9", "margin": "2", "memory": "1GiB", "methods": "binary", "metric": "{metric}:hit", "metrics": "R@1",
     "modality": "caption", "note": "'a remark'", "only": "images", "open": "", "parts": "2", "permutations": "2000",
-    "port": "1", "precision": "bfloat16", "protocol": "t2i/all", "protocols": "t2i/all", "replicates": "200",
+    "port": "1", "precision": "bfloat16", "protocol": "t2i/all", "protocols": "t2i/all", "recompute": "",
+    "replicates": "200",
     "revision": "r2", "sample": "8", "seed": "1", "shards": "2", "storage": "float16", "suite": "{suite}",
     "to": "{tmp}/f.json", "trust_remote_code": "", "weights": "1,2", "yes": "",
 }  # fmt: skip
@@ -195,6 +196,7 @@ SPECIAL = {
     "store diff other": Case("store diff {set} {set}", "--other {tmp}"),
     "store repair name": Case("store repair", "results", without="outcomes", writes=True),
     "store repair all": Case("store repair", "--all", without="outcomes", writes=True),
+    "store repair recompute": Case("store repair", "--recompute", without="outcomes", writes=True),
     "store drop encoder": Case(f"store drop --corpus {SHAPES}", "--encoder tiny-clip"),
     "store drop corpus": Case("store drop --encoder tiny-clip", f"--corpus {SHAPES}"),
 }

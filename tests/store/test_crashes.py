@@ -106,15 +106,29 @@ def dies(monkeypatch: pytest.MonkeyPatch, moment: str, work: Callable[[], object
         work()
 
 
-@pytest.mark.parametrize("moment", ["lance.write_dataset", "capim.store.digests.Digests.record"])
+@pytest.mark.parametrize(
+    "moment", ["lance.write_dataset", "capim.store.digests.Digests.record", "capim.store.root.Root.enter"]
+)
 def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
-    """Before its first commit, and between that and its record."""
+    """Before its first commit, between that and its record, and before the root has it."""
     dies(monkeypatch, moment, lambda: store.write_encoder(make_spec()))
     assert states(store) == {"sound"}
     fill(EmbeddingStore.open(store.uri), make_corpus(20), make_spec())
     assert states(store) == {"sound"}
     (record,) = (Path(store.uri) / "digests" / "encoders").iterdir()
     assert not record.name.startswith("0-")
+
+
+@pytest.mark.parametrize("moment", ["Digests._write", "Root.enter"])
+def test_a_commit_without_its_record_or_without_its_entry_in_the_root_is_no_damage(store, monkeypatch, moment):
+    store.write_encoder(make_spec())
+    module = "root" if moment.startswith("Root") else "digests"
+    dies(monkeypatch, f"capim.store.{module}.{moment}", lambda: store.write_encoder(make_spec(revision="r2")))
+    assert states(store) == {"sound"}
+    fresh = EmbeddingStore.open(store.uri)
+    assert fresh.encoders().num_rows == 2
+    fresh.write_encoder(make_spec(revision="r3"))
+    assert states(store) == {"sound"}
 
 
 @pytest.mark.parametrize("moment", ["remove", "remove_all"])

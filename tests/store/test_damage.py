@@ -17,7 +17,7 @@ import pytest
 from capim.flows.cli import main
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import compact
-from capim.store.digests import COPIED, TableFiles
+from capim.store.digests import COPIED, Digests, TableFiles
 from capim.store.integrity import repair, repair_all, verify
 from capim.store.inventory import check_disk_space
 from capim.store.removal import compact_store, drop, drop_set
@@ -322,9 +322,8 @@ def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):
 
 
 def test_a_set_sealed_again_with_other_vectors_says_that_old_results_lost_their_source(sealed, caplog):
-    store, key, folder = sealed
-    shutil.rmtree(folder)
-    shutil.rmtree(records(store, folder.stem))  # a backup without the set, and with the row that it is sealed
+    store, key, _ = sealed
+    store.connection.drop(key.table)  # and not the row that it is sealed
     fresh, spec = again(store), make_spec(dim=64)
     block = make_block(make_corpus(300), spec, range(300))
     block.embeddings.values[:] = np.roll(block.embeddings.values, 1, axis=0)
@@ -690,13 +689,116 @@ def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(seal
 def test_tables_whose_folders_were_exchanged_are_damage(store):
     keys = [fill(store, make_corpus(20), make_spec(revision=revision)) for revision in ("r1", "r2")]
     one, other = (store.connection.folder(key.table) for key in keys)
-    one.rename(one.with_name("aside"))
-    other.rename(one)
-    one.with_name("aside").rename(other)
+    exchange(one, other)
     states = {check.what: check.state for check in verify(again(store))}
     assert [states[folder.stem] for folder in (one, other)] == ["damaged", "damaged"]
     with pytest.raises(WorkError, match="is missing"):
         read(store)
+
+
+def exchange(one: Path, other: Path) -> None:
+    aside = one.rename(one.with_name("aside"))
+    other.rename(one)
+    aside.rename(other)
+
+
+def damaged_tables(store) -> dict[str, str]:
+    """Table -> what `store verify` says of it, of those that are damaged or lost; it ends with exit code 1."""
+    found = {check.what: check.detail for check in verify(again(store)) if check.state in ("damaged", "lost")}
+    assert main(["store", "verify", "--quiet", "--workspace", str(Path(store.uri).parent)]) == bool(found)
+    return found
+
+
+@pytest.mark.parametrize("name", ["runs", "sets", "encoders", "results", "single", "corpus-captions", "formats"])
+def test_a_table_that_was_removed_with_its_record_is_named(sealed, name):
+    store, _, _ = sealed
+    write_runs(store, "r1")
+    store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
+    (folder,) = Path(store.uri).glob(f"{name}*.lance")
+    for gone in (folder, records(store, folder.stem)):
+        shutil.rmtree(gone)
+    for _ in range(2):
+        with pytest.raises(WorkError, match=f"{folder} is missing.*capim store repair {folder.stem}"):
+            again(store).connection.find(folder.stem)
+        assert any(f"{folder} is missing" in detail for detail in damaged_tables(store).values())
+    assert folder.stem in dict(repair_all(again(store)))
+    fill(again(store), make_corpus(300), make_spec(dim=64), step=100)
+    assert damaged_tables(store) == {}
+
+
+@pytest.mark.parametrize("n_newer", [1, 3])
+def test_an_older_copy_of_a_table_and_its_record_is_named_and_stays_until_a_user_accepts_it(store, tmp_path, n_newer):
+    write_runs(store, "r1")
+    for folder in (store.connection.folder("runs"), records(store, "runs")):
+        shutil.copytree(folder, tmp_path / "older" / folder.name)
+    for number in range(n_newer):
+        write_runs(again(store), f"newer {number}")
+    for folder in (store.connection.folder("runs"), records(store, "runs")):
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "older" / folder.name, folder)
+    assert re.search("digests/runs is of version .*an older copy", damaged_tables(store)["runs"])
+    for act in (
+        lambda: again(store).rows("runs"),
+        lambda: write_runs(again(store), "r9"),
+        lambda: repair(store, "runs"),
+    ):
+        with pytest.raises(WorkError, match=r"an older copy.*capim store repair runs --accept"):
+            act()
+    repair(again(store), "runs", accept=True)
+    assert damaged_tables(store) == {}
+    assert texts(again(store).rows("runs")["run"]) == ["r1"]
+
+
+@pytest.mark.parametrize("n_steps", [20, 7])
+def test_tables_that_were_exchanged_with_their_records_are_both_named(store, n_steps):
+    specs = [make_spec(revision=revision) for revision in ("r1", "r2")]
+    keys = [fill(store, make_corpus(20), spec, step=step) for spec, step in zip(specs, (20, n_steps), strict=True)]
+    exchange(*(store.connection.folder(key.table) for key in keys))
+    exchange(*(records(store, key.table) for key in keys))
+    assert {key.table for key in keys} <= damaged_tables(store).keys()
+    with pytest.raises(WorkError, match=r"digests/single.* was changed on disk"):
+        read(store)
+
+
+@pytest.mark.parametrize("damage", [shutil.rmtree, lambda root: next(root.iterdir()).write_bytes(b"{}")])
+def test_a_root_that_is_gone_or_changed_is_named_until_a_user_accepts_what_there_is(store, damage):
+    write_runs(store, "r1")
+    damage(records(store, "root"))
+    write_runs(again(store), "r2")
+    assert re.search(
+        r"digests/root.* (is missing|was changed on disk)\. .*repair root --accept", damaged_tables(store)["root"]
+    )
+    workspace = ["--workspace", str(Path(store.uri).parent)]
+    assert main(["store", "repair", "--all", *workspace]) == 1
+    assert main(["store", "repair", "root", "--accept", *workspace]) == 0
+    assert damaged_tables(store) == {}
+    for gone in (store.connection.folder("runs"), records(store, "runs")):
+        shutil.rmtree(gone)
+    assert damaged_tables(store).keys() == {"runs"}
+
+
+def test_of_entries_that_are_changed_at_once_none_is_lost(tmp_path, monkeypatch):
+    """Another process changes the root between the reading and the writing of each change."""
+    one, other, third = (Digests(str(tmp_path)).root for _ in range(3))
+    one.enter("first", 1, "a")
+    write, busy = TableFiles.write, list[str]()
+
+    def midway(files: TableFiles, name: str, path: str, contents: bytes) -> None:
+        if not busy:
+            busy.append(path)
+            other.enter("second", len(busy), "b")
+            third.enter("first", 3, "c")
+            third.enter("fourth", 1, "d")
+        write(files, name, path, contents)
+
+    monkeypatch.setattr(TableFiles, "write", midway)
+    one.enter("third", 7, "e")
+    read = Digests(str(tmp_path)).root
+    expected = {"first": (3, "c"), "second": (1, "b"), "third": (7, "e"), "fourth": (1, "d")}
+    assert {name: entry[1:] for name, entry in read.entries().items()} == expected
+    other.enter("second", 0)
+    assert {name for name, entry in read.entries(fresh=True).items() if entry.version} == {"first", "third", "fourth"}
+    assert len([*(tmp_path / "digests" / "root").iterdir()]) == 1, "what was read is removed"
 
 
 def test_compaction_does_not_give_damaged_rows_new_digests(store):
