@@ -27,9 +27,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 
-from capim.store.digests import Digests
+from capim.store.digests import RECORDS, Digests
 from capim.store.errors import RequestError, WorkError
-from capim.store.root import RECORDS
 
 if TYPE_CHECKING:
     import lance

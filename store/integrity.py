@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.connection import load_lance, retrying, storage_faults, temporary_files
-from capim.store.digests import FileFault
+from capim.store.digests import RECORDS, ROOT, FileFault
 from capim.store.embedding_store import EmbeddingStore, corpus_table, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import find_set, stored_key
-from capim.store.root import RECORDS, ROOT
 from capim.store.rows import PARTS_PREFIX, delete, now, one_of, register
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
 from capim.store.sets.reading import open_set

@@ -22,10 +22,10 @@ from capim.store.connection import (
     retrying,
 )
 from capim.store.current import Row, States, newest_rows
+from capim.store.digests import RECORDS
 from capim.store.embedding_store import EmbeddingStore, corpus_table
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import disk_bytes, stored_sets
-from capim.store.root import RECORDS
 from capim.store.rows import delete, now, read
 from capim.store.schema import CORPUS_PARTS, TABLES, texts
 from capim.store.sets.seal import drop_repeats

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from capim.store.root import RECORDS
+from capim.store.digests import RECORDS
 from tests.faults.damages import spoil
 from tests.faults.fault import Fault, Scene, expect, faults
 from tests.faults.ground import damaged, figures, findings, refuse_other_figures

@@ -107,7 +107,7 @@ def dies(monkeypatch: pytest.MonkeyPatch, moment: str, work: Callable[[], object
 
 
 @pytest.mark.parametrize(
-    "moment", ["lance.write_dataset", "capim.store.digests.Digests.record", "capim.store.root.Root.enter"]
+    "moment", ["lance.write_dataset", "capim.store.digests.Digests.record", "capim.store.digests.Root.enter"]
 )
 def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
     """Before its first commit, between that and its record, and before the root has it."""
