@@ -31,6 +31,8 @@ from capim.store.schema import CORPUS_PARTS, TABLES, texts
 from capim.store.sets.seal import drop_repeats
 from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, EncoderSpec, Modality, SetKey
 
+_SIDES = ("evaluation_a", "evaluation_b")  # columns of ``schema.PAIR_FACTS``
+
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
@@ -140,6 +142,8 @@ def drop_evaluations(
     """Drops evaluations of these encoders on a corpus, their comparisons and slices on it, and rankings."""
     for name in ("outcomes", "results", "replicates"):
         delete(store.connection, name, "evaluation", sorted(evaluations))
+    for side in _SIDES:
+        delete(store.connection, "pair_facts", side, sorted(evaluations))
     for name, column, encoders in (
         ("slices", "slice", ("encoder_fingerprint",)),
         ("comparisons", "comparison", ("fingerprint_a", "fingerprint_b")),
@@ -259,7 +263,10 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
         gone = tuple(sorted(counted.keys() - evaluations))
         rows[table] = ("evaluation", gone, sum(counted[each] for each in gone))
     rows["results"] = _left_out(every, "result", {row["result"] for row in kept})
-    rows |= _derived(store, kept_by, {row["derived"] for row in kept})
+    compared = read(store.connection, "pair_facts", columns=("derived", *_SIDES)).to_pylist()
+    rows["pair_facts"] = _unless(lambda row: evaluations.issuperset(row[side] for side in _SIDES), compared, "derived")
+    made = {row["derived"] for row in (*kept, *compared)}.difference(rows["pair_facts"][1])
+    rows |= _derived(store, kept_by, made)
     sets, left, encoders = _superseded_sets(
         store, {(r["encoder_fingerprint"], r["corpus_fingerprint"]) for r in every}, pairs
     )
@@ -299,9 +306,9 @@ class _Kept(NamedTuple):
         return row["run"] in self.runs or row["derived"] in self.keys
 
 
-def _derived(store: EmbeddingStore, kept: _Kept, of_results: set[str]) -> dict[str, tuple[str, tuple[str, ...], int]]:
-    """What goes of comparisons, slices and rankings, and of the ledger, in which ``of_results`` stay."""
-    rows, keys = {}, kept.keys | of_results
+def _derived(store: EmbeddingStore, kept: _Kept, made: set[str]) -> dict[str, tuple[str, tuple[str, ...], int]]:
+    """What goes of comparisons, slices and rankings, and of the ledger, in which the keys ``made`` stay."""
+    rows, keys = {}, kept.keys | made
     for table in ("comparisons", "slices", "rankings"):
         [key, *_] = TABLES[table].key
         of_table: list[dict[str, Any]] = store.rows(table).to_pylist()

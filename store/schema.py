@@ -205,6 +205,25 @@ COMPARISONS = _columns(
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
+PAIR_FACTS = _columns(
+    *required(pa.string(), "derived"),  # key of the row of derived
+    *required(pa.string(), "evaluation_a", "evaluation_b", "protocol", "metric"),
+    *optional(pa.float64(), "difference"),  # a minus b; null: no query has a value of both
+    *optional(pa.float64(), "ci_low", "ci_high", "standard_error"),  # by the bootstrap, whatever the test says
+    *required(pa.string(), "interval_method"),
+    *optional(pa.string(), "interval_reason"),
+    *optional(pa.int64(), "wins", "ties", "losses"),
+    *optional(pa.float64(), "p_mcnemar", "cohen_dz", "cohen_h", "odds_ratio"),
+    *required(pa.list_(pa.string()), "effect_reasons"),
+    *optional(pa.float64(), "p_equivalent"),  # not adjusted
+    # of medians: how far apart they are, the p-value of all flips, and (zstd, float64) how far apart they are under
+    # each random flip. Of means, sums under the flips are made again
+    *optional(pa.float64(), "distance", "p_exact"),
+    *optional(pa.int64(), "n_flips"),
+    *optional(pa.binary(), "flips"),
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
+)
 RANKINGS = _columns(
     *required(pa.string(), "ranking"),  # digest of the encoders and corpora that were ranked together
     *required(pa.string(), "encoder", "encoder_fingerprint"),
@@ -246,7 +265,7 @@ SLICES = _columns(
 )
 DERIVED = _columns(
     *required(pa.string(), "key"),  # digest of the identity
-    *required(pa.string(), "kind"),  # result, replicates, comparison, ranking, analysis, gate, devices
+    *required(pa.string(), "kind"),  # result, replicates, pair, comparison, ranking, analysis, gate, devices
     *required(pa.string(), "identity"),  # JSON: what it is of, its inputs, settings and the versions of the code
     *required(pa.bool_(), "usual"),  # made with the settings that a run has unless it is given others
     *required(pa.int64(), "n_rows"),  # that carry its key
@@ -418,6 +437,7 @@ ANALYSES = {
     ),
     "replicates": StoredTable(columns=REPLICATES, key=("derived",)),
     "comparisons": StoredTable(columns=COMPARISONS, key=("comparison",), shown_for=("corpus", "protocol", "metric")),
+    "pair_facts": StoredTable(columns=PAIR_FACTS, key=("derived",)),
     "rankings": StoredTable(
         columns=RANKINGS, key=("ranking", "encoder_fingerprint", "estimand", "statistic"), shown_for=()
     ),

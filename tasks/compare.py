@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
+from itertools import combinations, groupby
 from typing import Any
 
 import pyarrow as pa
 
 from capim.reports.rows.standing import counted_once
 from capim.store import EmbeddingStore
+from capim.store.schema import COMPARISONS
 from capim.store.types import Corpus
-from capim.tasks.derive import Derivation, derive, one_by_one
+from capim.tasks.derive import Derivation, Made, derive, one_by_one
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
-from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key, figure_rows
+from capim.tasks.results.comparison import (
+    ComparedFigure,
+    compared_figures,
+    compared_metrics,
+    encoder_key,
+    figure_rows,
+)
+from capim.tasks.results.pairs import EncoderPair, facts_of, made_facts, pair_rows
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,
@@ -36,6 +44,7 @@ from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
+from capim.tasks.statistics.pairs import Pair, PairFacts, enough_flips
 from capim.tasks.statistics.ranking import LEAST_CORPORA
 
 
@@ -55,36 +64,86 @@ def compare_corpus(
     headline = planned_figures(protocols_of(corpus))
     chosen = {protocol.id: protocol for protocol in select_protocols(corpus, protocols)}
 
-    @lru_cache(maxsize=1)  # outcomes of one protocol are in memory at a time
-    def outcomes(protocol: str) -> dict[str, Outcomes]:
-        return {
-            encoder_key(e.sets.encoder, e.sets.encoder_fingerprint): read_outcomes(
-                store, e.evaluations[protocol], chosen[protocol]
-            )
-            for e in evaluations
-            if protocol in e.evaluations
-        }
-
-    def rows_of(each: Derivation) -> pa.Table:
-        encoders, protocol = outcomes(each.subject["protocol"]), chosen[each.subject["protocol"]]
-        return comparison_rows(
-            encoders,
-            [metric for metric in compared_metrics(encoders.values()) if metric.name == each.subject["metric"]],
-            corpus=sets.corpus,
-            corpus_fingerprint=sets.corpus_fingerprint,
-            run=run,
-            drawn=drawn_clusters(corpus, protocol),
-            resampling=resampling,
-            headline=headline,
-        )
+    def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
+        """Comparisons under one protocol after the other: its outcomes are in memory at a time."""
+        for protocol, group in groupby(enumerate(todo), lambda each: each[1].subject["protocol"]):
+            places = {each.subject["metric"]: at for at, each in group}
+            ids = {
+                encoder_key(e.sets.encoder, e.sets.encoder_fingerprint): e.evaluations[protocol]
+                for e in evaluations
+                if protocol in e.evaluations
+            }
+            outcomes = {key: read_outcomes(store, evaluation, chosen[protocol]) for key, evaluation in ids.items()}
+            metrics = [metric for metric in compared_metrics(outcomes.values()) if metric.name in places]
+            figures = compared_figures(outcomes, metrics, drawn_clusters(corpus, chosen[protocol]))
+            facts = _facts_of_pairs(store, figures, ids, resampling=resampling, run=run)
+            made = dict.fromkeys(places.values(), COMPARISONS.empty_table())
+            for each in figures:
+                made[places[each.figure.metric]] = figure_rows(
+                    [each],
+                    corpus=sets.corpus,
+                    corpus_fingerprint=sets.corpus_fingerprint,
+                    run=run,
+                    resampling=resampling,
+                    headline=headline,
+                    facts=facts,
+                )
+            yield made
 
     wanted = wanted_comparisons(corpus, evaluations, list(chosen), resampling)
     with track(f"{sets.corpus} · comparing", total=len(wanted), unit="figures") as advance:
-        compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
         derived = derive(store, "comparisons", wanted, compute, run=run, advance=advance)
     return CompareRef(
         corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=tuple(chosen), comparisons=derived
     )
+
+
+def _facts_of_pairs(
+    store: EmbeddingStore,
+    figures: Sequence[ComparedFigure],
+    evaluations: Mapping[str, str],
+    *,
+    resampling: Resampling,
+    run: str,
+) -> dict[Figure, dict[Pair, PairFacts]]:
+    """Of every figure the facts of its pairs: those that the store has, and the others, which are stored now.
+
+    ``evaluations``: :func:`encoder_key` -> id.
+    """
+    pairs: dict[str, EncoderPair] = {}
+    wanted = []
+    for figure in figures:
+        names = list(combinations(figure.values, 2))
+        enough = enough_flips(resampling, len(names))
+        for a, b in names:
+            pair = EncoderPair(
+                figure=figure, names=(a, b), evaluations=(evaluations[a], evaluations[b]), resampling=enough
+            )
+            derivation = Derivation(
+                kind="pair",
+                subject=figure.figure._asdict(),
+                inputs=[f"{name} {evaluations[name]}" for name in pair.names],
+                settings=pair.settings,
+                version=figure.version,
+            )
+            pairs[derivation.key] = pair
+            wanted.append(derivation)
+    facts: dict[str, PairFacts] = {}
+
+    def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
+        lacking = [pairs[each.key] for each in todo]
+        made = made_facts(lacking)
+        facts.update(zip((each.key for each in todo), made, strict=True))
+        rows = pair_rows(lacking, made, run=run)
+        yield {at: rows.slice(at, 1) for at in range(len(rows))}
+
+    derive(store, "pair_facts", wanted, compute, run=run)
+    if stored := sorted(pairs.keys() - facts.keys()):
+        facts |= {row["derived"]: facts_of(row) for row in store.rows("pair_facts", derived=stored).to_pylist()}
+    found: dict[Figure, dict[Pair, PairFacts]] = {figure.figure: {} for figure in figures}
+    for key, pair in pairs.items():
+        found[pair.figure.figure][pair.names] = facts[key]
+    return found
 
 
 @task("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")

@@ -400,7 +400,9 @@ def _tests(falls: Sequence[NDArray[np.float64]], resampling: Resampling) -> list
 
     differs = np.concatenate([start + group for start, group in zip(starts, rows, strict=False)])
     flips = shared_flips(differs, int(starts[-1]), resampling)
-    found = tests_of_flips(flips, flipped_totals, observed=total, scale=scale, enumerated={})
+    found = tests_of_flips(
+        map(flipped_totals, flips.blocks), exact=flips.exact, observed=total, scale=scale, enumerated={}
+    )
     changed = [
         test if moved else replace(test, p=None, p_adjusted=None) for test, moved in zip(found, scale, strict=True)
     ]

@@ -20,9 +20,10 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.pairs import Scale, compare_encoders
+from capim.tasks.statistics.pairs import Pair, PairFacts, Scale, compare_encoders
 
 SIDES = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
+NO_FACTS: Mapping[Figure, Mapping[Pair, PairFacts]] = {}
 
 
 def encoder_key(name: str, fingerprint: str) -> str:
@@ -71,8 +72,18 @@ def comparison_rows(
     Raises:
         RequestError: Encoders under different protocols, or with different queries.
     """
+    figures = compared_figures(encoders, metrics, drawn)
+    return figure_rows(
+        figures, corpus=corpus, corpus_fingerprint=corpus_fingerprint, run=run, resampling=resampling, headline=headline
+    )
+
+
+def compared_figures(
+    encoders: Mapping[str, Outcomes], metrics: Sequence[Metric], drawn: SamplingFrame
+) -> list[ComparedFigure]:
+    """The values of encoders by each metric; arguments are those of :func:`comparison_rows`."""
     if len(encoders) < 2:
-        return COMPARISONS.empty_table()
+        return []
     _check_same_queries(encoders)
     first = next(iter(encoders.values()))
     clusters = Clusters.of(first.clusters, drawn, first.weights)
@@ -96,9 +107,7 @@ def comparison_rows(
                 ),
             )
         )
-    return figure_rows(
-        figures, corpus=corpus, corpus_fingerprint=corpus_fingerprint, run=run, resampling=resampling, headline=headline
-    )
+    return figures
 
 
 def figure_rows(
@@ -109,12 +118,16 @@ def figure_rows(
     run: str,
     resampling: Resampling,
     headline: Collection[Figure] = (),
+    facts: Mapping[Figure, Mapping[Pair, PairFacts]] = NO_FACTS,
 ) -> pa.Table:
-    """One row of ``schema.COMPARISONS`` per figure and pair of encoders."""
+    """One row of ``schema.COMPARISONS`` per figure and pair of encoders.
+
+    ``facts``: of all pairs of a figure, where they are known.
+    """
     created = datetime.now(UTC)
     rows = []
     for each in figures:
-        for pair in compare_encoders(each.values, each.clusters, resampling, each.scale):
+        for pair in compare_encoders(each.values, each.clusters, resampling, each.scale, facts.get(each.figure)):
             (a, fingerprint_a), (b, fingerprint_b) = (key.rpartition("@")[::2] for key in (pair.a, pair.b))
             rows.append(
                 {

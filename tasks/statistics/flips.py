@@ -13,7 +13,7 @@ their floor is 1 / (flips + 1) however many pairs there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA
-from capim.tasks.statistics.draws import Resampling, flip_blocks, narrowed, rounded_to_grid, weighted_sums
+from capim.tasks.statistics.draws import Resampling, block_rows, flip_blocks, narrowed, rounded_to_grid, weighted_sums
 from capim.tasks.statistics.intervals import medians_in_window
 
 EXACT_FLIPS = 10**6  # up to this number all flips of one pair are enumerated
@@ -90,9 +90,10 @@ def sign_flip_tests(
 
     differences = [sums[:, a] - sums[:, b] for a, b in pairs]
     nonzero = [difference[difference != 0] for difference in differences]
+    flips = shared_flips(differs, clusters.n_clusters, resampling)
     return tests_of_flips(
-        shared_flips(differs, clusters.n_clusters, resampling),
-        distances,
+        map(distances, flips.blocks),
+        exact=flips.exact,
         observed=np.abs(total[first] - total[second]),
         scale=np.array([np.sqrt(np.square(difference).sum()) for difference in nonzero]),
         enumerated=_enumerated([len(difference) for difference in nonzero], lambda pair: _exact_p(nonzero[pair])),
@@ -132,9 +133,9 @@ class SharedFlips(NamedTuple):
 
 
 def tests_of_flips(
-    flips: SharedFlips,
-    distances: Callable[[NDArray[np.uint8]], NDArray[np.float64]],
+    distances: Iterable[NDArray[np.float64]],
     *,
+    exact: bool,
     observed: NDArray[np.float64],
     scale: NDArray[np.float64],
     enumerated: Mapping[int, FlipTest],
@@ -142,7 +143,8 @@ def tests_of_flips(
     """The tests of pairs that share their flips, with p-values adjusted by step-down max-T.
 
     Args:
-        distances: A block of flips -> how far apart the pairs are then, shape ``(n_flips, n_pairs)``.
+        distances: How far apart the pairs are under the flips, block after block, shape ``(n_flips, n_pairs)``.
+        exact: These are all flips there are.
         observed: How far apart they are, shape ``(n_pairs,)``.
         scale: What makes the distances of pairs comparable, shape ``(n_pairs,)``; 0 for a pair that never differs.
         enumerated: Pair -> its own test, where all its flips were examined.
@@ -152,20 +154,19 @@ def tests_of_flips(
     back = np.argsort(clarity, kind="stable")  # the least clear pair first
     clearest: list[NDArray[np.float64]] = []
     alone, among_others, n_flips = np.zeros(n_pairs, np.int64), np.zeros(n_pairs, np.int64), 0
-    for flipped in flips.blocks:
-        block = distances(flipped)
+    for block in distances:
         n_flips += len(block)
         alone += (block >= observed).sum(axis=0)
         largest = np.maximum.accumulate((block / divisor)[:, back], axis=1)  # of the pairs that are no clearer
         among_others[back] += (largest >= clarity[back] * _ROUNDING).sum(axis=0)
         clearest.append(largest[:, -1])
-    counted = 0 if flips.exact else 1  # the observed assignment counts as one more flip (Phipson and Smyth 2010)
+    counted = 0 if exact else 1  # the observed assignment counts as one more flip (Phipson and Smyth 2010)
     p_alone, p_joint = ((n + counted) / (n_flips + counted) for n in (alone, among_others))
     p_joint[back[::-1]] = np.maximum.accumulate(p_joint[back[::-1]])
     critical = float(np.quantile(np.concatenate(clearest), 1 - ALPHA))
     tests = []
     for pair in range(n_pairs):
-        drawn = FlipTest(p=float(p_alone[pair]), flips=n_flips, exact=flips.exact)
+        drawn = FlipTest(p=float(p_alone[pair]), flips=n_flips, exact=exact)
         test = enumerated.get(pair, drawn)
         if test.p is not None:
             test = replace(test, p_adjusted=max(test.p, float(p_joint[pair])), critical=critical)
@@ -213,12 +214,16 @@ def _exact_p(differences: NDArray[np.float64]) -> float:
 
 
 def median_flip_tests(
-    values: ArrayLike, clusters: Clusters, pairs: Sequence[tuple[int, int]], resampling: Resampling
+    values: ArrayLike,
+    clusters: Clusters,
+    pairs: Sequence[tuple[int, int]],
+    resampling: Resampling,
+    known: Sequence[MedianFlips] | None = None,
 ) -> list[FlipTest]:
     """Tests of the difference of medians of several pairs of encoders on the same queries.
 
     Arguments and result are those of :func:`tasks.statistics.flips.sign_flip_tests`; the weights of queries do
-    not affect a median.
+    not affect a median. ``known``: what :func:`median_flips` gives of these pairs; made here if left out.
 
     Examples:
         Ranks 1, 1, 1 against 9, 9, 9: however they are exchanged, two of three agree on each side, and the medians
@@ -229,29 +234,70 @@ def median_flip_tests(
         (1.0, 8)
     """
     table = np.asarray(values, dtype=np.float64)
-    exchanges = [_Exchange(table[a], table[b], clusters) for a, b in pairs]
-    differs = np.unique(np.concatenate([exchange.differs for exchange in exchanges]))
-    own = [np.searchsorted(differs, exchange.differs) for exchange in exchanges]
-
-    def distances(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
-        of_pairs = [exchange.distances(flipped[:, at]) for exchange, at in zip(exchanges, own, strict=True)]
-        return np.column_stack(of_pairs)
-
+    own = [_differing(table[a], table[b], clusters) for a, b in pairs]
+    differs = np.unique(np.concatenate(own))
+    flips = shared_flips(differs, clusters.n_clusters, resampling)
+    known = known or [median_flips(table[a], table[b], clusters, resampling) for a, b in pairs]
+    if flips.exact:
+        exchanges = [_Exchange(table[a], table[b], clusters) for a, b in pairs]
+        places = [np.searchsorted(differs, of_pair) for of_pair in own]
+        blocks = (
+            np.column_stack([each.distances(flipped[:, at]) for each, at in zip(exchanges, places, strict=True)])
+            for flipped in flips.blocks
+        )
+    else:
+        drawn, step = [each.drawn for each in known], block_rows(clusters.n_clusters)
+        blocks = (
+            np.column_stack([of_pair[start : start + step] for of_pair in drawn])
+            for start in range(0, resampling.permutations, step)
+        )
     return tests_of_flips(
-        shared_flips(differs, clusters.n_clusters, resampling),
-        distances,
-        observed=np.array([exchange.observed for exchange in exchanges]),
-        scale=np.array([float(len(exchange.differs) > 0) for exchange in exchanges]),  # ranks have one unit
-        enumerated=_enumerated(
-            [len(exchange.differs) for exchange in exchanges], lambda pair: _exact_p_of_medians(exchanges[pair])
-        ),
+        blocks,
+        exact=flips.exact,
+        observed=np.array([each.observed for each in known]),
+        scale=np.array([float(len(of_pair) > 0) for of_pair in own]),  # ranks have one unit
+        enumerated=_enumerated([len(of_pair) for of_pair in own], lambda pair: known[pair].p),
     )
 
 
-def _exact_p_of_medians(exchange: _Exchange) -> float:
-    """Share of all flips whose medians are at least as far apart as the observed."""
-    flips = all_flips(len(exchange.differs))
-    return float(np.concatenate([exchange.distances(block) >= exchange.observed for block in flips]).mean())
+class MedianFlips(NamedTuple):
+    """What flips do to the medians of one pair, whatever other pairs it is tested with.
+
+    Attributes:
+        observed: How far apart the medians are.
+        p: The exact p-value; NaN where not all flips of the pair are enumerated.
+        drawn: How far apart they are under each random flip, shape ``(permutations,)``.
+    """
+
+    observed: float
+    p: float
+    drawn: NDArray[np.float64]
+
+
+def median_flips(
+    a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters, resampling: Resampling
+) -> MedianFlips:
+    """The flips of two encoders, of shape ``(n_queries,)``; see :func:`median_flip_tests`.
+
+    Examples:
+        >>> flips = median_flips(np.ones(3), np.full(3, 9.0), Clusters.of([0, 1, 2]), Resampling(permutations=5))
+        >>> flips.observed, flips.p, flips.drawn.tolist()
+        (8.0, 1.0, [8.0, 8.0, 8.0, 8.0, 8.0])
+    """
+    exchange = _Exchange(a, b, clusters)
+    random = flip_blocks(clusters.n_clusters, permutations=resampling.permutations, seed=resampling.seed)
+    drawn = np.concatenate([exchange.distances(flipped[:, exchange.differs]) for flipped in random])
+    p = np.nan
+    if 2 ** len(exchange.differs) <= EXACT_FLIPS:
+        every = (exchange.distances(flipped) for flipped in all_flips(len(exchange.differs)))
+        p = float(np.concatenate([block >= exchange.observed for block in every]).mean())
+    return MedianFlips(exchange.observed, p, drawn)
+
+
+def _differing(a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters) -> NDArray[np.intp]:
+    """The clusters with a query of which two encoders have different values."""
+    differing: NDArray[np.intp] = np.unique(clusters.labels[(a != b) & ~np.isnan(a) & ~np.isnan(b)])
+    return differing
 
 
 class _Exchange:
@@ -266,8 +312,8 @@ class _Exchange:
 
     def __init__(self, a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters) -> None:
         common = ~(np.isnan(a) | np.isnan(b))
+        self.differs = _differing(a, b, clusters)
         a, b, self._clusters = a[common], b[common], clusters.only(common)
-        self.differs: NDArray[np.intp] = np.unique(self._clusters.labels[a != b])
         self._levels, at = np.unique(np.concatenate([a, b]), return_inverse=True)
         self._at = at.reshape(2, -1)
         middles = [int(m) for m in np.median(self._at, axis=1)]

@@ -10,10 +10,10 @@ precisions of its vectors, two translators of the same captions.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,14 @@ from scipy.stats import beta, binom
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.decision import ALPHA, adjusted
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.flips import NO_TEST, FlipTest, median_flip_tests, sign_flip_tests
+from capim.tasks.statistics.flips import (
+    NO_TEST,
+    FlipTest,
+    MedianFlips,
+    median_flip_tests,
+    median_flips,
+    sign_flip_tests,
+)
 from capim.tasks.statistics.intervals import (
     Interval,
     Reduce,
@@ -324,8 +331,94 @@ class Comparison:
     reason: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairFacts:
+    """What two encoders are to each other under one metric, whatever others they are compared with.
+
+    Attributes:
+        difference: The paired bootstrap interval, before it is made to agree with the test.
+        p_equivalent: Not adjusted.
+        flips: Of medians.
+    """
+
+    difference: Interval
+    effect: Effect
+    p_equivalent: float | None
+    flips: MedianFlips | None
+
+
+Pair: TypeAlias = tuple[str, str]
+
+
+def all_pair_facts(
+    values: Mapping[str, ArrayLike],
+    clusters: Clusters,
+    pairs: Iterable[Pair],
+    resampling: Resampling,
+    scale: Scale = PLAIN_MEAN,
+) -> dict[Pair, PairFacts]:
+    """The facts of some pairs of encoders: each is the same with any others beside it.
+
+    Arguments are those of :func:`compare_encoders`; ``resampling`` with the permutations of :func:`enough_flips`.
+    """
+    table = {name: _row(name, row, clusters) for name, row in values.items()}
+    alike: dict[bytes, list[Pair]] = {}  # pairs that have the same queries in common
+    for a, b in pairs:
+        alike.setdefault((known_queries(table[a]) & known_queries(table[b])).tobytes(), []).append((a, b))
+    found: dict[Pair, PairFacts] = {}
+    for common, members in alike.items():
+        queries = np.frombuffer(common, dtype=bool)
+        found |= _facts(table, queries, clusters, members, resampling, scale)
+    return found
+
+
+def _facts(
+    table: Mapping[str, NDArray[np.float64]],
+    queries: NDArray[np.bool_],
+    clusters: Clusters,
+    pairs: Sequence[Pair],
+    resampling: Resampling,
+    scale: Scale,
+) -> dict[Pair, PairFacts]:
+    """Facts of pairs that have the same ``queries`` in common."""
+    if not queries.any():
+        nothing = Interval(value=np.nan, reason=NO_COMMON_QUERY)
+        empty = PairFacts(difference=nothing, effect=replace(NO_EFFECT, reasons=()), p_equivalent=None, flips=None)
+        return dict.fromkeys(pairs, empty)
+    names = sorted({name for pair in pairs for name in pair})
+    values = np.stack([table[name][queries] for name in names])
+    common = clusters if queries.all() else clusters.only(queries)
+    rows = [(names.index(a), names.index(b)) for a, b in pairs]
+    found = {}
+    for pair, (a, b), difference in zip(
+        pairs, rows, paired_intervals(values, common, rows, resampling, scale.reduce), strict=True
+    ):
+        effect, p_equivalent, flips = NO_EFFECT, None, None
+        if not callable(scale.reduce):
+            lower = scale.lower_is_better
+            effect = effect_of(values[a], values[b], common, lower_is_better=lower, share=scale.share)
+        if scale.span is not None and scale.reduce == "mean":
+            margin = resampling.margin / 100 * scale.span
+            p_equivalent = equivalence_p(values[a] - values[b], common, margin=margin, span=scale.span)
+        if scale.reduce == "median":
+            flips = median_flips(table[pair[0]], table[pair[1]], clusters, resampling)
+        found[pair] = PairFacts(difference=difference, effect=effect, p_equivalent=p_equivalent, flips=flips)
+    return found
+
+
+def enough_flips(resampling: Resampling, n_pairs: int) -> Resampling:
+    """With so many flips that p-values of 0.001 remain where they are multiplied by the number of pairs."""
+    if resampling.adjustment == "max-t":
+        return resampling
+    return replace(resampling, permutations=max(resampling.permutations, 1000 * n_pairs))
+
+
 def compare_encoders(
-    values: Mapping[str, ArrayLike], clusters: Clusters, resampling: Resampling, scale: Scale = PLAIN_MEAN
+    values: Mapping[str, ArrayLike],
+    clusters: Clusters,
+    resampling: Resampling,
+    scale: Scale = PLAIN_MEAN,
+    facts: Mapping[Pair, PairFacts] | None = None,
 ) -> list[Comparison]:
     """Every pair of encoders under one metric.
 
@@ -335,6 +428,7 @@ def compare_encoders(
             ``(n_queries, ...)``.
         clusters: Of these queries, with their weights.
         resampling: How intervals and random flips are drawn, and p-values adjusted over all pairs.
+        facts: Those of all pairs (:func:`all_pair_facts`); made here if left out.
 
     Returns:
         One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
@@ -354,31 +448,32 @@ def compare_encoders(
         return []
     table = np.stack([_row(name, row, clusters) for name, row in values.items()])
     known = np.stack([known_queries(row) for row in table])
-    alike: dict[bytes, list[int]] = {}  # pairs that have the same queries in common
-    for at, (a, b) in enumerate(pairs):
-        alike.setdefault((known[a] & known[b]).tobytes(), []).append(at)
-    if resampling.adjustment != "max-t":  # so many that p-values of 0.001 remain where they are multiplied by the pairs
-        resampling = replace(resampling, permutations=max(resampling.permutations, 1000 * len(pairs)))
-    tested = [at for at, (a, b) in enumerate(pairs) if (known[a] & known[b]).any() and not callable(scale.reduce)]
-    flip_tests = sign_flip_tests if scale.reduce == "mean" else median_flip_tests
-    drawn = flip_tests(table, clusters, [pairs[at] for at in tested], resampling) if tested else []
-    flips = dict(zip(tested, drawn, strict=True))
-    found: dict[int, Comparison] = {}
-    for members in alike.values():
-        rows = sorted({row for at in members for row in pairs[at]})
-        common: NDArray[np.bool_] = np.logical_and.reduce(known[rows], axis=0)
-        inside = [(rows.index(pairs[at][0]), rows.index(pairs[at][1])) for at in members]
-        compared = _compare_pairs(
-            [names[row] for row in rows],
-            table[rows][:, common],
-            clusters if common.all() else clusters.only(common),
-            inside,
-            [flips.get(at, NO_TEST) for at in members],
+    common = [known[a] & known[b] for a, b in pairs]
+    resampling = enough_flips(resampling, len(pairs))
+    if facts is None:
+        facts = all_pair_facts(values, clusters, combinations(names, 2), resampling, scale)
+    known_facts = [facts[names[a], names[b]] for a, b in pairs]
+    tested = [at for at, queries in enumerate(common) if queries.any() and not callable(scale.reduce)]
+    drawn: list[FlipTest] = []
+    if tested and scale.reduce == "mean":
+        drawn = sign_flip_tests(table, clusters, [pairs[at] for at in tested], resampling)
+    elif tested:
+        of_medians = [flips for at in tested if (flips := known_facts[at].flips)]
+        drawn = median_flip_tests(table, clusters, [pairs[at] for at in tested], resampling, of_medians)
+    tests = dict(zip(tested, drawn, strict=True))
+    inside = {queries.tobytes(): clusters if queries.all() else clusters.only(queries) for queries in common}
+    compared = [
+        _compared(
+            (names[a], names[b]),
+            table[a][queries] - table[b][queries],
+            inside[queries.tobytes()],
+            of_pair,
+            tests.get(at, NO_TEST),
             resampling,
             scale,
         )
-        found |= dict(zip(members, compared, strict=True))
-    compared = [found[at] for at in range(len(pairs))]
+        for at, ((a, b), queries, of_pair) in enumerate(zip(pairs, common, known_facts, strict=True))
+    ]
     if resampling.adjustment == "max-t":
         p_adjusted = [each.flip_test.p_adjusted for each in compared]
     else:
@@ -392,57 +487,41 @@ def compare_encoders(
     return compared
 
 
-def _compare_pairs(
-    names: Sequence[str],
-    table: NDArray[np.float64],
+def _compared(
+    names: Pair,
+    per_query: NDArray[np.float64],
     clusters: Clusters,
-    pairs: Sequence[tuple[int, int]],
-    flips: Sequence[FlipTest],
+    facts: PairFacts,
+    flip: FlipTest,
     resampling: Resampling,
     scale: Scale,
-) -> list[Comparison]:
-    """Pairs of rows, shape ``(n_encoders, n_queries, ...)`` without NaN; their p-values are not adjusted."""
-    if clusters.n_queries:
-        differences = paired_intervals(table, clusters, pairs, resampling, scale.reduce)
-    else:
-        differences = [Interval(value=np.nan, reason=NO_COMMON_QUERY)] * len(pairs)
-    compared = []
-    for (a, b), interval, flip in zip(pairs, differences, flips, strict=True):
-        difference, per_query = agreeing_with_test(interval, flip.p, level=resampling.level), table[a] - table[b]
-        if not clusters.n_queries:
-            effect = replace(NO_EFFECT, reasons=())
-        elif callable(scale.reduce):
-            effect = NO_EFFECT
-        else:
-            lower = scale.lower_is_better
-            effect = effect_of(table[a], table[b], clusters, lower_is_better=lower, share=scale.share)
-        reasons, detectable, p_equivalent, critical = [*effect.reasons], None, None, flip.critical or TWO_SIDED
-        if IDENTICAL not in reasons:  # of encoders that never differ, that one reason
-            reasons = [difference.reason, *reasons] if difference.reason else reasons
-            if scale.reduce == "mean":
-                detectable = detectable_effect(per_query, clusters, critical=critical, share=scale.share)
-            elif difference.standard_error:  # by the bootstrap
-                detectable = (critical + float(ndtri(POWER))) * difference.standard_error
-        if scale.span is not None and scale.reduce == "mean" and clusters.n_queries:
-            margin = resampling.margin / 100 * scale.span
-            p_equivalent = equivalence_p(per_query, clusters, margin=margin, span=scale.span)
-        compared.append(
-            Comparison(
-                a=names[a],
-                b=names[b],
-                difference=difference,
-                simultaneous=_simultaneous(per_query, difference.value, clusters, flip, scale),
-                flip_test=flip,
-                p_adjusted=None,
-                effect=effect,
-                detectable_effect=detectable,
-                p_equivalent=p_equivalent,
-                n_queries=clusters.n_queries,
-                n_clusters=clusters.n_occupied,
-                reason="; ".join(reasons) or None,
-            )
-        )
-    return compared
+) -> Comparison:
+    """Two encoders by their facts and their test; their p-value of equivalence is not adjusted.
+
+    ``per_query``: first minus second encoder, on the queries of ``clusters``, which both have.
+    """
+    difference = agreeing_with_test(facts.difference, flip.p, level=resampling.level)
+    reasons, detectable, critical = [*facts.effect.reasons], None, flip.critical or TWO_SIDED
+    if IDENTICAL not in reasons:  # of encoders that never differ, that one reason
+        reasons = [difference.reason, *reasons] if difference.reason else reasons
+        if scale.reduce == "mean":
+            detectable = detectable_effect(per_query, clusters, critical=critical, share=scale.share)
+        elif difference.standard_error:  # by the bootstrap
+            detectable = (critical + float(ndtri(POWER))) * difference.standard_error
+    return Comparison(
+        a=names[0],
+        b=names[1],
+        difference=difference,
+        simultaneous=_simultaneous(per_query, difference.value, clusters, flip, scale),
+        flip_test=flip,
+        p_adjusted=None,
+        effect=facts.effect,
+        detectable_effect=detectable,
+        p_equivalent=facts.p_equivalent,
+        n_queries=clusters.n_queries,
+        n_clusters=clusters.n_occupied,
+        reason="; ".join(reasons) or None,
+    )
 
 
 def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:

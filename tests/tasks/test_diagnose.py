@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -44,7 +45,7 @@ def evaluations(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, .
     return evaluated(store, corpus)
 
 
-def evaluated(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, ...]:
+def evaluated(store: EmbeddingStore, corpus: Corpus, specs: Sequence[EncoderSpec] = SPECS) -> tuple[EvaluationRef, ...]:
     return tuple(
         score.fn(
             SetsRef(
@@ -59,7 +60,7 @@ def evaluated(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, ...
             resampling=Resampling(replicates=100),
             run="r",
         )
-        for spec in SPECS
+        for spec in specs
     )
 
 
