@@ -1,8 +1,9 @@
 """Single-vector encoders: exact float32 cosine products, streamed, both directions from one product.
 
 Ranks depend on two properties that a matrix library does not promise. The score of a pair does not depend on where the
-pair stands: blocks of queries are padded to a multiple of 16 rows and galleries to at least 16 items, below which MKL
-was measured to switch to kernels that round differently. And identical gallery vectors get bit-identical scores on any
+pair stands: a library chooses how it sums by the shape of a product and by the threads that share it (MKL, beyond 768
+components: by fewer than 192 columns, and by a second thread). So all products of a search have one shape, and one
+thread each; windows, parts and memory have no say in it. And identical gallery vectors get bit-identical scores on any
 device, so that an English caption written for two images ties exactly. Between two windows or two tiles of a gallery
 they are so by the first property alone.
 """
@@ -33,7 +34,7 @@ from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 # --- Vectors that are read window by window, checked, and moved to the device that multiplies them.
 
 
-ALIGNED = 16  # vectors of a product, at least: see tasks.ranking.cosine
+ALIGNED = 16  # both sides of a product are a multiple of this many vectors
 _HASHED = 1 << 15  # rows at a time, on a device other than a CPU
 
 
@@ -93,40 +94,42 @@ def check_values(vectors: NDArray[np.float32], modality: str, first: int) -> Non
 class DeviceVectors(NamedTuple):
     """Vectors of one modality on the device, and which of them repeat an earlier one."""
 
-    vectors: Tensor  # padded with zero rows to at least 16
+    vectors: Tensor  # padded with zero rows to at least the columns of a product
     first: int  # ord of the first
     n: int
     copies: Tensor  # int64, shape (n_copies,)
     originals: Tensor  # the row that each copy repeats
 
-    def tiles(self, most: int) -> list[DeviceVectors]:
-        """Views of ``most`` vectors each, the last of 16 to ``most + 15``; itself if it has no more than that."""
+    def tiles(self, most: int, columns: int) -> list[DeviceVectors]:
+        """Views of ``most`` vectors each, the last of ``columns`` or more; itself if it has no more than ``most``."""
         if self.n <= most:
             return [self]
         found = []
-        for start, stop in itertools.pairwise([*range(0, self.n - ALIGNED + 1, most), self.n]):
+        for start, stop in itertools.pairwise([*range(0, self.n - columns + 1, most), self.n]):
             own = (self.originals >= start) & (self.copies < stop)
             copies, originals = self.copies[own] - start, self.originals[own] - start
             found.append(DeviceVectors(self.vectors[start:stop], self.first + start, stop - start, copies, originals))
         return found
 
 
-def loaded(vectors: VectorRows, window: range, modality: str, device: str) -> DeviceVectors:
-    """A window of the vectors, read, checked and moved to the device."""
+def loaded(vectors: VectorRows, window: range, modality: str, device: str, columns: int) -> DeviceVectors:
+    """A window of the vectors, read, checked and moved to the device; padded to ``columns``."""
     read = vectors[window.start : window.stop]
     check_values(read, modality, window.start)
-    return on_device(read, window.start, device)
+    return on_device(read, window.start, device, columns)
 
 
-def on_device(vectors: NDArray[np.float32], first: int, device: str) -> DeviceVectors:
-    """The vectors of the items ``first``, ``first + 1`` … on the device."""
-    padded = np.ascontiguousarray(vectors)
-    if len(vectors) < ALIGNED:
-        padded = np.concatenate([vectors, np.zeros((ALIGNED - len(vectors), vectors.shape[1]), np.float32)])
-    moved = torch.from_numpy(padded).to(device)
-    repeated = _repeated(vectors, _hashes(moved[: len(vectors)]))
+def on_device(vectors: NDArray[np.float32], first: int, device: str, columns: int) -> DeviceVectors:
+    """The vectors of the items ``first``, ``first + 1`` … on the device, padded to ``columns``."""
+    moved = torch.from_numpy(np.ascontiguousarray(vectors)).to(device)
+    repeated = _repeated(vectors, _hashes(moved))
     copies, originals = (torch.from_numpy(rows).to(device) for rows in repeated)
-    return DeviceVectors(moved, first, len(vectors), copies, originals)
+    return DeviceVectors(_padded(moved, columns), first, len(vectors), copies, originals)
+
+
+def _padded(vectors: Tensor, n: int) -> Tensor:
+    """Zero rows up to ``n``; itself if it has as many."""
+    return vectors if len(vectors) >= n else torch.nn.functional.pad(vectors, (0, 0, 0, n - len(vectors)))
 
 
 def _hashes(vectors: Tensor) -> NDArray[np.int64]:
@@ -155,7 +158,9 @@ def _repeated(vectors: NDArray[np.float32], hashes: NDArray[np.int64]) -> tuple[
 _Block: TypeAlias = Callable[[], Iterator[ScoreRows]]  # some queries with all items of a window, tile by tile
 
 _BLOCK_BYTES = 1 << 24  # larger blocks of scores only leave the processor's caches
-_TILE = 8192  # items of a product on a CPU: it packs them anew for every block of queries, which should be large
+_TILE = 1 << 15  # items of a block on a CPU: of more, the scores of relevant items are computed first
+_PRODUCT = 512, 2048  # rows and columns of a product on a CPU, at most: larger ones were measured to be no faster
+_DEVICE_PRODUCT = 4096, 4096
 _LEAST = 256  # vectors at once, however little memory there is
 
 
@@ -213,35 +218,38 @@ def dense_part(
     device = resources.device
     with full_float32():
         memory_bytes = _budget(resources)
-        block_bytes = min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES if device == "cpu" else memory_bytes)
+        block_bytes = memory_bytes // BUDGET_SHARE
         ranking = BidirectionalRanker(tasks, top=top)
         room = memory_bytes - memory_bytes // 4
         at_once = _windows(len(part), n_captions, dim, {"t2i", "transposed"} <= ranking.rankers.keys(), room)
-        tile = _TILE if device == "cpu" else max(at_once)
-        searched = at_once[0] if "t2i" in ranking.rankers else at_once[1]
-        if at_once != (len(images), n_captions) or searched > tile:
+        turn = 1 if "t2i" in ranking.rankers else -1  # whether captions or images are the rows of products
+        queries, items = (captions, images)[::turn]
+        shape = ProductShape.of(len(queries), len(items), device)
+        tile = shape.tile(block_bytes) if device == "cpu" else max(at_once)
+        if at_once != (len(images), n_captions) or len(items) > tile:
             pairs = ranking.pairs(part)
-            scores = pair_scores(images, captions, pairs, device=device, memory_bytes=room // 2)
+            scores = pair_scores(queries, items, pairs[:, ::turn], shape, device=device, memory_bytes=room // 2)
             ranking.set_positive_scores(pairs, scores)
         to_images, to_captions = ranking.rankers.get("t2i"), ranking.rankers.get("transposed")
         n_rows = n_captions * bool(to_images) + len(part) * bool(to_captions)
         held = keep = None
         for start in range(part.start, part.stop, at_once[0]):
             window = range(start, min(part.stop, start + at_once[0]))
-            of_images = loaded(images, window, "image", device)
+            of_images = loaded(images, window, "image", device, shape.columns)
             turned = to_captions is not None and to_captions.has_queries(window.start, window.stop)
             for first in range(0, n_captions, at_once[1]):
                 if held is None:
-                    held = loaded(captions, range(first, min(n_captions, first + at_once[1])), "caption", device)
+                    of_captions = range(first, min(n_captions, first + at_once[1]))
+                    held = loaded(captions, of_captions, "caption", device, shape.columns)
                 if to_images is not None:
                     if turned:
                         keep = torch.empty((of_images.n, held.n), device=device)
-                    blocks = _products(held, of_images.tiles(tile), block_bytes, keep=keep)
+                    blocks = _products(held, of_images.tiles(tile, shape.columns), shape, block_bytes, keep=keep)
                     for n in _ranked(blocks, to_images, device):
                         advance(n * len(window) / len(part) / n_rows)
                 if to_captions is not None and turned:
                     if keep is None:
-                        blocks = _products(of_images, held.tiles(tile), block_bytes)
+                        blocks = _products(of_images, held.tiles(tile, shape.columns), shape, block_bytes)
                     else:
                         blocks = _blocks_of(keep, of_images, held, block_bytes)
                     for n in _ranked(blocks, to_captions, device):
@@ -255,7 +263,7 @@ def dense_part(
 def dense_score_rows(
     images: NDArray[np.float32], captions: NDArray[np.float32], task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
-    """The scores of a task, queries in rows; each block is valid until the next.
+    """The scores of a task, queries in rows.
 
     Arguments are those of :func:`score_dense`.
     """
@@ -269,11 +277,17 @@ def dense_score_rows(
 def score_blocks(
     queries: NDArray[np.float32], gallery: NDArray[np.float32], *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
-    """The scores of all queries with all items, from unit vectors; each block is valid until the next."""
-    with full_float32():
-        of_queries, of_items = (on_device(vectors, 0, resources.device) for vectors in (queries, gallery))
-        for block in _products(of_queries, [of_items], min(resources.budget // BUDGET_SHARE, _BLOCK_BYTES)):
-            yield from block()
+    """The scores of all queries with all items, from unit vectors."""
+    device = resources.device
+    shape = ProductShape.of(len(queries), len(gallery), device)
+
+    def computed(block: _Block) -> ScoreRows:
+        [rows] = block()
+        return rows._replace(scores=rows.scores.clone())
+
+    with full_float32(), one_thread_each(device) as each:
+        of_queries, of_items = (on_device(vectors, 0, device, shape.columns) for vectors in (queries, gallery))
+        yield from each(computed, _products(of_queries, [of_items], shape, resources.budget // BUDGET_SHARE))
 
 
 def _budget(resources: Resources) -> int:
@@ -314,8 +328,49 @@ def _ranked(blocks: Iterable[_Block], ranker: Ranker, device: str) -> Iterator[i
         yield from each(rank, blocks)
 
 
+class ProductShape(NamedTuple):
+    """Rows (queries) and columns (items) of every product of a search."""
+
+    rows: int
+    columns: int
+
+    @classmethod
+    def of(cls, n_queries: int, n_items: int, device: str) -> ProductShape:
+        """That of a search, whatever its windows and parts.
+
+        Examples:
+            >>> ProductShape.of(25_010, 5_000, "cpu"), ProductShape.of(3, 17, "cpu")
+            (ProductShape(rows=512, columns=1680), ProductShape(rows=16, columns=32))
+        """
+        most = _PRODUCT if device == "cpu" else _DEVICE_PRODUCT
+        even = (math.ceil(n / math.ceil(n / limit)) for n, limit in zip((n_queries, n_items), most, strict=True))
+        rows, columns = (math.ceil(n / ALIGNED) * ALIGNED for n in even)
+        return cls(rows, columns)
+
+    def tile(self, block_bytes: int) -> int:
+        """Items of a block on a CPU: whole products, as many as fit."""
+        return max(1, min(_TILE, block_bytes // (4 * self.rows)) // self.columns) * self.columns
+
+    def fill(self, out: Tensor, queries: Tensor, items: Tensor) -> Tensor:
+        """``queries @ items.T``, for whole rows of products and items for at least one.
+
+        The last product of a row ends with the last item, and may begin within the one before.
+        """
+        last = len(items) - self.columns
+        for row in range(0, len(queries), self.rows):
+            below = slice(row, row + self.rows)
+            for column in (min(start, last) for start in range(0, len(items), self.columns)):
+                beside = slice(column, column + self.columns)
+                torch.mm(queries[below], items[beside].T, out=out[below, beside])
+        return out
+
+
 def _products(
-    queries: DeviceVectors, tiles: Sequence[DeviceVectors], block_bytes: int, keep: Tensor | None = None
+    queries: DeviceVectors,
+    tiles: Sequence[DeviceVectors],
+    shape: ProductShape,
+    block_bytes: int,
+    keep: Tensor | None = None,
 ) -> Iterator[_Block]:
     """Functions that compute some rows of ``queries @ gallery.T``, tile by tile of the gallery.
 
@@ -324,19 +379,19 @@ def _products(
     columns out of the finished matrix.
     """
     widest = max(len(tile.vectors) for tile in tiles)
-    step = max(ALIGNED, block_bytes // (4 * widest) // ALIGNED * ALIGNED)
+    if queries.vectors.device.type == "cpu":
+        block_bytes = min(block_bytes, _BLOCK_BYTES)
+    step = max(1, block_bytes // (4 * widest) // shape.rows) * shape.rows
     of_thread = threading.local()
 
     def block(start: int) -> Iterator[ScoreRows]:
         if not hasattr(of_thread, "buffer"):
             of_thread.buffer = torch.empty(step * widest, device=queries.vectors.device)
-        vectors = queries.vectors[start : start + step]
         n_rows = min(step, queries.n - start)
-        if len(vectors) % ALIGNED:
-            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, ALIGNED - len(vectors) % ALIGNED))
+        vectors = _padded(queries.vectors[start : start + n_rows], math.ceil(n_rows / shape.rows) * shape.rows)
         for tile in tiles:
             out = of_thread.buffer[: len(vectors) * len(tile.vectors)].view(len(vectors), len(tile.vectors))
-            scores = torch.mm(vectors, tile.vectors.T, out=out)[:n_rows, : tile.n]
+            scores = shape.fill(out, vectors, tile.vectors)[:n_rows, : tile.n]
             if keep is not None:
                 at = tile.first - tiles[0].first
                 keep[at : at + tile.n, start : start + n_rows] = scores.T
@@ -363,27 +418,47 @@ def _tie_copies(scores: Tensor, gallery: DeviceVectors) -> Tensor:
 
 
 def pair_scores(
-    images: VectorRows, captions: VectorRows, pairs: NDArray[np.int64], *, device: str, memory_bytes: int
+    queries: VectorRows,
+    items: VectorRows,
+    pairs: NDArray[np.int64],
+    shape: ProductShape,
+    *,
+    device: str,
+    memory_bytes: int,
 ) -> NDArray[np.float32]:
-    """Scores of some pairs, bit for bit those of the products of windows.
+    """Scores of some pairs, bit for bit those of the search: from products of its shape.
 
     Args:
-        pairs: Ords of a caption and an image, shape ``(n, 2)``, sorted by caption.
+        pairs: Ords of a query and an item, shape ``(n, 2)``.
         memory_bytes: For the vectors that are read at once.
     """
     scores = np.empty(len(pairs), np.float32)
-    step = max(_LEAST, memory_bytes // (8 * images.shape[1]))
-    for start in range(0, len(pairs), step):
-        some = pairs[start : start + step]
-        (caption_ords, row), (image_ords, column) = (np.unique(ords, return_inverse=True) for ords in some.T)
-        rows, items = (torch.from_numpy(v).to(device) for v in (captions[caption_ords], images[image_ords]))
-        for low, high in itertools.pairwise([*range(0, len(rows), ALIGNED), len(rows)]):
-            within = slice(*np.searchsorted(row, (low, high)))
-            wanted, at = np.unique(column[within], return_inverse=True)
-            padded = torch.nn.functional.pad(rows[low:high], (0, 0, 0, ALIGNED - (high - low)))
-            chosen = np.resize(wanted, max(ALIGNED, len(wanted)))
-            products = padded @ items[torch.from_numpy(chosen).to(device)].T
-            scores[start + within.start : start + within.stop] = products.cpu().numpy()[row[within] - low, at]
+    order = np.argsort(pairs[:, 0], kind="stable")
+    step = max(_LEAST, memory_bytes // (8 * items.shape[1]))
+
+    def read() -> Iterator[tuple[Tensor, Tensor, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+        """The queries of one row of products, vectors of items, and of each pair its number, query and item."""
+        for start in range(0, len(pairs), step):
+            some = order[start : start + step]
+            (query_ords, row), (item_ords, column) = (np.unique(ords, return_inverse=True) for ords in pairs[some].T)
+            of_queries, of_items = (torch.from_numpy(v).to(device) for v in (queries[query_ords], items[item_ords]))
+            for low in range(0, len(of_queries), shape.rows):
+                within = slice(*np.searchsorted(row, (low, low + shape.rows)))
+                yield of_queries[low : low + shape.rows], of_items, some[within], row[within] - low, column[within]
+
+    def score(found: tuple[Tensor, Tensor, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]) -> None:
+        of_queries, of_items, numbers, row, column = found
+        wanted, at = np.unique(column, return_inverse=True)
+        for first in range(0, len(wanted), shape.columns):
+            chosen = torch.from_numpy(wanted[first : first + shape.columns]).to(device)
+            sides = _padded(of_queries, shape.rows), _padded(of_items[chosen], shape.columns)
+            products = shape.fill(torch.empty(shape, device=device), *sides).cpu().numpy()
+            here = (at >= first) & (at < first + shape.columns)
+            scores[numbers[here]] = products[row[here], at[here] - first]
+
+    with one_thread_each(device) as each:
+        for _ in each(score, read()):
+            pass
     return scores
 
 

@@ -1,12 +1,13 @@
 """MaxSim scores of pairs of multi-vectors, in float32.
 
 The score of a pair does not depend on which other pairs are computed beside it: token rows are padded to a multiple
-of 16 and images repeat vectors up to 16 (see ``tasks.ranking.cosine``). Repeating changes no maximum; a padded 0
-would, since it beats every negative similarity.
+of 16, images repeat vectors up to 16, or as many as make a product wide, and each product has one thread (see
+``tasks.ranking.cosine``). Repeating changes no maximum; a padded 0 would, since it beats every negative similarity.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from tempfile import TemporaryFile
 from typing import NamedTuple, TypeAlias
@@ -23,6 +24,7 @@ from capim.tasks.ranking.resources import DEFAULT_MEMORY_BYTES, ON_CPU, Advance,
 from capim.tasks.ranking.tasks import RetrievalTask
 
 _ALIGNED = 16
+_WIDE = 768, 256  # of more components, MKL sums products of fewer than 192 columns (in some layouts, rows) otherwise
 _PATCHES_AT_ONCE = 512  # of several images that have few: every token is then read from memory once for all of them
 _CAPTIONS_AT_ONCE = 64  # of one length: their products with as many patches stay in the caches of one processor core
 _CORE_BYTES = 1 << 20  # of a product: stays in the caches of one processor core, and is worth a call
@@ -95,8 +97,11 @@ def token_similarities(
     """
     tokens = torch.from_numpy(np.ascontiguousarray(caption, dtype=np.float32))
     patches = _stacked([image], "cpu")
-    best = _best_patch(_padded(tokens), patches, _product_bytes("cpu"))[0, : len(tokens)]
-    return (tokens @ patches[0, : len(image)].T).numpy(), best.numpy()
+    with one_thread_each("cpu") as each:
+        [best] = each(
+            lambda product_bytes: _best_patch(_padded(tokens), patches, product_bytes), [_product_bytes("cpu")]
+        )
+    return (tokens @ patches[0, : len(image)].T).numpy(), best[0, : len(tokens)].numpy()
 
 
 def image_as_query_scores(
@@ -115,14 +120,14 @@ def image_as_query_scores(
         for begin in range(0, len(of_length), at_once):
             group = of_length[begin : begin + at_once]
             vectors = captions.take(group).values.reshape(len(group), length, -1).swapaxes(0, 1)
-            tokens = _padded(torch.from_numpy(vectors.reshape(len(group) * length, -1)).to(device))
+            tokens = _padded(torch.from_numpy(vectors.reshape(len(group) * length, -1)).to(device), wide=True)
             groups.append((torch.from_numpy(group).to(device), int(length), tokens.T.contiguous()))
 
     def score(patches: Tensor) -> NDArray[np.float32]:
         sums = torch.zeros((len(patches), len(captions)), device=device)
         for begin in range(0, patches.shape[1], patches_at_once):
             part = patches[:, begin : begin + patches_at_once]
-            rows, n_rows = _padded(part.flatten(0, 1)), part.shape[0] * part.shape[1]
+            rows, n_rows = _padded(part.flatten(0, 1), wide=True), part.shape[0] * part.shape[1]
             for group, length, tokens in groups:
                 products = (rows @ tokens)[:n_rows, : length * len(group)]
                 by_token = products.reshape(*part.shape[:2], length, len(group))
@@ -178,15 +183,22 @@ def _score_images(
 
 
 def _stacked(items: list[NDArray[np.floating]], device: str, *, repeat: bool = True) -> Tensor:
-    """float32 vectors of items that have equally many, shape ``(k, n, dim)``; with ``repeat``, repeated up to 16."""
+    """float32 vectors of items that have equally many, shape ``(k, n, dim)``; with ``repeat``, enough for a product."""
     vectors = torch.from_numpy(np.stack(items)).to(device).float()
-    n = vectors.shape[1]
-    return vectors.repeat(1, -(-_ALIGNED // n), 1) if repeat and n < _ALIGNED else vectors
+    n, least = vectors.shape[1], _least(vectors)
+    return vectors.repeat(1, math.ceil(least / n), 1) if repeat and n < least else vectors
 
 
-def _padded(tokens: Tensor) -> Tensor:
-    """Zero rows up to a multiple of 16; the caller leaves out their scores."""
-    return torch.nn.functional.pad(tokens, (0, 0, 0, -len(tokens) % _ALIGNED))
+def _padded(vectors: Tensor, *, wide: bool = False) -> Tensor:
+    """Zero rows up to a multiple of 16; ``wide``: as many as a wide product has. The caller leaves out their scores."""
+    n = max(len(vectors), _least(vectors)) if wide else len(vectors)
+    return torch.nn.functional.pad(vectors, (0, 0, 0, math.ceil(n / _ALIGNED) * _ALIGNED - len(vectors)))
+
+
+def _least(vectors: Tensor) -> int:
+    """Vectors that a product has at least on either side, so that larger ones are summed in the same order."""
+    components, least = _WIDE
+    return least if vectors.device.type == "cpu" and vectors.shape[-1] > components else _ALIGNED
 
 
 def _product_bytes(device: str) -> int:

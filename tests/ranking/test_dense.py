@@ -9,19 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from torch import Tensor
 
 from capim.store.types import Corpus
 from capim.tasks.metrics import METRICS
+from capim.tasks.ranking import cosine
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from tests.ranking.conftest import assert_same, small_corpus, task_of, tasks_of
+from tests.ranking.conftest import assert_same, small_corpus, task_of, tasks_of, unit
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order
+MM = torch.mm
 EXACT = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.5, 0.5, 0.5], [0.5, -0.5, 0.5, 0.5], [0, 0, -1, 0]], np.float32)
 
 
@@ -130,6 +134,32 @@ def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int
         for outcomes in found.values():  # galleries of more than 8,192 items are tiles, with the two in different ones
             assert outcomes.rank_worst[0] == outcomes.rank_best[0] + 1
             assert outcomes.rank_worst[-1] == outcomes.rank_best[-1] + 1
+
+
+@pytest.mark.parametrize("protocols", [["t2i/all"], ["i2t/any"], ["t2i/all", "i2t/any"]], ids="+".join)
+@pytest.mark.parametrize("dim", [64, 1024])
+def test_scores_are_the_same_on_a_processor_whose_sums_depend_on_shape_and_threads(
+    protocols: list[str], dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All libraries do: the order of a sum follows the shape of the product, and the threads that share it."""
+
+    def product(a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
+        MM(a, b, out=out)
+        return out.mul_(1 + hash((a.shape[0], b.shape[1], torch.get_num_threads())) % 7 * 2.0**-20)
+
+    monkeypatch.setattr(torch, "mm", product)
+    monkeypatch.setattr(cosine, "_PRODUCT", (48, 96))
+    captions = unit(np.random.default_rng(dim).standard_normal((700, dim)))
+    images = captions[::5].copy()
+    captions[-1], images[-1] = captions[0], images[0]
+    tasks = tasks_of(small_corpus([5] * 140), *protocols)
+    whole = score_dense(images, captions, tasks)
+    for outcomes in whole.values():
+        assert outcomes.rank_worst[0] == outcomes.rank_best[0] + 1
+    for memory_bytes in (1 << 10, 1 << 19, 1 << 21):
+        assert_same(score_dense(images, captions, tasks, resources=Resources(memory_bytes=memory_bytes)), whole)
+    monkeypatch.setattr(cosine, "_TILE", 96)  # several blocks of one window
+    assert_same(score_dense(images, captions, tasks), whole)
 
 
 @pytest.mark.parametrize(

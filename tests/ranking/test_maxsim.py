@@ -12,7 +12,13 @@ from capim.store.types import Corpus
 from capim.store.vectors import Ragged
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.maxsim import score_maxsim
-from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores
+from capim.tasks.ranking.maxsim_products import (
+    gather,
+    image_as_query_scores,
+    maxsim_scores,
+    scores_by_image,
+    token_similarities,
+)
 from capim.tasks.ranking.protocols import select_protocols, with_orientations
 from capim.tasks.ranking.resources import Resources
 from tests.ranking.conftest import assert_same, small_corpus, tasks_of
@@ -87,17 +93,23 @@ def test_unusable_multi_vectors_are_refused_by_name(spoil: Callable[[Items], Non
 
 
 @pytest.mark.parametrize("score", [maxsim_scores, image_as_query_scores])
+@pytest.mark.parametrize("dim", [128, 1024])
 @pytest.mark.parametrize("counts", [[32] * 40, [20, 33, 20, 700, 33, 20], [7] * 9, [1030, 1030]])
 def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
-    counts: list[int], score: Callable[..., NDArray[np.float32]]
+    counts: list[int], dim: int, score: Callable[..., NDArray[np.float32]]
 ) -> None:
-    images, captions = Items(0, len(counts), 128, window=16), gather(Items(1, 50, 128)())
-    images.vectors = [np.resize(v, (count, 128)) for v, count in zip(images.vectors, counts, strict=True)]
+    images, captions = Items(0, len(counts), dim, window=16), gather(Items(1, 50, dim)())
+    images.vectors = [np.resize(v, (count, dim)) for v, count in zip(images.vectors, counts, strict=True)]
     together = score(images, captions, range(len(counts)))
     for item, vectors in enumerate(images.vectors):
-        alone = Items(0, 1, 128)
+        alone = Items(0, 1, dim)
         alone.vectors = [vectors]
         np.testing.assert_array_equal(together[:, [item]], score(alone, captions, range(1)))
+    if score is maxsim_scores:
+        first = images.vectors[0]
+        [pair] = scores_by_image([first], captions, [np.array([7])], "cpu")
+        assert pair == together[7, 0]
+        assert np.add.reduceat(token_similarities(captions[7], first)[1], [0]) == pair
 
 
 def test_the_three_orientations_follow_their_definitions_and_are_none_of_a_dense_encoder() -> None:
