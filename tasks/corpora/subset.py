@@ -15,8 +15,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import SKIPPED
@@ -199,6 +198,6 @@ def _groups(corpus: Corpus) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The group number of every image; images of one quadruple, or of linked quadruples, are in one group."""
     n_images, ids = corpus.images.num_rows, corpus.images["id"].combine_chunks()
     ends = [pc.index_in(corpus.quadruples[side], ids).to_numpy() for side in ("image_0", "image_1")]
-    links = coo_array((np.ones(len(ends[0])), (ends[0], ends[1])), shape=(n_images, n_images))
-    groups: np.ndarray[tuple[int], np.dtype[np.int64]] = connected_components(links, directed=False)[1].astype(np.int64)
-    return groups
+    links = scipy.sparse.coo_array((np.ones(len(ends[0])), (ends[0], ends[1])), shape=(n_images, n_images))
+    _, groups = scipy.sparse.csgraph.connected_components(links, directed=False)
+    return np.asarray(groups, dtype=np.int64)

@@ -11,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from capim.store.types import Corpus
 from capim.tasks.corpora.images.source import photograph_key
@@ -102,15 +100,20 @@ def first_linked(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
         >>> first_linked(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
         [0, 1, 1, 1, 4]
     """
-    n = len(columns[0])
-    ends = []
+    above = list(range(len(columns[0])))  # of every row one that it is linked to, none after it: a forest
+
+    def lowest(row: int) -> int:
+        while above[row] != row:
+            above[row] = row = above[above[row]]
+        return row
+
     for column in columns:
         first: dict[Hashable, int] = {}
-        ends += [(first.setdefault(value, at), at) for at, value in enumerate(column) if value is not None]
-    links = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-    _, group = connected_components(coo_array((np.ones(links.shape[1]), tuple(links)), shape=(n, n)), directed=False)
-    _, lowest = np.unique(group, return_index=True)  # groups are numbered from 0 without a gap
-    return np.asarray(lowest[group], dtype=np.int32)
+        for at, value in enumerate(column):
+            if value is not None and (other := first.setdefault(value, at)) != at:
+                one, two = lowest(other), lowest(at)
+                above[max(one, two)] = min(one, two)
+    return np.array([lowest(row) for row in range(len(above))], dtype=np.int32)
 
 
 def layout_of(corpus: Corpus) -> CorpusLayout:

@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from capim.reports import write_report
 from capim.reports.exports import FORMATS, export_results
 from capim.reports.rows.reading import read_report_data
+from capim.reports.write import write_report
 from tests.benchmarks.rows import Row
 from tests.reports.conftest import CHROMIUM
 from tests.reports.large import coco
