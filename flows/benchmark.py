@@ -26,6 +26,7 @@ from capim.flows.execution import (
     run_flow,
     task_settings,
 )
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
@@ -218,14 +219,20 @@ REPORTS_VARIABLE = "CAPIM_REPORTS_URL"  # where browsers find the reports of the
 
 
 @run_flow("publish", hours=2)
-def publish(config: RunConfig) -> str:
+def publish(config: RunConfig, everything: bool = False) -> str:
     """Write the report of the run's encoders, corpora and protocols (all where none is named); returns its path.
+
+    Samples of corpora are left out where there are whole corpora and none is named, unless ``everything`` is wanted.
 
     Raises:
         RequestError: A name has no results; nothing was written.
     """
     found = evaluations_of(config)
-    corpora = tuple(dict.fromkeys(each.sets.corpus for each in found)) if config.corpora else ()
+    corpora = tuple(dict.fromkeys(each.sets.corpus for each in found))
+    if not config.corpora:
+        samples = {row["name"] for row in EmbeddingStore.open(config.store_uri).corpora().to_pylist() if row["sample"]}
+        whole = tuple(name for name in corpora if name not in samples)
+        corpora = whole if whole and whole != corpora and not everything else ()
     encoders = tuple(encoder_name(encoder) for encoder in config.encoders)
     with recorded_run(config, "report") as run:
         return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=tuple(config.protocols))

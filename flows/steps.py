@@ -263,7 +263,7 @@ def _evaluate_metric(
     comparisons = store.rows("comparisons", comparison=pairs).to_pylist() if pairs else []
     if not results:
         return pair_rows(comparisons, first)
-    found = in_order(store.rows("results", result=figures)).to_pylist() if figures else []
+    found = in_order(store.rows("results", result=figures).to_pylist()) if figures else []
     return against_best(found, comparisons)
 
 
@@ -434,10 +434,16 @@ def watch(config: Annotated[RunConfig, Suite, Where, Watching], *, form: Form, q
     say(*done.summary)
 
 
-def report(config: Annotated[RunConfig, ReportOptions], *, compare: tuple[str, str] | None = None) -> str:
+def report(
+    config: Annotated[RunConfig, ReportOptions],
+    *,
+    compare: tuple[str, str] | None = None,
+    everything: bool = False,
+) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
-    Prints what the report recommends, and its path.
+    Prints what the report recommends, and its path. Of figures with several settings it shows those with the usual
+    ones; the report of `capim run` shows what that run used, whatever else is in the store.
 
     With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
     and what changed between the runs.
@@ -446,6 +452,7 @@ def report(config: Annotated[RunConfig, ReportOptions], *, compare: tuple[str, s
 
     Args:
         compare: compare two reports instead
+        everything: samples of corpora, too, beside whole corpora
 
     Returns:
         From Python, the path of the report.
@@ -457,7 +464,7 @@ def report(config: Annotated[RunConfig, ReportOptions], *, compare: tuple[str, s
     from capim.flows.benchmark import publish
     from capim.flows.execution import start
 
-    return start(publish, config)
+    return start(publish, config, everything=everything)
 
 
 @command_of(report)
@@ -465,15 +472,17 @@ def report_command(
     config: Annotated[RunConfig, ReportOptions],
     *,
     compare: Annotated[tuple[str, str] | None, "OLD NEW"] = None,
+    everything: Annotated[bool, "--all"] = False,
     given: dict[str, Any],
 ) -> None:
     """What the command line shows of :func:`report`; it has its help."""
     if compare:
         unused = {f"--{name}": given.get(name) for name in ("corpora", "encoders", "protocols")}
+        unused["--all"] = given.get("everything")
         terminal.refuse_unused("with --compare", **unused)
         sys.stdout.write(f"{terminal.link(report(config, compare=compare), sys.stdout)}\n")
     else:
-        terminal.print_report(report(config))
+        terminal.print_report(report(config, everything=everything))
 
 
 def _run(

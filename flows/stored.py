@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isnan
@@ -26,8 +26,6 @@ from capim.store.schema import texts
 from capim.store.types import Modality, is_fingerprint
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from capim.store import EmbeddingStore
     from capim.tasks.corpora.naming import Row
 
@@ -90,15 +88,15 @@ def wanted_rows(
     return names_with_rows(store, table, wanted)
 
 
-def in_order(results: pa.Table) -> pa.Table:
-    """Results by corpus, protocol and metric, the best value first."""
-    import pyarrow.compute as pc
+def in_order(results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Results by corpus, protocol and metric, the best value first, those without a value last."""
 
-    value = results["value"]
-    places = pc.if_else(results["lower_is_better"], value, pc.negate(value))
-    order: list[tuple[str, Literal["ascending", "descending"]]]
-    order = [("corpus", "ascending"), ("protocol", "ascending"), ("metric", "ascending"), ("place", "ascending")]
-    return results.append_column("place", places).sort_by(order).drop_columns("place")
+    def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        value = row["value"]
+        goodness = 0.0 if value is None else value if row["lower_is_better"] else -value
+        return row["corpus"], row["protocol"], row["metric"], value is None, goodness
+
+    return sorted(results, key=place)
 
 
 def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:
@@ -161,7 +159,7 @@ def results(
     store = open_store(workspace)
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=corpora, protocol=protocols, metric=metrics)
     if not against:
-        rows = in_order(store.rows("results", **wanted)).to_pylist()
+        rows = in_order(store.figures(**wanted))
         return Rows(rows=rows, columns=RESULT_COLUMNS, none=lambda: no_rows(store, "results", wanted))
     wanted = {"analysis": ["reference"], **wanted}
     compared = []

@@ -140,8 +140,9 @@ def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
 def _evaluated(done: Rows | tuple[EvaluationRef, ...], config: RunConfig, _: object) -> Frame:
     if isinstance(done, Rows):
         return frame_of(done.read(), done.columns)
-    evaluations = [each for reference in done for each in reference.evaluations.values()]
-    rows = EmbeddingStore.open(config.store_uri).rows("results", evaluation=evaluations)
+    store = EmbeddingStore.open(config.store_uri)
+    keys = store.keys_in([each for reference in done for each in reference.uses])
+    rows = store.rows("results", derived=sorted(keys)).to_pylist()
     return frame_of(stored.in_order(rows), RESULT_COLUMNS)
 
 

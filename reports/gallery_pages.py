@@ -20,6 +20,8 @@ from capim.store.errors import RequestError
 from capim.store.types import Modality, digest16
 from capim.store.vectors import Explanation
 
+COLOPHON = "Made by capim from stored embeddings."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
@@ -52,33 +54,28 @@ def write_search(target: str | Path, found: Search, thumbnails: Mapping[str, byt
     Raises:
         WorkError: The file cannot be written.
     """
-    small = [thumbnails.get(row.get("sha") or "") for row in found.rows]
-    pictures = {"query": found.picture, **{str(i): picture for i, picture in enumerate(small, 1)}}
-    how = "Approximate search (index)" if found.indexed else "Exact search"
+    pictures = {"query": found.picture} if found.picture is not None else {}
+    hits = []
+    for rank, row in enumerate(found.rows, 1):
+        key = str(rank) if (picture := thumbnails.get(row.get("sha") or "")) is not None else ""
+        pictures |= {key: picture} if picture is not None else {}
+        label = row["id"] if row.get("text") is None else row["text"]
+        hits.append(Hit(rank=str(rank), label=label, thumbnail=key, score=show.number(row["score"], 3), right=False))
+    how, where = "Approximate search (index)" if found.indexed else "Exact search", f"{found.encoder} in {found.corpus}"
     grid = Grid(
         id="hits",
         caption=found.query,
         thumbnail="query" if found.picture is not None else "",
-        hits=tuple(
-            Hit(
-                rank=str(i),
-                label=row["id"] if row.get("text") is None else row["text"],
-                thumbnail=str(i) if picture is not None else "",
-                score=show.number(row["score"], 3),
-                right=False,
-            )
-            for i, (row, picture) in enumerate(zip(found.rows, small, strict=True), 1)
-        ),
-        note=f"{how} by {found.encoder} in {found.corpus}; "
-        "scores are cosines, or MaxSim sums for a multi-vector encoder.",
+        hits=tuple(hits),
+        note=f"{how} by {where}; scores are cosines, or MaxSim sums for a multi-vector encoder.",
     )
     report = Report(
         title="Search",
-        subtitle=f"{found.encoder} in {found.corpus}",
+        subtitle=where,
         facts=(("Results", show.number(len(found.rows), 0)),),
         sections=(Section(id="results", title="Nearest items", lead="", blocks=(grid,)),),
-        thumbnails=data_uris({name: picture for name, picture in pictures.items() if picture is not None}),
-        colophon="Made by capim from stored embeddings.",
+        thumbnails=data_uris(pictures),
+        colophon=COLOPHON,
         sources=digest16([found.query, found.encoder, found.corpus, [[row["id"], row["score"]] for row in found.rows]]),
     )
     path = Path(target)
@@ -118,25 +115,14 @@ def write_explanation(target: Path, explanations: Sequence[Explanation], picture
 
 def as_data(explanation: Explanation) -> dict[str, object]:
     """An explanation as plain values: of every token its share, its best box and its similarity with every patch."""
-    boxes = explanation.best_boxes()
-    return {
-        **{
-            name: getattr(explanation, name)
-            for name in ("encoder", "corpus", "caption_id", "image_id", "text", "score")
-        },
-        "grids": [grid._asdict() for grid in explanation.grids],
-        "tokens": [
-            {
-                "token": token,
-                "share": float(share),
-                "best_box": None if np.isnan(box).any() else box.tolist(),
-                "similarities": row.tolist(),
-            }
-            for token, share, box, row in zip(
-                explanation.tokens, explanation.shares, boxes, explanation.similarities, strict=True
-            )
-        ],
-    }
+    facts = ("encoder", "corpus", "caption_id", "image_id", "text", "score")
+    of_tokens = (explanation.tokens, explanation.shares, explanation.best_boxes(), explanation.similarities)
+    tokens = []
+    for token, share, box, row in zip(*of_tokens, strict=True):
+        best_box = None if np.isnan(box).any() else box.tolist()
+        tokens.append({"token": token, "share": float(share), "best_box": best_box, "similarities": row.tolist()})
+    grids = [grid._asdict() for grid in explanation.grids]
+    return {**{name: getattr(explanation, name) for name in facts}, "grids": grids, "tokens": tokens}
 
 
 def token_words(token: str) -> str:
@@ -186,25 +172,24 @@ def _page(explanations: Sequence[Explanation], image: Image.Image) -> Report:
         facts=tuple((each.encoder, show.number(each.score, 4)) for each in explanations),
         sections=tuple(sections),
         thumbnails=data_uris(pictures),
-        colophon="Made by capim from stored embeddings.",
+        colophon=COLOPHON,
         sources=digest16([[each.encoder, each.caption_id, each.image_id, each.score] for each in explanations]),
     )
 
 
 def _sheet(explanations: Sequence[Explanation], image: Image.Image) -> Image.Image:
     """All maps in one picture: a row per encoder, broken after six maps."""
-    rows: list[list[tuple[str, str, Image.Image]]] = []
-    titles: list[str] = []
+    rows: list[tuple[str, list[tuple[str, str, Image.Image]]]] = []
     for each in explanations:
         maps = _maps(each, image)
         for start in range(0, len(maps), 6):
-            rows.append(maps[start : start + 6])
-            titles.append(f"{each.encoder}: {each.text or each.caption_id}" if not start else "")
-    wide, high = max(m.width for row in rows for *_, m in row), max(m.height for row in rows for *_, m in row)
-    step = high + 3 * _LINE + _MARGIN
-    sheet = Image.new("RGB", (max(map(len, rows)) * (wide + _MARGIN) + _MARGIN, len(rows) * step + _MARGIN), "white")
+            title = f"{each.encoder}: {each.text or each.caption_id}" if not start else ""
+            rows.append((title, maps[start : start + 6]))
+    wide, high = (max(size) for size in zip(*(drawn.size for _, row in rows for *_, drawn in row), strict=True))
+    step, longest = high + 3 * _LINE + _MARGIN, max(len(row) for _, row in rows)
+    sheet = Image.new("RGB", (longest * (wide + _MARGIN) + _MARGIN, len(rows) * step + _MARGIN), "white")
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(14)
-    for line, (row, title) in enumerate(zip(rows, titles, strict=True)):
+    for line, (title, row) in enumerate(rows):
         top = _MARGIN + line * step
         pen.text((_MARGIN, top), title, fill="black", font=font)
         for column, (name, share, drawn) in enumerate(row):

@@ -67,7 +67,7 @@ class States:
     def of(cls, results: Iterable[Row], stored: Collection[str] | None = None, uses: Uses = NO_USES) -> States:
         """The states in rows of ``schema.RESULTS``; only on corpora with a fingerprint in ``stored``, if given."""
         found = (row for row in results if stored is None or row["corpus_fingerprint"] in stored)
-        ordered = sorted(found, key=lambda row: _age(row, uses)[1:])
+        ordered = sorted(found, key=lambda row: age(row, uses)[1:])
         corpora = {row["corpus"]: row["corpus_fingerprint"] for row in ordered}
         here = (row for row in ordered if corpora[row["corpus"]] == row["corpus_fingerprint"])
         return cls(corpora=corpora, encoders={row["encoder"]: row["encoder_fingerprint"] for row in here})
@@ -90,7 +90,7 @@ def newest_rows(rows: Iterable[Row], table: str, by: Sequence[str] | None = None
     columns = TABLES[table].shown_for if by is None else by
     if columns is None:
         return list(rows)
-    ordered = sorted(rows, key=lambda row: _age(row, uses))
+    ordered = sorted(rows, key=lambda row: age(row, uses))
     if table == "slices":
         newest_key = {tuple(row[name] for name in _ANALYSIS): row["derived"] for row in ordered if row.get("derived")}
         ordered = [r for r in ordered if newest_key.get(tuple(r[n] for n in _ANALYSIS)) in (None, r.get("derived"))]
@@ -103,7 +103,7 @@ def is_outdated(results: Iterable[Row], uses: Uses = NO_USES) -> Callable[[Row],
 
     Of a figure (corpus, protocol and metric) that has no result, every comparison is.
     """
-    newest = sorted(results, key=lambda row: _age(row, uses))
+    newest = sorted(results, key=lambda row: age(row, uses))
     versions = {_figure(row): row["metric_version"] for row in newest}
 
     def outdated(row: Row) -> bool:
@@ -167,7 +167,7 @@ def current_families(
                 max(row["statistics_version"] for row in family),
                 len(fitting[key]),
                 -len(compared_encoders(family) - shown[figure]),
-                max(_age(row, uses) for row in family),
+                max(age(row, uses) for row in family),
                 key,
             )
             for key, family in families.items()
@@ -187,7 +187,7 @@ def current_ranking(rows: Iterable[Row], states: States, uses: Uses = NO_USES) -
 
     def rank(group: list[Row]) -> tuple[Any, ...]:
         first = group[0]
-        return first["n_encoders"] * first["n_corpora"], len(group), _age(first, uses), first["ranking"]
+        return first["n_encoders"] * first["n_corpora"], len(group), age(first, uses), first["ranking"]
 
     groups = _grouped(rows, lambda row: row["ranking"]).values()
     chosen: list[Row] = max((group for group in groups if all(map(states.has, group))), key=rank, default=[])
@@ -205,7 +205,8 @@ def _figure(row: Row) -> tuple[str, str, str]:
     return row["corpus"], row["protocol"], row["metric"]
 
 
-def _age(row: Row, uses: Uses) -> tuple[bool, datetime, datetime, str]:
+def age(row: Row, uses: Uses) -> tuple[bool, datetime, datetime, str]:
+    """What rows are compared by, the current one last: usual settings, time of the last use, its own time, run."""
     if "written" in row:
         return True, row["written"], row["written"], ""
     usual, last = uses.get(row.get("derived")) or Use(usual=False, last=row["created"])

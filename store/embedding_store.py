@@ -474,6 +474,11 @@ class EmbeddingStore:
         states, uses = self.states(**named), self.uses()
         return current_rows(table, rows, current_rows("results", results, [], states, uses), states, uses)
 
+    def figures(self, **equals: str | Sequence[str]) -> list[Row]:
+        """The results of every evaluation, superseded ones too: of each figure the row that is current."""
+        by = ("corpus", "protocol", "metric", "encoder", "encoder_fingerprint", "corpus_fingerprint", "evaluation")
+        return newest_rows(self.rows("results", **equals).to_pylist(), "results", by=by, uses=self.uses())
+
     def states(self, **equals: str | Sequence[str]) -> States:
         """What names mean by the stored results, or by those whose columns hold the given texts."""
         columns = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "derived", "created", "run")

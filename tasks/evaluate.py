@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from capim.store import EmbeddingStore
+from capim.store.current import age
 from capim.store.errors import RequestError
 from capim.store.removal import drop_superseded
 from capim.store.rows import names_with_rows
@@ -141,7 +142,7 @@ def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple
     """Those of these evaluations that have results by another version of a metric than today's."""
     store = EmbeddingStore.open(store_uri)
     ids = sorted({id_ for each in evaluations for id_ in each.evaluations.values()})
-    stale = {row["evaluation"] for row in outdated_results(store.rows("results", evaluation=ids).to_pylist())}
+    stale = {row["evaluation"] for row in outdated_results(store.figures(evaluation=ids))}
     return tuple(each for each in evaluations if not stale.isdisjoint(each.evaluations.values()))
 
 
@@ -227,9 +228,10 @@ def find_evaluations(
     wanted = {"corpus": [row["name"] for row in rows], "encoder": [encoder_name(e) for e in encoders]}
     chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
     present = texts(store.corpora()["fingerprint"])  # others were dropped
-    found = store.rows("results", **chosen, corpus_fingerprint=present).sort_by("created")
+    found, uses = store.rows("results", **chosen, corpus_fingerprint=present), store.uses()
+    columns = [*SetsRef.__dataclass_fields__, "protocol", "evaluation", "derived", "created", "run"]
     newest: dict[tuple[str, str], EvaluationRef] = {}
-    for row in found.select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
+    for row in sorted(found.select(columns).to_pylist(), key=lambda row: age(row, uses)[1:]):
         if Protocol.of(row["protocol"]).is_combined:
             continue
         sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})

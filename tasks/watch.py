@@ -217,7 +217,7 @@ def watch_metrics(
     rows = store.rows("runs", run=runs).to_pylist() if runs else []
     since = dict.fromkeys(runs, "an unknown date") | {r["run"]: f"{r['started']:%Y-%m-%d}" for r in rows}
     evaluations = {figure.evaluation for figure in figures} | {figure.before.evaluation for figure in figures}
-    stored = store.rows("results", evaluation=sorted(evaluations)).to_pylist()
+    stored = store.figures(evaluation=sorted(evaluations))
     results = {(row["evaluation"], row["protocol"], row["metric"]): row for row in stored}
     level = rule.alarm_level(((now - last).total_seconds() / SECONDS_PER_DAY) if last else 0.0)
 

@@ -73,7 +73,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
                 shutil.rmtree(building, ignore_errors=True)
                 fill(building)
                 building.rename(first)
-        return Path(shutil.copytree(first, tmp_path_factory.mktemp(name) / name))
+        return Path(shutil.copytree(first, tmp_path_factory.mktemp(name) / name, symlinks=True))
 
     return made
 

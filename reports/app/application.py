@@ -141,10 +141,8 @@ class OnlyThisBrowser:
         host = headers.get("host", "")
         if (urlsplit(f"//{host}").hostname or "") not in HOSTS:
             return _refusal(f"host {host!r}: these pages are for this machine only, at 127.0.0.1 or localhost")
-        origin = headers.get("origin")
-        if origin is not None and origin != f"http://{host}":
-            return _refusal("the request comes from a page of another site")
-        if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+        embedded = headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+        if embedded or headers.get("origin") not in (None, f"http://{host}"):
             return _refusal("the request comes from a page of another site")
         cookie = f"capim-{urlsplit(f'//{host}').port or 80}"  # a browser sends the cookies of all ports of a host
         given = request.query_params.get("token")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,30 +13,13 @@ from starlette.responses import JSONResponse, Response
 
 from capim.reports import compare
 from capim.reports import format as show
-from capim.reports.app.filters import QueryFilter, read_filter, select
+from capim.reports.app import state as app
+from capim.reports.app.filters import QueryFilter, over, read_filter, select
 from capim.reports.app.queries import link_of
-from capim.reports.app.state import (
-    EvaluatedTask,
-    State,
-    Statement,
-    StoreSnapshot,
-    View,
-    link,
-    names_in,
-    placeholders,
-    respond,
-    state_of,
-)
+from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
+from capim.reports.elements import tables
 from capim.reports.elements.page import Cell, Table
-from capim.reports.elements.tables import (
-    axis_of,
-    difference_cell,
-    numbers,
-    pivot,
-    result_cell,
-    texts,
-    verdict_cell,
-)
+from capim.reports.elements.tables import numbers, pivot, texts
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.snapshot import end_of, state_after
 from capim.reports.rows.standing import Task, in_order
@@ -47,7 +29,6 @@ from capim.store.errors import RequestError, unknown
 from capim.tasks.protocols import Protocol
 
 HEADLINE = ""  # the headline metric of every task
-PAGE = 50  # queries that are shown at a time
 _RUNS = "SELECT run, name, state, started, finished, command FROM runs ORDER BY started DESC, run DESC"
 _STATE = """SELECT corpus, protocol, metric, encoder, value, evaluation
   FROM results WHERE created <= CAST(? AS TIMESTAMPTZ)
@@ -88,8 +69,7 @@ def grid(request: Request) -> Response:
         for name, known in (("corpora", data.corpus_names()), ("encoders", data.encoder_names()))
     )
     headline = [task for conclusion in found for task in conclusion.tasks]
-    shown = {(task.corpus, task.protocol) for task in headline}
-    metrics = sorted({row["metric"] for row in data.results if (row["corpus"], row["protocol"]) in shown})
+    metrics = sorted({row["metric"] for task in headline for row in data.of(task.corpus, task.protocol)})
     tasks = [task for task in headline if task.corpus in corpora]
     metric = request.query_params.get("metric", HEADLINE)
     if metric != HEADLINE:
@@ -101,7 +81,7 @@ def grid(request: Request) -> Response:
     columns = (
         numbers(
             task.title,
-            partial(task_cell, data=data, task=task, axis=axis_of(rows[task.metric])),
+            partial(task_cell, data=data, task=task, axis=tables.axis_of(rows[task.metric])),
             group=task.corpus,
             explain=f"{data.metric(task.metric).label}: {task.protocol}",
         )
@@ -112,7 +92,7 @@ def grid(request: Request) -> Response:
         "links": [[_queries_of(snapshot, task, name) for task in tasks] for name in order],
         "corpora": [(name, name in corpora) for name in data.corpus_names()],
         "encoders": [(name, name in encoders) for name in data.encoder_names()],
-        "metrics": [("", "headline of each task"), *((name, snapshot.data.metric(name).label) for name in metrics)],
+        "metrics": [("", "headline of each task"), *((name, data.metric(name).label) for name in metrics)],
         "metric": metric,
     }
     of_task = " OR ".join("(corpus = ? AND protocol = ? AND metric = ?)" for _ in tasks) or "FALSE"
@@ -120,17 +100,17 @@ def grid(request: Request) -> Response:
         sql=f"""SELECT corpus, protocol, metric, encoder, value, ci_low, ci_high, n_queries, n_clusters
 FROM results
 WHERE ({of_task})
-  AND encoder IN ({placeholders(order)})
+  AND encoder IN ({app.placeholders(order)})
 ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -value END""",  # noqa: S608 - only placeholders are put in
         parameters=(*(part for task in tasks for part in task[:3]), *order),
     )
-    title = "Every encoder on every task"
-    return respond(request, View(template="grid.html", title=title, statement=statement, values=values))
+    view = View(template="grid.html", title="Every encoder on every task", statement=statement, values=values)
+    return respond(request, view)
 
 
 def _chosen(request: Request, name: str, known: list[str]) -> list[str]:
     """The names of a parameter, given once with commas or several times; all where none is given."""
-    given = names_in(request.query_params, name)
+    given = app.names_in(request.query_params, name)
     if faults := [unknown(name, each, known) for each in given if each not in known]:
         raise RequestError(faults)
     return [each for each in known if each in given] if given else known
@@ -182,33 +162,23 @@ def points(request: Request) -> Response:
     """Every pair of ranks that occurs, with its number of queries: ``[rank by A, rank by B, queries]``."""
     state = state_of(request)
     wanted, evaluated, a, b = _pair(request, state.snapshot())
-    every = select(wanted, evaluated)
-    sql = f"""SELECT "{a}" AS a, "{b}" AS b, count(*) AS n
-FROM (
-{every.sql}
-)
-WHERE a IS NOT NULL AND b IS NOT NULL
-GROUP BY ALL
-ORDER BY ALL"""  # noqa: S608 - names of the store's encoders, which have no quotes
-    rows = state.rows(replace(every, sql=sql))
+    ranks = f'"{a}" AS a, "{b}" AS b, count(*) AS n'
+    ends = "WHERE a IS NOT NULL AND b IS NOT NULL\nGROUP BY ALL\nORDER BY ALL"
+    rows = state.rows(over(select(wanted, evaluated), ranks, ends))
     return JSONResponse(list(zip(*(rows[name].to_pylist() for name in ("a", "b", "n")), strict=True)))
 
 
 def _quarters(state: State, wanted: QueryFilter, evaluated: EvaluatedTask) -> dict[str, int]:
     """Numbers of queries by who finds and who misses them; those that a tie decides are in none of the four."""
     a, b = wanted.encoders
-    every = select(wanted, evaluated)
     found_a, found_b, missed_a, missed_b = f'"{a} (worst)" = 1', f'"{b} (worst)" = 1', f'"{a}" > 1', f'"{b}" > 1'
-    sql = f"""SELECT count(*) AS n,
+    quarters = f"""count(*) AS n,
        count(*) FILTER ({found_a} AND {found_b}) AS both,
        count(*) FILTER ({found_a} AND {missed_b}) AS only_a,
        count(*) FILTER ({missed_a} AND {found_b}) AS only_b,
        count(*) FILTER ({missed_a} AND {missed_b}) AS neither,
-       coalesce(greatest(max("{a}"), max("{b}")), 1) AS worst
-FROM (
-{every.sql}
-)"""  # noqa: S608 - names of the store's encoders, which have no quotes
-    counted: dict[str, int] = state.rows(replace(every, sql=sql)).to_pylist()[0]
+       coalesce(greatest(max("{a}"), max("{b}")), 1) AS worst"""
+    counted: dict[str, int] = state.rows(over(select(wanted, evaluated), quarters)).to_pylist()[0]
     return counted
 
 
@@ -247,13 +217,10 @@ def _tests(data: ReportData, evaluated: EvaluatedTask, a: str, b: str) -> Table 
         return None
 
     def figure(metric: str, name: str) -> Cell:
-        return result_cell(data, data.row(*where, metric, name))
-
-    def difference(metric: str) -> Cell:
-        return difference_cell(data.metric(metric), rows[metric])
+        return tables.result_cell(data, data.row(*where, metric, name))
 
     def verdict(metric: str) -> Cell:
-        return verdict_cell(data.metric(metric), rows[metric])
+        return tables.verdict_cell(data.metric(metric), rows[metric])
 
     return pivot(
         "tests",
@@ -262,7 +229,11 @@ def _tests(data: ReportData, evaluated: EvaluatedTask, a: str, b: str) -> Table 
         texts("Metric", lambda metric: data.metric(metric).label),
         numbers(a, partial(figure, name=a)),
         numbers(b, partial(figure, name=b)),
-        numbers("difference", difference, explain="with its interval; percentage points where the metric is a share"),
+        numbers(
+            "difference",
+            lambda metric: tables.difference_cell(data.metric(metric), rows[metric]),
+            explain="with its interval; percentage points where the metric is a share",
+        ),
         numbers("p", lambda metric: show.p_value(rows[metric]["p_adjusted"]), explain="adjusted over all pairs"),
         texts(f"{a} is", verdict),
     )
@@ -278,7 +249,6 @@ def runs(request: Request) -> Response:
         "old": old,
         "new": new,
         "sections": (),
-        "thumbnails": {},
         "tasks": [],
         "queries": None,
     }
@@ -287,10 +257,9 @@ def runs(request: Request) -> Response:
         before, after = state_after(state.store, old), state_after(state.store, new)
         statement = Statement(sql=_FIGURES, parameters=tuple(f"{end_of(state.store, run)}" for run in (old, new)))
         anew = {
-            (corpus, protocol, encoder): (row["evaluation"], now["evaluation"])
-            for (corpus, protocol, metric, encoder), row in sorted(before.results.items())
-            if (now := after.results.get((corpus, protocol, metric, encoder))) is not None
-            and row["evaluation"] != now["evaluation"]
+            (key[0], key[1], key[3]): (row["evaluation"], now["evaluation"])
+            for key, row in sorted(before.results.items())
+            if (now := after.results.get(key)) is not None and row["evaluation"] != now["evaluation"]
         }
         values |= {"sections": compare.compare(before, after).sections, "tasks": _counted(state, anew, old, new)}
         if chosen:
@@ -299,8 +268,8 @@ def runs(request: Request) -> Response:
                 raise RequestError(unknown("task", chosen, sorted(pairs)))
             statement = Statement(sql=_QUERIES, parameters=pairs[chosen])
             values |= _changed_queries(request, state, statement) | {"chosen": chosen}
-    title = "What changed from one run to another"
-    return respond(request, View(template="runs.html", title=title, statement=statement, values=values))
+    view = View(template="runs.html", title="What changed from one run to another", statement=statement, values=values)
+    return respond(request, view)
 
 
 def _two_runs(request: Request, store: EmbeddingStore, known: list[str]) -> tuple[str, str]:
@@ -321,15 +290,13 @@ def _counted(
     """
     statement = Statement(sql=_COUNTS, parameters=([" ".join(pair) for pair in anew.values()],))
     counts = {(row["old"], row["new"]): row for row in state.rows(statement).to_pylist()} if anew else {}
-    return [
-        {
-            **dict(zip(("corpus", "protocol", "encoder"), task, strict=True)),
-            **counts[pair],
-            "address": link("/runs", old=old, new=new, task=" ".join(task)) + "#queries",
-        }
-        for task, pair in anew.items()
-        if pair in counts
-    ]
+    tasks = []
+    for (corpus, protocol, encoder), pair in anew.items():
+        if pair in counts:
+            place = link("/runs", old=old, new=new, task=f"{corpus} {protocol} {encoder}") + "#queries"
+            named = {"corpus": corpus, "protocol": protocol, "encoder": encoder, "address": place}
+            tasks.append(counts[pair] | named)
+    return tasks
 
 
 def _changed_queries(request: Request, state: State, statement: Statement) -> dict[str, Any]:

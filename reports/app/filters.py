@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from starlette.datastructures import QueryParams
 
-from capim.reports.app.state import EvaluatedTask, Statement, StoreSnapshot, names_in, placeholders
+from capim.reports.app.state import PAGE, EvaluatedTask, Statement, StoreSnapshot, names_in, placeholders
 from capim.store.errors import RequestError, unknown
 from capim.tasks.protocols import Direction
 
@@ -22,7 +22,6 @@ Condition: TypeAlias = tuple[str, tuple[object, ...]]
 """A condition of a SELECT, and the values of the ``?`` in it."""
 MOST_ITEMS = 1_000_000  # of a selection
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
-PAGE = 50  # queries that are shown at a time
 SORTS = {
     "": "as in the corpus",
     "gap": "rank gap, largest first",
@@ -123,19 +122,14 @@ def read_filter(parameters: QueryParams, snapshot: StoreSnapshot) -> tuple[Query
     Raises:
         RequestError: A name that the store does not have, with the nearest; a number that is none; all faults.
     """
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {name: names_in(parameters, name) for name in _LISTS}
     faults = []
-    for each in fields(QueryFilter):
-        texts = [text for text in parameters.getlist(each.name) if text]
-        if each.name in _LISTS:
-            given[each.name] = names_in(parameters, each.name)
-        elif texts and each.name in _NUMBERS:
-            if not texts[-1].isdecimal() or not 1 <= int(texts[-1]) < 2**31:
-                faults.append(f"{each.name}={texts[-1]}: expected a whole number from 1")
-            else:
-                given[each.name] = int(texts[-1])
-        elif texts:
-            given[each.name] = texts[-1]
+    for name in (each.name for each in fields(QueryFilter) if each.name not in _LISTS):
+        text = next(filter(None, reversed(parameters.getlist(name))), "")
+        if text and name in _NUMBERS and not (text.isdecimal() and 1 <= int(text) < 2**31):
+            faults.append(f"{name}={text}: expected a whole number from 1")
+        elif text:
+            given[name] = int(text) if name in _NUMBERS else text
     wanted = QueryFilter(**given)
     evaluated = snapshot.chosen(wanted.corpus, wanted.protocol)
     faults += _unknown_encoders(wanted, list(evaluated.evaluations))
@@ -151,25 +145,25 @@ def read_filter(parameters: QueryParams, snapshot: StoreSnapshot) -> tuple[Query
 
 def _unknown_encoders(wanted: QueryFilter, known: Sequence[str]) -> list[str]:
     """What is wrong with the names of encoders in a filter, and with its ranges of ranks."""
-    named = {"encoders": [*wanted.encoders], "wrong": [*wanted.wrong], "right": [*wanted.right], "ranks": list[str]()}
-    named["of"] = [wanted.of] if wanted.of else []
+    named = [(name, getattr(wanted, name)) for name in ("encoders", "wrong", "right")]
     faults = []
     for text in wanted.ranks:
         found = _RANGE.fullmatch(text)
         if found is None or int(found[3]) < int(found[2]):
             faults.append(f"ranks={text}: expected an encoder with two ranks, such as {known[0]}:2-9")
         else:
-            named["ranks"].append(found[1])
+            named.append(("ranks", (found[1],)))
+    named.append(("of", (wanted.of,) if wanted.of else ()))
     return faults + [
-        unknown(f"{what}: encoder", name, known) for what, names in named.items() for name in names if name not in known
+        unknown(f"{what}: encoder", name, known) for what, names in named for name in names if name not in known
     ]
 
 
 def shown(wanted: QueryFilter, evaluated: EvaluatedTask) -> list[str]:
     """The encoders whose ranks are shown: those that were chosen, in the order of the filter, else all."""
     chosen = wanted.encoders or tuple(evaluated.evaluations)
-    of = [wanted.of] if wanted.of else []
-    return list(dict.fromkeys([*wanted.wrong, *wanted.right, *of, *_with_ranges(wanted), *chosen]))
+    named = [*wanted.wrong, *wanted.right, wanted.of, *_with_ranges(wanted), *chosen]
+    return [name for name in dict.fromkeys(named) if name]
 
 
 def _with_ranges(wanted: QueryFilter) -> dict[str, tuple[int, int]]:
@@ -195,8 +189,7 @@ def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
     number = {name: at for at, name in enumerate(names, 1)}
     margin = focus(wanted, evaluated) if wanted.sort == "margin" else ""
     for name, at in number.items():
-        of = "FILTER (encoder = ?)"
-        ranks += [f"max(rank_best) {of} AS best_{at}", f"max(rank_worst) {of} AS worst_{at}"]
+        ranks += [f"max(rank_{end}) FILTER (encoder = ?) AS {end}_{at}" for end in ("best", "worst")]
         values += [name, name]
         if name == margin:
             ranks.append(f"max(CASE WHEN encoder = ? THEN {_MARGIN} END) AS margin")
@@ -204,8 +197,8 @@ def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
         columns += [f'o.best_{at} AS "{name}"', f'o.worst_{at} AS "{name} (worst)"']
     every = [one for name in names for one in evaluated.evaluations[name]]
     where = list(_conditions(wanted, evaluated, number))
-    ranks_sql = ",\n         ".join(ranks)
     condition = "\n  AND ".join(sql for sql, _ in where) or "TRUE"
+    ranks_sql = ",\n         ".join(ranks)
     several = evaluated.protocol.is_combined
     sql = f"""WITH o AS (
   SELECT {"protocol" if several else "? AS protocol"}, query_ord, any_value(cluster) AS cluster,
@@ -223,8 +216,10 @@ ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.protocol"""  # noqa: 
     protocol = () if several else (evaluated.protocol.id,)
     parameters = (*protocol, *values, *every, evaluated.corpus_fingerprint, *(value for _, of in where for value in of))
     corpus = (evaluated.corpus_fingerprint,)
-    only = {"outcomes": evaluated.every_evaluation, "captions": corpus}
-    only |= {"images": corpus, "quadruples": corpus, "pairs": corpus}
+    only = {
+        "outcomes": evaluated.every_evaluation,
+        **dict.fromkeys(("captions", "images", "quadruples", "pairs"), corpus),
+    }
     lists = evaluated.evaluations[margin] if margin else ()
     return Statement(sql=sql, parameters=parameters, only=only, lists=lists)
 
@@ -237,8 +232,13 @@ def some_of(wanted: QueryFilter, evaluated: EvaluatedTask, *, first: int, most: 
 
 def count_of(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
     """How many queries a filter has: the same statement, counted."""
-    every = select(_narrow(wanted.but(sort=""), evaluated), evaluated)
-    return replace(every, sql=f"SELECT count(*) AS n FROM (\n{every.sql}\n)")  # noqa: S608 - our own statement
+    return over(select(_narrow(wanted.but(sort=""), evaluated), evaluated), "count(*) AS n")
+
+
+def over(every: Statement, columns: str, ends: str = "") -> Statement:
+    """Columns that are made from the rows of another statement; ``ends`` are the clauses after FROM."""
+    sql = f"SELECT {columns}\nFROM (\n{every.sql}\n)\n{ends}".rstrip()
+    return replace(every, sql=sql)
 
 
 def ranks_of(evaluated: EvaluatedTask, queries: Sequence[int]) -> Statement:
@@ -248,6 +248,17 @@ def ranks_of(evaluated: EvaluatedTask, queries: Sequence[int]) -> Statement:
 FROM outcomes
 WHERE evaluation IN ({placeholders(evaluations)}) AND query_ord IN ({placeholders(queries)})"""  # noqa: S608 - only placeholders
     return Statement(sql=sql, parameters=(*evaluations, *queries), only={"outcomes": evaluations})
+
+
+def outcomes_of(evaluated: EvaluatedTask, protocol: str, query_id: str, *, top: int) -> Statement:
+    """What every encoder found for one query, with the first so many of its list."""
+    evaluations = evaluated.every_evaluation
+    sql = f"""SELECT encoder, protocol, query_id, rank_best, rank_worst, best_score,
+       top_ords[1:{top}] AS top_ords, top_scores[1:{top}] AS top_scores
+FROM outcomes
+WHERE evaluation IN ({placeholders(evaluations)}) AND protocol = ? AND query_id = ?
+ORDER BY encoder"""  # noqa: S608 - only placeholders are put in
+    return Statement(sql=sql, parameters=(*evaluations, protocol, query_id))
 
 
 def _narrow(wanted: QueryFilter, evaluated: EvaluatedTask) -> QueryFilter:

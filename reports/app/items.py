@@ -12,7 +12,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from email.parser import BytesParser
 from email.policy import HTTP
 from importlib.util import find_spec
@@ -29,18 +29,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from capim.reports import format as show
-from capim.reports.app.filters import QueryFilter, select
-from capim.reports.app.state import (
-    EvaluatedTask,
-    State,
-    Statement,
-    View,
-    data_uri,
-    link,
-    names_in,
-    respond,
-    state_of,
-)
+from capim.reports.app.filters import QueryFilter, over, select
+from capim.reports.app.state import EvaluatedTask, State, Statement, View, data_uri, link, names_in, respond, state_of
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.schema import texts
 from capim.store.types import Map, Method, Modality
@@ -66,7 +56,7 @@ class WantedItems:
         encoders: Those that search; empty: the first two.
         text: What is searched for, with or without a picture.
         picture: Name of a picture in memory; empty: none.
-        like: ``image:7``, ``caption:7``: the stored item at this position; empty: none.
+        like: Kind and position of a stored item, in an address ``image:7``, ``caption:7``; None: a text or a picture.
         modality: What is searched; empty: captions for a picture alone, items of its kind for a stored item, else
             images.
         k: Items per encoder.
@@ -76,21 +66,16 @@ class WantedItems:
     encoders: tuple[str, ...]
     text: str
     picture: str
-    like: str
+    like: tuple[Modality, int] | None
     modality: str
     k: int
 
     @property
     def query(self) -> dict[str, object]:
         """The parameters of an address of this search, without the encoders."""
-        named = {"corpus": self.corpus, "text": self.text, "picture": self.picture, "like": self.like}
+        like = ":".join(map(str, self.like or ()))
+        named = {"corpus": self.corpus, "text": self.text, "picture": self.picture, "like": like}
         return {**named, "modality": self.modality, "k": self.k if self.k != 10 else None}
-
-    @property
-    def item(self) -> tuple[Modality, int] | None:
-        """The stored item that is searched for; None for a text or a picture."""
-        kind, _, position = self.like.partition(":")
-        return (cast(Modality, kind), int(position)) if kind else None
 
 
 def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> WantedItems:
@@ -123,9 +108,10 @@ def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> Want
         faults.append("a stored item is searched for alone; leave out the text and the picture")
     if faults:
         raise RequestError(faults)
+    item = (cast(Modality, kind), int(position)) if like else None
     encoders = names or tuple(having[:2])
     return WantedItems(
-        corpus=corpus, encoders=encoders, text=text, picture=picture, like=like, modality=modality, k=int(k)
+        corpus=corpus, encoders=encoders, text=text, picture=picture, like=item, modality=modality, k=int(k)
     )
 
 
@@ -187,12 +173,13 @@ def encoders_of(state: State) -> dict[str, list[str]]:
 
 def _asked(state: State, wanted: WantedItems) -> dict[str, Any]:
     """The stored item that is searched for; empty for a text or a picture."""
-    if wanted.item is None:
+    if wanted.like is None:
         return {}
-    kind, position = wanted.item
+    kind, position = wanted.like
     items = state.store.items(wanted.corpus, kind)
     if position >= items.num_rows:
-        raise RequestError(f"like={wanted.like}: corpus {wanted.corpus!r} has {items.num_rows} {MODALITIES[kind]}")
+        like = wanted.query["like"]
+        raise RequestError(f"like={like}: corpus {wanted.corpus!r} has {items.num_rows} {MODALITIES[kind]}")
     return {"kind": kind, **items.slice(position, 1).to_pylist()[0]}
 
 
@@ -202,13 +189,13 @@ def _column(state: State, wanted: WantedItems, encoder: str, *, at_once: bool) -
     try:
         if not (at_once or wanted.like or state.services.loaded(encoder)):
             return {**found, "address": link("/search/column", **wanted.query, encoders=encoder)}
-        kind = wanted.modality or (wanted.item[0] if wanted.item else "")
+        kind = wanted.modality or (wanted.like[0] if wanted.like else "")
         done = state.services.search(
             encoder=encoder,
             corpus=wanted.corpus,
             text=wanted.text or None,
             image=state.picture(wanted.picture)[0] if wanted.picture else None,
-            like=wanted.item,
+            like=wanted.like,
             modality=cast(Modality, kind) if kind else None,
             k=wanted.k,
         )
@@ -216,24 +203,18 @@ def _column(state: State, wanted: WantedItems, encoder: str, *, at_once: bool) -
         return {**found, "fault": str(fault)}
     ids = pa.array([row["id"] for row in done.rows], pa.string())
     items = state.store.items(wanted.corpus, done.modality)
-    same: dict[str, object] = {"corpus": wanted.corpus, "encoders": ",".join(wanted.encoders)}
-    places = pc.index_in(ids, value_set=items["id"].combine_chunks()).to_pylist()
-    hits = [
-        {**row, "more": link("/search", **same, like=f"{done.modality}:{place}")}
-        for row, place in zip(done.rows, places, strict=True)
-    ]
+    hits, names = [], ",".join(wanted.encoders)
+    for row, place in zip(done.rows, pc.index_in(ids, items["id"].combine_chunks()).to_pylist(), strict=True):
+        more = link("/search", corpus=wanted.corpus, encoders=names, like=f"{done.modality}:{place}")
+        hits.append({**row, "more": more})
     return {**found, "modality": done.modality, "hits": hits}
 
 
 def _hits(columns: list[dict[str, Any]]) -> pa.Table:
     """What was found, as rows: encoder, rank, score, id, text."""
-    found = [
-        {"encoder": one["encoder"], **{name: hit.get(name) for name in ("rank", "score", "id", "text")}}
-        for one in columns
-        for hit in one["hits"]
-    ]
-    kinds: list[tuple[str, pa.DataType]] = [("encoder", pa.string()), ("rank", pa.int32()), ("score", pa.float32())]
-    return pa.Table.from_pylist(found, schema=pa.schema([*kinds, ("id", pa.string()), ("text", pa.string())]))
+    found = [{**hit, "encoder": one["encoder"]} for one in columns for hit in one["hits"]]
+    kinds: dict[str, pa.DataType] = {"encoder": pa.string(), "rank": pa.int32(), "score": pa.float32()}
+    return pa.Table.from_pylist(found, schema=pa.schema(kinds | {"id": pa.string(), "text": pa.string()}))
 
 
 def _command(wanted: WantedItems, encoder: str) -> str:
@@ -284,17 +265,16 @@ def read_map(parameters: QueryParams, state: State) -> tuple[WantedMaps, list[st
     """
     modality, method = parameters.get("modality") or "caption", parameters.get("method") or "pca"
     colour = parameters.get("colour") or "result"
-    faults = [unknown("modality", modality, MODALITIES)] if modality not in MODALITIES else []
-    faults += [unknown("method", method, METHODS)] if method not in METHODS else []
     keys = [sealed.key for sealed in state.store.sealed_sets()]
     known = sorted({key.corpus for key in keys})
     if not known:
         raise RequestError("the store has no embeddings; run `capim run` first")
     corpus = parameters.get("corpus") or known[0]
-    faults += [unknown("corpus", corpus, known)] if corpus not in known else []
     having = sorted({key.encoder for key in keys if (key.corpus, key.modality) == (corpus, modality)})
     names = names_in(parameters, "encoders")
-    faults += [unknown("encoder", name, having) for name in names if name not in having]
+    given = [("modality", modality, MODALITIES), ("method", method, METHODS), ("corpus", corpus, known)]
+    given += [("encoder", name, having) for name in names]
+    faults = [unknown(what, name, choices) for what, name, choices in given if name not in choices]
     if not (having or faults):
         faults.append(f"corpus {corpus!r} has no embeddings of {MODALITIES[modality]}")
     if colour == "both" and len(names) != 2:
@@ -321,10 +301,8 @@ def maps(request: Request) -> Response:
     state = state_of(request)
     wanted, having = read_map(request.query_params, state)
     form, evaluated = request.query_params.get("as"), _evaluated(state, wanted)
-    places = []
-    for name in wanted.encoders:
-        names = [name, *(other for other in wanted.encoders if other != name)]
-        places.append((name, link("/map/figure", **wanted.query, encoders=",".join(names))))
+    ordered = {name: dict.fromkeys((name, *wanted.encoders)) for name in wanted.encoders}
+    places = [(name, link("/map/figure", **wanted.query, encoders=",".join(of))) for name, of in ordered.items()]
     protocol, queries = wanted.protocol or next(iter(evaluated), ""), ""
     if protocol:
         chosen = {"corpus": wanted.corpus, "protocol": protocol, "encoders": ",".join(wanted.encoders)}
@@ -430,7 +408,6 @@ def _outcomes(state: State, wanted: WantedMaps, encoder: str) -> Statement:
         raise RequestError(unknown("protocol", protocol, evaluated))
     names = tuple(sorted(wanted.encoders)) if wanted.colour == "both" else (encoder,)
     of = evaluated[protocol]
-    every = select(QueryFilter(corpus=of.corpus, protocol=protocol, encoders=names), of)
     found = [f'max("{name} (worst)") = 1' for name in names]
     if len(names) == 1:
         colour = f"""CASE WHEN {found[0]} THEN 'found' WHEN max("{encoder}") > 1 THEN 'missed' ELSE 'tied' END"""
@@ -439,26 +416,22 @@ def _outcomes(state: State, wanted: WantedMaps, encoder: str) -> Statement:
             f"CASE WHEN {found[0]} THEN CASE WHEN {found[1]} THEN 'both find' ELSE 'only {names[0]}' END\n"
             f"    WHEN {found[1]} THEN 'only {names[1]}' ELSE 'neither finds' END"
         )
-    sql = f"""SELECT query_ord AS ord, any_value(query_id) AS id, {colour} AS colour
-FROM (
-{every.sql}
-)
-GROUP BY query_ord
-ORDER BY query_ord"""  # noqa: S608 - names of the store's encoders, which have no quotes
-    return replace(every, sql=sql)
+    every = select(QueryFilter(corpus=of.corpus, protocol=protocol, encoders=names), of)
+    columns = f"query_ord AS ord, any_value(query_id) AS id, {colour} AS colour"
+    return over(every, columns, "GROUP BY query_ord\nORDER BY query_ord")
 
 
 def coloured_of(state: State, wanted: WantedMaps, encoder: str, n_items: int) -> Coloured:
     """The colour of every item; of more than ten the rare ones are one."""
     rows = state.rows(_statement(state, wanted, encoder))
     colours = texts(rows["colour"])
-    counts = Counter(colours)
     if wanted.colour == "result":
         names = list(RESULTS)
     elif wanted.colour == "both":
         first, second = sorted(wanted.encoders)
         names = ["both find", f"only {first}", f"only {second}", "neither finds", NO_QUERY]
     else:
+        counts = Counter(colours)
         names = [name for name, _ in counts.most_common(MOST_COLOURS - 1)]
         names += [OTHERS] if len(counts) > len(names) or len(rows) < n_items else []
         names = sorted(dict.fromkeys(names), key=lambda name: (name == OTHERS, name))
@@ -527,10 +500,9 @@ def _about(found: Map) -> str:
         text = f"The axes have {show.percent(shares[0])} % and {show.percent(shares[1])} % of the variance. "
     if not kept.n_sampled:
         return f"{text}There are too few items to say how much of their neighbourhood the map keeps."
-    over = f"over {show.number(kept.n_sampled, 0)} items"
     return (
         f"{text}Of the {kept.nearest} nearest items of an item, the map keeps {show.percent(kept.share)} % on average; "
-        f"trustworthiness {show.number(kept.trustworthiness, 3)} ({over})."
+        f"trustworthiness {show.number(kept.trustworthiness, 3)} (over {show.number(kept.n_sampled, 0)} items)."
     )
 
 

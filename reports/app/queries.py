@@ -18,30 +18,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from capim.reports import format as show
-from capim.reports.app.filters import (
-    PAGE,
-    SLICES,
-    SORTS,
-    QueryFilter,
-    count_of,
-    focus,
-    ranks_of,
-    read_filter,
-    select,
-    shown,
-    some_of,
-)
-from capim.reports.app.state import (
-    EvaluatedTask,
-    State,
-    Statement,
-    StoreSnapshot,
-    View,
-    link,
-    placeholders,
-    respond,
-    state_of,
-)
+from capim.reports.app import filters
+from capim.reports.app.filters import QueryFilter, read_filter, shown
+from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.gallery_pages import token_words
 from capim.reports.rows.gallery import RankedList, SelectedQuery
@@ -67,7 +46,7 @@ def listed(request: Request) -> Response:
 
     def count(of: QueryFilter) -> int:
         key = ("count", of.but(sort="", encoders=()))
-        return snapshot.kept(key, lambda: int(state.rows(count_of(of, evaluated))["n"][0].as_py()))
+        return snapshot.kept(key, lambda: int(state.rows(filters.count_of(of, evaluated))["n"][0].as_py()))
 
     total, changed = count(wanted), request.query_params.get("version", snapshot.version) != snapshot.version
     ways = [
@@ -87,7 +66,7 @@ def listed(request: Request) -> Response:
         "pictures": evaluated.has_images,
         **_choices(snapshot, wanted, evaluated),
     }
-    statement = select(wanted, evaluated)
+    statement = filters.select(wanted, evaluated)
     return respond(request, View(template="queries.html", title="Queries", statement=statement, values=values))
 
 
@@ -102,8 +81,8 @@ def _rows(
     """The queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     first = PAGE * (wanted.page - 1)
-    rows = state.rows(some_of(wanted, evaluated, first=first)).to_pylist()
-    found = state.rows(ranks_of(evaluated, [row["query_ord"] for row in rows])).to_pylist()
+    rows = state.rows(filters.some_of(wanted, evaluated, first=first)).to_pylist()
+    found = state.rows(filters.ranks_of(evaluated, [row["query_ord"] for row in rows])).to_pylist()
     ranks = {(row["protocol"], row["query_ord"], row["encoder"]): row for row in found}
     names = shown(wanted, evaluated)
     for at, row in enumerate(rows, first):
@@ -139,14 +118,14 @@ def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedT
     key = ("slices", evaluated.corpus, evaluated.protocol.direction)
     for value in snapshot.kept(key, lambda: _slices(snapshot, evaluated)):
         kind, _, name = value.partition(":")
-        groups.setdefault(SLICES[kind], []).append((value, name))
+        groups.setdefault(filters.SLICES[kind], []).append((value, name))
     return {
         "corpora": list(dict.fromkeys(corpus for corpus, _ in snapshot.evaluated)),
         "protocols": [(id_, Protocol.of(id_).titled) for id_ in snapshot.protocols(wanted.corpus)],
         "slices": list(groups.items()),
         "language_choices": [(code, language_name(code)) for code in languages_of(snapshot, evaluated)],
-        "sorts": list(SORTS.items()),
-        "focus": focus(wanted, evaluated),
+        "sorts": list(filters.SORTS.items()),
+        "focus": filters.focus(wanted, evaluated),
         "names": list(evaluated.evaluations),
     }
 
@@ -223,14 +202,7 @@ def query(request: Request) -> Response:
         "listed": link_of(wanted),
         "back": str(request.url.path) + f"?{request.url.query}",
     }
-    statement = Statement(
-        sql=f"""SELECT encoder, protocol, query_id, rank_best, rank_worst, best_score,
-       top_ords[1:{TOP}] AS top_ords, top_scores[1:{TOP}] AS top_scores
-FROM outcomes
-WHERE evaluation IN ({placeholders(evaluated.every_evaluation)}) AND protocol = ? AND query_id = ?
-ORDER BY encoder""",  # noqa: S608 - only placeholders are put in
-        parameters=(*evaluated.every_evaluation, protocol.id, query_id),
-    )
+    statement = filters.outcomes_of(evaluated, protocol.id, query_id, top=TOP)
     return respond(request, View(template="query.html", title=case.query, statement=statement, values=values))
 
 
@@ -297,9 +269,8 @@ def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: 
     at = request.query_params.get("at", "")
     if not at.isdecimal():
         return "", ""
-    place = int(at)
-    first = max(0, place - 1)
-    found = dict(enumerate(state.rows(some_of(wanted, evaluated, first=first, most=3)).to_pylist(), first))
+    place, first = int(at), max(0, int(at) - 1)
+    found = dict(enumerate(state.rows(filters.some_of(wanted, evaluated, first=first, most=3)).to_pylist(), first))
 
     def target(of: int) -> str:
         row = found.get(of)

@@ -35,6 +35,7 @@ from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, with_outcomes
 
 T = TypeVar("T")
+PAGE = 50  # queries that are shown at a time
 PICTURES = 8  # of those that were searched for, in memory
 STATIC = Path(__file__).parent / "static"
 PAGES = (

@@ -8,12 +8,11 @@ by a tie, and near misses; one per image and protocol.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations, zip_longest
-from operator import itemgetter
-from typing import Any
-from typing import Protocol as Interface
+from operator import attrgetter, itemgetter
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,8 @@ from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import ALL_NEGATIVES, MACRO, MAIN, MICRO, Direction, Protocol, with_outcomes
 
+Explain: TypeAlias = Callable[..., list[Explanation]]
+"""Explains ``pairs`` of positions of captions and images; ``encoder`` and ``corpus`` by fingerprint."""
 MOST_CASES = 200  # queries of a report
 MOST_ITEMS = 6_000  # items of all ranked lists together
 MOST_PICTURES = 1_600  # different images
@@ -149,8 +150,8 @@ def gallery_tasks(
                 for encoder, rows in by_encoder.items()
             }
             relevant: dict[int, tuple[int, ...]] = {}
-            if Protocol.of(protocols[0]).kind == "judged":
-                relevant = relevant_documents(contents, Protocol.of(protocols[0]).name)
+            if (protocol := Protocol.of(protocols[0])).kind == "judged":
+                relevant = relevant_documents(contents, protocol.name)
             elif direction == "quadruples":
                 both = (_places(contents.quadruples[name], contents.images) for name in ("image_0", "image_1"))
                 relevant = dict(enumerate(zip(*both, strict=True)))
@@ -169,9 +170,7 @@ def shown_protocols(evaluated: Iterable[str]) -> dict[Direction, list[str]]:
         >>> shown_protocols(["t2i/all", "t2i/first", "i2t/de/human", "i2t/en/human"])
         {'t2i': ['t2i/all'], 'i2t': ['i2t/de/human', 'i2t/en/human']}
     """
-    of_kind = grouped(
-        sorted(with_outcomes(evaluated), key=lambda protocol: protocol.id), lambda protocol: protocol.kind
-    )
+    of_kind = grouped(sorted(with_outcomes(evaluated), key=attrgetter("id")), attrgetter("kind"))
     if whole := [protocol.id for protocol in of_kind.get("quadruples", ()) if not protocol.name]:
         return {"quadruples": whole}
     if pairs := of_kind.get("pairs"):
@@ -199,8 +198,7 @@ def relevant_documents(corpus: Corpus, ground_truth: str) -> dict[int, tuple[int
 
 def _places(ids: pa.ChunkedArray, items: pa.Table) -> list[int]:
     """The rows of items with these ids."""
-    places: list[int] = pc.index_in(ids, items["id"].combine_chunks()).to_numpy().tolist()
-    return places
+    return cast("list[int]", pc.index_in(ids, items["id"].combine_chunks()).to_pylist())
 
 
 def _outcomes(source: EmbeddingStore, evaluation: str) -> pa.Table:
@@ -291,11 +289,8 @@ def _sheet(task: GalleryTask) -> _Sheet | None:
     if not tables:
         return None
     first = next(iter(tables.values()))
-    tables = {
-        name: t
-        for name, t in tables.items()
-        if t["query_ord"].equals(first["query_ord"]) and t["protocol"].equals(first["protocol"])
-    }
+    same = ["query_ord", "protocol"]
+    tables = {name: table for name, table in tables.items() if table.select(same).equals(first.select(same))}
     low = np.stack([t["rank_best"].to_numpy() for t in tables.values()])
     high = np.stack([t["rank_worst"].to_numpy() for t in tables.values()])
     candidates = _candidates(low, high)
@@ -315,8 +310,7 @@ def _sheet(task: GalleryTask) -> _Sheet | None:
 def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[str, NDArray[np.intp]]]:
     """Per kind (and encoder, for the kinds about one or two) the rows of its queries, hardest first."""
     missed, first = low > 1, high == 1
-    by_all: NDArray[np.bool_] = np.logical_and.reduce(missed, axis=0)
-    candidates = [("missed by all", _by(low.min(axis=0), by_all))]
+    candidates = [("missed by all", _by(low.min(axis=0), np.all(missed, axis=0)))]
     if len(low) > 1:
         for i in range(len(low)):
             others = np.arange(len(low)) != i
@@ -329,10 +323,9 @@ def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[s
             ("missed by one, found by another", _by(low[a], missed[a] & first[b]))
             for a, b in permutations(range(len(low)), 2)
         ]
-    tied: NDArray[np.bool_] = np.logical_or.reduce((low == 1) & (high > 1), axis=0)
-    near: NDArray[np.bool_] = np.logical_or.reduce((low > 1) & (low <= 10), axis=0)
-    candidates.append(("decided by a tie", _by((high - low).max(axis=0), tied)))
-    return [*candidates, ("near miss", _by(-low.sum(axis=0), near))]
+    tied, near = (low == 1) & (high > 1), missed & (low <= 10)
+    candidates.append(("decided by a tie", _by((high - low).max(axis=0), np.any(tied, axis=0))))
+    return [*candidates, ("near miss", _by(-low.sum(axis=0), np.any(near, axis=0)))]
 
 
 def _by(weight: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -377,14 +370,6 @@ def _fits(queries: Sequence[SelectedQuery], length: int) -> bool:
     return items <= MOST_ITEMS and len(pictures) <= MOST_PICTURES
 
 
-class Explain(Interface):
-    """Explains pairs of a caption and an image."""
-
-    def __call__(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
-        """The explanations of pairs of positions in the corpus; encoder and corpus by fingerprint."""
-        ...
-
-
 def map_key(corpus: str, encoder: str, query: int, image: int) -> str:
     """The key of a map among the pictures of a report."""
     return f"{corpus}/{encoder}/{query}/{image}"
@@ -415,7 +400,6 @@ def match_maps(
         explained = explain(encoder=specs[encoder].fingerprint, corpus=corpora[corpus].fingerprint, pairs=pairs)
         for (position, image), found in zip(pairs, explained, strict=True):
             if found.grids and (picture := thumbnails.get(found.sha)) is not None:
-                maps[map_key(corpus, encoder, position, image)] = encoded(
-                    draw_map(opened(picture), found, patch_map(found))
-                )
+                drawn = draw_map(opened(picture), found, patch_map(found))
+                maps[map_key(corpus, encoder, position, image)] = encoded(drawn)
     return maps

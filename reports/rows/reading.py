@@ -14,14 +14,7 @@ from capim.reports.format import count
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
 from capim.reports.rows.report_data import TABLES, ReportData, Row, redact, without_paths
 from capim.store import EmbeddingStore
-from capim.store.current import (
-    States,
-    compared_encoders,
-    current_families,
-    current_ranking,
-    is_outdated,
-    newest_rows,
-)
+from capim.store.current import States, compared_encoders, current_families, current_ranking, is_outdated, newest_rows
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.rows import matching
 from capim.store.schema import texts
@@ -69,12 +62,9 @@ def read_report_data(
     uses, results = source.uses(), tables["results"]
     if not results:
         fault = f"run {run!r} has no results" if run else "there are no results yet"
-        runs_with_results = ", ".join(sorted({r["run"] for r in tables["results"]})[-5:])
-        step = (
-            f"the newest runs with results: {runs_with_results}"
-            if runs_with_results
-            else "run `capim run` (or `capim demo`) first"
-        )
+        with_results = ", ".join(sorted(source.counts("results", "run"))[-5:])
+        newest_runs = f"the newest runs with results: {with_results}"
+        step = newest_runs if with_results else "run `capim run` (or `capim demo`) first"
         raise RequestError(f"store {source.uri}: {fault}; {step}")
 
     for column, names in (("corpus", corpora), ("encoder", encoders), ("protocol", protocols)):
@@ -94,8 +84,7 @@ def read_report_data(
     kept = tuple(row for row in newest if not is_old(row))
 
     def current(table: str) -> list[Row]:
-        rows = tables[table]
-        return [r for r in rows if states.has(r) and (not protocols or r.get("protocol") in {*shown, None})]
+        return [r for r in tables[table] if states.has(r) and (not protocols or r.get("protocol") in {*shown, None})]
 
     families = current_families(tables["comparisons"], kept, states, uses)
     comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
@@ -109,6 +98,7 @@ def read_report_data(
     metrics = {r["metric"] for r in kept}
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(states.corpora.items())}
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)] if gallery else [])
+    in_order = sorted(source.sealed_sets(), key=lambda one: (one.key.corpus, one.key.encoder, one.key.modality))
     specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(states.encoders.items())}
     thumbnails = _thumbnails(source, queries, contents)
     left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
@@ -123,11 +113,7 @@ def read_report_data(
         slices=slices,
         batches=tuple(map(redact, batches)),
         runs=tuple(map(redact, runs)),
-        sets=tuple(
-            s
-            for s in sorted(source.sealed_sets(), key=lambda s: (s.key.corpus, s.key.encoder, s.key.modality))
-            if states.has(s.key.columns)
-        ),
+        sets=tuple(filter(lambda one: states.has(one.key.columns), in_order)),
         specs=specs,
         corpora=contents,
         queries=tuple(queries),
@@ -209,12 +195,11 @@ def _outdated(results: Iterable[Row]) -> list[str]:
 def _incomplete(runs: Sequence[Row], encoders: Mapping[str, str]) -> list[str]:
     """What the runs say of encoders that failed: the newest run, and those with encoders that still have no results."""
     sentences = []
-    for row in runs:
-        if row["message"] and row["state"] == "incomplete":
-            entries = json.loads(row["config"] or "{}").get("encoders", [])
-            wanted = {entry if isinstance(entry, str) else entry.get("name") for entry in entries}
-            if row is runs[-1] or not wanted <= encoders.keys():
-                sentences.append(f"{row['message']} (run {row['run']})")
+    for row in (row for row in runs if row["message"] and row["state"] == "incomplete"):
+        entries = json.loads(row["config"] or "{}").get("encoders", [])
+        wanted = {entry if isinstance(entry, str) else entry.get("name") for entry in entries}
+        if row is runs[-1] or not wanted <= encoders.keys():
+            sentences.append(f"{row['message']} (run {row['run']})")
     return sentences
 
 

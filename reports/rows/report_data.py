@@ -137,20 +137,18 @@ class ReportData:
         """Encoder to the ranks that it can hold; empty unless every pair of two or more was compared."""
         encoders = [r["encoder"] for r in self.ranked(corpus, protocol, metric) if r["value"] is not None]
         pairs = [self.comparison(corpus, protocol, metric, a, b) for a, b in combinations(encoders, 2)]
-        tests = [
-            PairTest(r["encoder_a"], r["encoder_b"], r["difference"] or 0.0, r["p_adjusted"])
-            for r in pairs
-            if r is not None
-        ]
-        if not tests or len(tests) < len(pairs):
+        found = [r for r in pairs if r is not None]
+        if not found or len(found) < len(pairs):
             return {}
+        tests = [PairTest(r["encoder_a"], r["encoder_b"], r["difference"] or 0.0, r["p_adjusted"]) for r in found]
         lower = any(row["lower_is_better"] for row in self.ranked(corpus, protocol, metric))
         return rank_encoders(encoders, tests, lower_is_better=lower)
 
     @cached_property
     def _ranked(self) -> Mapping[tuple[str, str, str], tuple[Row, ...]]:
-        groups = grouped(self.results, itemgetter("corpus", "protocol", "metric"))
-        return {key: tuple(sorted(rows, key=self._rank_key)) for key, rows in groups.items()}
+        best_first = sorted(self.results, key=lambda row: (row["value"] is None, -goodness(row), row["encoder"]))
+        groups = grouped(best_first, itemgetter("corpus", "protocol", "metric"))
+        return {key: tuple(rows) for key, rows in groups.items()}
 
     @cached_property
     def _protocols(self) -> Mapping[str, Mapping[str, tuple[Row, ...]]]:
@@ -203,10 +201,6 @@ class ReportData:
         for query in self.queries:
             total.update(repr(query).encode())
         return total.hexdigest()
-
-    def _rank_key(self, row: Row) -> tuple[bool, float, str]:
-        """Sort key of :meth:`ranked`."""
-        return row["value"] is None, -goodness(row), row["encoder"]
 
 
 def goodness(row: Row) -> float:

@@ -67,7 +67,7 @@ def load_snapshot(path: str | Path) -> Snapshot:
             raise ValueError(f"schema {document['schema']!r}, expected {SCHEMA!r}")
         return Snapshot(
             name=str(path),
-            results={(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in document["results"]},
+            results=_by_figure(document["results"]),
             comparisons=tuple(document["comparisons"]),
             encoders=document["encoders"],
             corpora=document["corpora"],
@@ -79,6 +79,10 @@ def load_snapshot(path: str | Path) -> Snapshot:
         raise RequestError(
             f"{file} is not a results file of `capim report` ({type(fault).__name__}: {fault}); write the report again"
         ) from fault
+
+
+def _by_figure(rows: Iterable[Mapping[str, Any]]) -> dict[FigureKey, Mapping[str, Any]]:
+    return {(row["corpus"], row["protocol"], row["metric"], row["encoder"]): row for row in rows}
 
 
 def answer_lines(page: str) -> list[str]:
@@ -133,19 +137,16 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
     written = until("results")
     uses = store.uses(until=end)
     current = newest_rows(filter(States.of(written, uses=uses).has, written), "results", uses=uses)
-    results = {(row["corpus"], row["protocol"], row["metric"], row["encoder"]): row for row in current}
     runs = sorted(store.rows("runs").to_pylist(), key=lambda row: row["started"])
     return Snapshot(
         name=run,
-        results=results,
+        results=_by_figure(current),
         comparisons=until("comparisons"),
-        encoders={
-            row["encoder"]: redact(store.encoder(row["encoder_fingerprint"]).identity()) for row in results.values()
-        },
-        corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in results.values()},
+        encoders={row["encoder"]: redact(store.encoder(row["encoder_fingerprint"]).identity()) for row in current},
+        corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in current},
         versions=_versions(row for row in runs if row["started"] <= end),
         devices=tuple(sorted({row["device"] for row in until("batches")})),
-        metrics=stored_metrics(store, {row["metric"] for row in results.values()}),
+        metrics=stored_metrics(store, {row["metric"] for row in current}),
     )
 
 

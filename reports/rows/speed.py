@@ -56,8 +56,7 @@ def speeds(data: ReportData) -> list[Speed]:
     timed = (row for row in data.batches if not row["warmup"] and row["n_items"] > 0)
     key = itemgetter("encoder", "corpus", "modality", "device", "forward_precision")
     made = []
-    for subject, rows in sorted(grouped(timed, key).items(), key=itemgetter(0)):
-        encoder, corpus, modality, device, precision = subject
+    for (encoder, corpus, modality, device, precision), rows in sorted(grouped(timed, key).items(), key=itemgetter(0)):
         per_second = {
             stage: [r["n_items"] / r[f"{stage}_seconds"] for r in rows if r[f"{stage}_seconds"]] for stage in STAGES
         }

@@ -232,11 +232,8 @@ def noise(row: Row) -> float | None:
 
 def language_cells(data: ReportData, corpus: str, encoder: str, language: str, direction: str = "") -> list[Row]:
     """R@1 of an encoder in a language by every translator, in both directions unless one is given."""
-    rows = (
-        data.row(corpus, protocol.id, "R@1", encoder)
-        for protocol in map(Protocol.of, data.protocols(corpus))
-        if protocol.is_of_language and protocol.language == language and direction in ("", protocol.direction)
-    )
+    same = (p for p in map(Protocol.of, data.protocols(corpus)) if p.is_of_language and p.language == language)
+    rows = [data.row(corpus, p.id, "R@1", encoder) for p in same if direction in ("", p.direction)]
     return [row for row in rows if row is not None and row["value"] is not None]
 
 
@@ -268,10 +265,10 @@ def pair_rows(comparisons: Iterable[Row], first: str | None = None) -> list[dict
         ``state`` is what is known of ``encoder_a`` against ``encoder_b``: better, worse, equivalent, undecided, or
         None where there is no test.
     """
-    turned = [
-        reversed_comparison(row) if first in (row["encoder_b"], row["fingerprint_b"]) else row for row in comparisons
-    ]
-    rows = [{**row, "state": _state(row)} for row in turned]
+    rows = []
+    for row in comparisons:
+        turned = reversed_comparison(row) if first in (row["encoder_b"], row["fingerprint_b"]) else row
+        rows.append({**turned, "state": _state(turned)})
     return sorted(rows, key=lambda row: (row["family"] != "headline", *(row[name] for name in PAIR_COLUMNS[:5])))
 
 

@@ -52,7 +52,7 @@ def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]
         for row in store.rows("results", **wanted).to_pylist()
         if states.has(row) and not Protocol.of(row["protocol"]).is_combined
     ]
-    return newest_rows(rows, "results", by=("corpus_fingerprint", "protocol", "encoder"))
+    return newest_rows(rows, "results", by=("corpus_fingerprint", "protocol", "encoder"), uses=store.uses())
 
 
 WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of encoders that have outcomes only

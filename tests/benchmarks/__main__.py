@@ -9,30 +9,29 @@ with a GPU.
 
 from __future__ import annotations
 
-import importlib
 import json
 import operator
 import os
 import platform
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from capim.tasks.encoders.device import choose_device, device_name
 from capim.tasks.runtime.references import library_versions, versions_of
 from tests.benchmarks.cost import write_cost
-from tests.benchmarks.rows import Row
+from tests.benchmarks.own_process import alone
+from tests.benchmarks.rows import Row, measured
 
 HERE = Path(__file__).parent
 TABLE = HERE / "RESULTS.md"
 ROWS = HERE / "results.json"
-PEERS = (
+PEERS = [
     "clip_benchmark",
     "mteb",
     "sentence-transformers",
@@ -41,13 +40,8 @@ PEERS = (
     "ranx",
     "pyarrow",
     "webdataset",
-)
-COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "<=": operator.le,
-    ">=": operator.ge,
-    "<": operator.lt,
-    ">": operator.gt,
-}
+]
+COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
 def verdict(row: Row) -> str:
@@ -93,15 +87,7 @@ def machine() -> str:
 
 def rows_of(group: str) -> list[Row]:
     """The rows of a group, measured in a new process: memory and threads of earlier groups must not show in them."""
-    with tempfile.NamedTemporaryFile("r", suffix=".json") as found:
-        subprocess.run([sys.executable, "-m", "tests.benchmarks", "--into", found.name, group], check=True)
-        return [Row(**entry) for entry in json.load(found)]
-
-
-def measure(group: str, target: Path) -> None:
-    """Run one group in this process and write its rows as JSON."""
-    rows = importlib.import_module(f"tests.benchmarks.bench_{group}").run(quick=bool(os.environ.get("QUICK")))
-    target.write_text(json.dumps([row._asdict() for row in rows]))
+    return [Row(*row) for row in alone(measured, group, bool(os.environ.get("QUICK")))]
 
 
 def main(only: list[str]) -> int:
@@ -111,9 +97,9 @@ def main(only: list[str]) -> int:
         sys.stderr.write(f"no benchmark {', '.join(unknown)}; there are {', '.join(groups())}\n")
         return 2
     quick = bool(os.environ.get("QUICK"))
-    kept: dict[str, dict[str, object]] = json.loads(ROWS.read_text()) if ROWS.exists() else {}
+    kept: dict[str, dict[str, Any]] = json.loads(ROWS.read_text()) if ROWS.exists() else {}
     missed = 0
-    measured = {"commit": commit(), "machine": machine(), "versions": library_versions() | versions_of(PEERS)}
+    how = {"commit": commit(), "machine": machine(), "versions": library_versions() | versions_of(PEERS)}
     for group in only or groups():
         sys.stderr.write(f"{group} …\n")
         started = time.perf_counter()
@@ -130,27 +116,29 @@ def main(only: list[str]) -> int:
         kept[group] = {
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
             "seconds": round(time.perf_counter() - started),
-            **measured,
+            **how,
             "rows": [row._asdict() for row in rows],
         }
         if not quick:
-            ROWS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-            TABLE.write_text(table(kept))
-            write_cost(kept)
+            write(kept)
     return 1 if missed else 0
 
 
 def take(source: Path, group: str) -> None:
     """Take a group, as another machine measured it, into the results of this checkout."""
-    kept = json.loads(ROWS.read_text()) | {group: json.loads(source.read_text())[group]}
+    write(json.loads(ROWS.read_text()) | {group: json.loads(source.read_text())[group]})
+
+
+def write(kept: dict[str, dict[str, Any]]) -> None:
+    """Write all groups to results.json, to RESULTS.md and to the page about costs."""
     ROWS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     TABLE.write_text(table(kept))
     write_cost(kept)
 
 
-def table(kept: dict[str, dict[str, object]]) -> str:
+def table(kept: dict[str, dict[str, Any]]) -> str:
     """The markdown of all groups."""
-    judged = [Row(**entry) for record in kept.values() for entry in record["rows"]]  # type: ignore[attr-defined]
+    judged = [Row(**entry) for record in kept.values() for entry in record["rows"]]
     missed = [row for row in judged if verdict(row) == "NOT MET"]
     n_bars = sum(bool(verdict(row)) for row in judged)
     lines = [
@@ -165,12 +153,12 @@ def table(kept: dict[str, dict[str, object]]) -> str:
         lines += [f"| {row.name} | {row.figure} | {row.bar} | {row.note} |" for row in missed]
         lines.append("")
     for group, record in sorted(kept.items()):
-        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())  # type: ignore[attr-defined]
+        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
         lines += [f"## {group}", ""]
         made = f"commit {record['commit']}, {record['seconds']} s" if "commit" in record else "commit not recorded"
         lines += [f"{record['date']}, {made}. {record['machine']}; {versions}.", ""]
         lines += ["| what | value | bar | | peer | note |", "|---|---:|---|---|---|---|"]
-        for entry in record["rows"]:  # type: ignore[attr-defined]
+        for entry in record["rows"]:
             row = Row(**entry)
             lines.append(f"| {row.name} | {row.figure} | {row.bar} | {verdict(row)} | {row.peer} | {row.note} |")
         lines.append("")
@@ -178,9 +166,7 @@ def table(kept: dict[str, dict[str, object]]) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--into"]:
-        measure(sys.argv[3], Path(sys.argv[2]))
-    elif sys.argv[1:2] == ["--take"]:
+    if sys.argv[1:2] == ["--take"]:
         take(Path(sys.argv[2]), sys.argv[3])
     else:
         sys.exit(main(sys.argv[1:]))

@@ -7,7 +7,6 @@ at 10,000,000 x 512 float16.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -21,10 +20,10 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from tests.benchmarks.bench_growth import BAR, exponent
-from tests.benchmarks.bench_parts import corpus_of
 from tests.benchmarks.commands import Stepwise, capim
+from tests.benchmarks.made import by_number, ids_of, unit
+from tests.benchmarks.own_process import alone
 from tests.benchmarks.rows import Row
-from tests.benchmarks.store_blocks import measured
 
 DIM, N_QUERIES, BLOCK = 512, 1000, 8192
 STAGES = {
@@ -60,11 +59,11 @@ def of_size(n: int) -> dict[str, Stepwise]:
     """The cost of every stage; a file of vectors is there only while it is imported."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        measured("bulk", "corpus", Path(folder), {"n": n})
+        alone(write_corpus, Path(folder), n)
         for stage, words in STAGES.items():
             kind = stage.rpartition(".")[2]
             if stage.startswith("import"):
-                measured("bulk", kind, Path(folder), {"n": n})
+                alone(write_npy if kind == "npy" else write_parquet, Path(folder), n)
             found[stage] = capim(*words.format(folder).split(), "--workspace", Path(folder, "workspace"))
             Path(folder, f"images.{kind}").unlink(missing_ok=True)
             sys.stderr.write(f"  {n:,}: {stage} {found[stage].taken.seconds:.0f} s\n")
@@ -76,40 +75,31 @@ def vectors(n: int) -> Iterator[NDArray[np.float16]]:
     for block in range(-(-n // BLOCK)):
         if block % DIM == 0:
             rows = np.random.default_rng(block).standard_normal((BLOCK, DIM), np.float32)
-            drawn = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
+            drawn = unit(rows).astype(np.float16)
         yield np.roll(drawn, block % DIM, axis=1)[: n - block * BLOCK]
 
 
-def measure_corpus(folder: Path, size: dict[str, int]) -> dict[str, float]:
-    store = EmbeddingStore.open(folder / "workspace" / "store", create=True)
-    store.write_corpus(corpus_of({"n": size["n"], "captions": N_QUERIES}))
-    return {}
+def write_corpus(folder: Path, n: int) -> None:
+    EmbeddingStore.open(folder / "workspace" / "store", create=True).write_corpus(by_number(n, N_QUERIES))
 
 
-def measure_npy(folder: Path, size: dict[str, int]) -> dict[str, float]:
+def write_npy(folder: Path, n: int) -> None:
     with (folder / "images.npy").open("wb") as file:
-        form = {"descr": "<f2", "fortran_order": False, "shape": (size["n"], DIM)}
+        form = {"descr": "<f2", "fortran_order": False, "shape": (n, DIM)}
         np.lib.format.write_array_header_1_0(file, form)
-        for block in vectors(size["n"]):
+        for block in vectors(n):
             block.tofile(file)
     np.save(folder / "captions.npy", next(vectors(N_QUERIES)))
-    return {}
 
 
-def measure_parquet(folder: Path, size: dict[str, int]) -> dict[str, float]:
+def write_parquet(folder: Path, n: int) -> None:
     writer, start = None, 0
-    for block in vectors(size["n"]):
+    for block in vectors(n):
         values = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), DIM)
-        ids = pa.array([f"i{i:08d}" for i in range(start, start + len(block))])
+        ids = ids_of(np.arange(start, start + len(block)))
         rows = pa.table({"id": ids, "embedding": values})
         writer = writer or pq.ParquetWriter(folder / "images.parquet", rows.schema, compression="none")
         writer.write_table(rows)
         start += len(block)
     if writer is not None:
         writer.close()
-    return {}
-
-
-if __name__ == "__main__":
-    _, step, where, given = sys.argv
-    print(json.dumps(globals()[f"measure_{step}"](Path(where), json.loads(given))))

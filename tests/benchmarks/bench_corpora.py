@@ -1,54 +1,49 @@
 """A 200,000-image webdataset is listed, hashed and fingerprinted in bounded memory, beside the webdataset package.
 
-Run by hand: ``python -m tests.benchmarks.bench_corpora``; each measurement is a process of its own, so that its peak
-memory is its own.
+Each measurement is a process of its own, so that its peak memory is its own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
-import json
-import subprocess
-import sys
 import tarfile
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
+from tests.benchmarks.own_process import alone, peak_gib
 from tests.benchmarks.rows import Row
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PER_SHARD = 10_000
 
-OURS = """
-import json, resource, sys, time
-from capim.tasks.corpora.readers.webdataset import read_webdataset
-start = time.process_time()
-corpus = read_webdataset(sys.argv[1], name="synthetic")
-fingerprint = corpus.fingerprint
-seconds = time.process_time() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([corpus.images.num_rows, seconds, peak, fingerprint]))
-"""
 
-# The same work with the package: every sample read, hashed, its header parsed, its caption decoded.
-PEER = """
-import glob, hashlib, io, json, resource, sys, time
-import webdataset
-from PIL import Image
-start = time.process_time()
-rows = []
-shards = sorted(glob.glob(sys.argv[1] + "/*.tar"))
-for sample in webdataset.WebDataset(shards, shardshuffle=False, empty_check=False):
-    with Image.open(io.BytesIO(sample["jpg"])) as image:
-        size = image.size
-    digest = hashlib.blake2b(sample["jpg"], digest_size=16).hexdigest()
-    rows.append((sample["__key__"], digest, size, sample["txt"].decode()))
-seconds = time.process_time() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([len(rows), seconds, peak, ""]))
-"""
+def ours(folder: Path) -> list[Any]:
+    """Images, CPU seconds, peak memory in MiB and fingerprint."""
+    from capim.tasks.corpora.readers.webdataset import read_webdataset
+
+    start = time.process_time()
+    corpus = read_webdataset(folder, name="synthetic")
+    fingerprint = corpus.fingerprint
+    return [corpus.images.num_rows, time.process_time() - start, peak_gib() * 1024, fingerprint]
+
+
+def theirs(folder: Path) -> list[Any]:
+    """The same work with the package: every sample read, hashed, its header parsed, its caption decoded."""
+    import webdataset  # type: ignore[import-untyped]
+
+    start = time.process_time()
+    rows = []
+    shards = sorted(map(str, folder.glob("*.tar")))
+    for sample in webdataset.WebDataset(shards, shardshuffle=False, empty_check=False):
+        with Image.open(io.BytesIO(sample["jpg"])) as image:
+            size = image.size
+        digest = hashlib.blake2b(sample["jpg"], digest_size=16).hexdigest()
+        rows.append((sample["__key__"], digest, size, sample["txt"].decode()))
+    return [len(rows), time.process_time() - start, peak_gib() * 1024, ""]
 
 
 def write_shards(folder: Path, n_images: int) -> None:
@@ -67,41 +62,20 @@ def write_shards(folder: Path, n_images: int) -> None:
                 tar.members = []  # type: ignore[attr-defined]  # it would keep a header of every member
 
 
-def measure(code: str, folder: Path) -> tuple[int, float, float, str]:
-    """Images, CPU seconds, peak memory in MB and fingerprint, measured in a fresh process."""
-    command = [sys.executable, "-c", code, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
-    n_images, seconds, peak, fingerprint = json.loads(done.stdout.splitlines()[-1])
-    return n_images, seconds, peak, fingerprint
-
-
 def run(quick: bool = False) -> list[Row]:
     """Rows of the results table; ``quick`` takes a tenth of the images."""
     n_images = 20_000 if quick else 200_000
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_shards(folder, n_images)
-        first, again = measure(OURS, folder), measure(OURS, folder)
-        peer = measure(PEER, folder)
+        first, again, peer = (alone(work, folder) for work in (ours, ours, theirs))
     if first[0] != n_images or first[3] != again[3]:
         raise RuntimeError(f"{first[0]} of {n_images} images, fingerprints {first[3]} and {again[3]}")
     seconds = min(first[1], again[1])
-    bar = "" if quick else "<= 1.5"  # the fixed costs of starting weigh on a tenth of the images
-    what = f"webdataset of {n_images:,} images"
+    what, same = f"webdataset of {n_images:,} images", "the peer reads, hashes and decodes the same samples"
+    ratio = f"{what}: CPU time relative to the webdataset package"
     return [
         Row(f"{what}: peak memory", max(first[2], again[2]), "MB", "<= 1000", f"webdataset: {peer[2]:.0f} MB"),
         Row(f"{what}: CPU time to list, hash and fingerprint", seconds, "s", "", f"webdataset: {peer[1]:.1f} s"),
-        Row(
-            f"{what}: CPU time relative to the webdataset package",
-            seconds / peer[1],
-            "times",
-            bar,
-            "webdataset",
-            "the peer reads, hashes and decodes the same samples",
-        ),
+        Row(ratio, seconds / peer[1], "times", "<= 1.5", "webdataset", same),
     ]
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(row)

@@ -1,6 +1,6 @@
 """Encoding photographs and captions: beside the bare forward pass, CLIP_benchmark's loop and sentence-transformers'.
 
-Run by hand: ``python -m tests.benchmarks.bench_encode [--quick]``. All models have random weights (speed does not
+All models have random weights (speed does not
 depend on them); everybody gets the same checkpoint, photographs, captions, batch size and threads, in turns, and the
 median of the paired ratios counts.
 
@@ -12,15 +12,13 @@ over it on a CPU is shown by the bare forward pass over captions without any pad
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import statistics
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,18 +36,13 @@ from capim.tasks.encoders import load_encoder, resolve
 from capim.tasks.encoders.device import peak_bytes, usable_cores
 from capim.tasks.encoders.encoder import Encoder, Prepared
 from capim.tasks.encoders.pipeline import NOMINAL_TOKENS, CaptionWork, ImageWork, encode_stream
-from tests.benchmarks.encode_models import products_alone, write_clip, write_minilm
-from tests.benchmarks.encode_peers import (
-    BATCH,
-    PHOTOS,
-    clip_benchmark_captions,
-    clip_benchmark_images,
-    device,
-    mixed_captions,
-    opened,
-    photographs,
-)
-from tests.benchmarks.rows import Row
+from tests.benchmarks import encode_peers as peers
+from tests.benchmarks.encode_models import SIZES, products_alone, write_clip, write_minilm
+from tests.benchmarks.encode_peers import BATCH, PHOTOS, device, mixed_captions, opened, peers_of, photographs
+from tests.benchmarks.rows import Row, timed
+
+PEER = "sentence-transformers"
+UPPER_BOUND = "float32, without padding: an upper bound for any loop around this model on this processor"
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -70,58 +63,60 @@ def run(quick: bool = False) -> list[Row]:
 
 def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int) -> list[Row]:
     """Images and captions per second as ratios to two peers' own loops."""
-    from sentence_transformers import SentenceTransformer
     from transformers import CLIPModel
-
-    from tests.encoders.families.openclip import from_transformers_clip
 
     checkpoint = folder / "st" / "0_CLIPModel"
     write_clip(checkpoint, vision=(64, 16, 64, 2), text=(512, 6))
-    modules = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}]
-    (folder / "st" / "modules.json").write_text(json.dumps(modules))
-    from_transformers_clip(checkpoint, folder / "openclip")
-    ours = load_encoder(
-        EncoderSpec(name="small", adapter="hf_dual", checkpoint=str(checkpoint), dim=512), device=device()
-    )
-    theirs = SentenceTransformer(str(folder / "st"), device=device())
+    ours, theirs = loaded_clip(checkpoint), peers_of(folder, device())
     files, captions = photographs()[:n_images], mixed_captions(n_captions)
-    images = {
-        "capim": lambda: drain(ours, image_work(files)),
-        "sentence-transformers": lambda: theirs.encode(opened(files), batch_size=BATCH, show_progress_bar=False),
-        "CLIP_benchmark": clip_benchmark_images(folder / "openclip", files),
+    images, texts = contests(ours, theirs, files, captions, BATCH)
+    images["CLIP_benchmark"] = peers.clip_benchmark_images(folder / "openclip", files)
+    texts["CLIP_benchmark"] = peers.clip_benchmark_captions(folder / "openclip", captions)
+    texts |= bounds(ours, CLIPModel.from_pretrained(checkpoint).text_model, captions)
+    bars = {PEER: ">= 1.2", "CLIP_benchmark": ">= 1.2"}
+    rows, _ = against("images per second, small CLIP", images, len(files), bars, turns=turns)
+    bars = dict.fromkeys(bars, ">= 2")
+    of_captions, seconds = against("captions per second, small CLIP", texts, len(captions), bars, turns=turns)
+    rows += of_captions
+    for which, what, note in (
+        ("no padding", "forward passes without padding", "captions tokenised beforehand, each batch of one length"),
+        ("products alone", "the linear layers' matrix products alone", UPPER_BOUND),
+    ):
+        name = f"captions per second of {what}, small CLIP"
+        rows.append(Row(name, times(seconds, which, PEER), "times", peer=PEER, note=note))
+    return rows
+
+
+def contests(
+    ours: Encoder, theirs: Any, files: Sequence[Path], captions: Sequence[str], batch: int
+) -> tuple[dict[str, Callable[[], object]], dict[str, Callable[[], object]]]:
+    """What is timed of photographs and of captions: capim, and sentence-transformers' own loop."""
+    images: dict[str, Callable[[], object]] = {
+        "capim": lambda: drain(ours, image_work(files), batch_size=batch),
+        PEER: lambda: theirs.encode(opened(files), batch_size=batch, show_progress_bar=False),
     }
-    text_tower = CLIPModel.from_pretrained(checkpoint).text_model
-    texts = {
-        "capim": lambda: drain(ours, caption_work(captions)),
-        "sentence-transformers": lambda: theirs.encode(captions, batch_size=BATCH, show_progress_bar=False),
-        "CLIP_benchmark": clip_benchmark_captions(folder / "openclip", captions),
-        **bounds(ours, text_tower, captions),
+    texts: dict[str, Callable[[], object]] = {
+        "capim": lambda: drain(ours, caption_work(captions), batch_size=batch),
+        PEER: lambda: theirs.encode(captions, batch_size=batch, show_progress_bar=False),
     }
-    rows = []
-    for unit, n, contest, bar in (("images", len(files), images, ">= 1.2"), ("captions", len(captions), texts, ">= 2")):
-        seconds = in_turns(contest, turns)
-        rates = rates_of(seconds, n)
-        rows += [
-            Row(f"{unit} per second, small CLIP", times(seconds, "capim", peer), "times", bar, peer, rates)
-            for peer in ("sentence-transformers", "CLIP_benchmark")
-        ]
-    return [
-        *rows,
-        Row(
-            "captions per second of forward passes without padding, small CLIP",
-            times(seconds, "no padding", "sentence-transformers"),
-            "times",
-            peer="sentence-transformers",
-            note="captions tokenised beforehand, each batch of one length",
-        ),
-        Row(
-            "captions per second of the linear layers' matrix products alone, small CLIP",
-            times(seconds, "products alone", "sentence-transformers"),
-            "times",
-            peer="sentence-transformers",
-            note="float32, without padding: an upper bound for any loop around this model on this processor",
-        ),
-    ]
+    return images, texts
+
+
+def against(
+    name: str, contest: dict[str, Callable[[], object]], n: int, bars: dict[str, str], *, turns: int
+) -> tuple[list[Row], dict[str, list[float]]]:
+    """How many times faster than each peer, and the seconds of everybody."""
+    seconds = in_turns(contest, turns)
+    rates = rates_of(seconds, n)
+    rows = [Row(name, times(seconds, "capim", peer), "times", bar, peer, rates) for peer, bar in bars.items()]
+    return rows, seconds
+
+
+def loaded_clip(checkpoint: Path) -> Encoder:
+    """A checkpoint as capim loads it."""
+    return load_encoder(
+        EncoderSpec(name="clip", adapter="hf_dual", checkpoint=str(checkpoint), dim=512), device=device()
+    )
 
 
 def beside_sentence_transformers(folder: Path, turns: int, *, n_captions: int) -> list[Row]:
@@ -134,14 +129,11 @@ def beside_sentence_transformers(folder: Path, turns: int, *, n_captions: int) -
     ours = load_encoder(spec, device=device())
     theirs = SentenceTransformer(str(folder / "minilm"), device=device())
     captions = mixed_captions(n_captions)
-    contest = {
-        "capim": lambda: drain(ours, caption_work(captions)),
-        "sentence-transformers": lambda: theirs.encode(captions, batch_size=BATCH, show_progress_bar=False),
-        **bounds(ours, BertModel.from_pretrained(folder / "minilm", add_pooling_layer=False), captions),
-    }
-    seconds = in_turns(contest, turns)
-    ratio, rates = times(seconds, "capim", "sentence-transformers"), rates_of(seconds, n_captions)
-    return [Row("captions per second, BERT of MiniLM's size", ratio, "times", ">= 2", "sentence-transformers", rates)]
+    _, contest = contests(ours, theirs, [], captions, BATCH)
+    contest |= bounds(ours, BertModel.from_pretrained(folder / "minilm", add_pooling_layer=False), captions)
+    name = "captions per second, BERT of MiniLM's size"
+    rows, _ = against(name, contest, n_captions, {PEER: ">= 2"}, turns=turns)
+    return rows
 
 
 def bounds(encoder: Encoder, model: Any, captions: Sequence[str]) -> dict[str, Callable[[], object]]:
@@ -159,7 +151,7 @@ def rates_of(seconds: dict[str, list[float]], n: int) -> str:
     rates = ", ".join(f"{name} {n / statistics.median(taken):.0f}/s" for name, taken in seconds.items())
     if "products alone" not in seconds:
         return rates
-    most = times(seconds, "products alone", "sentence-transformers")
+    most = times(seconds, "products alone", PEER)
     return f"{rates}; the matrix products alone would reach {most:.2f} times sentence-transformers' rate"
 
 
@@ -210,38 +202,23 @@ def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> 
     seconds = in_turns({"flow": flow, "bare": bare}, turns)
     ratio = times(seconds, "flow", "bare")
     note = f"{n_images / statistics.median(seconds['flow']):.1f} images/s from files to a sealed set"
-    return [
-        Row(
-            "throughput of capim as a share of the forward pass alone, ViT-B/16",
-            ratio,
-            "",
-            ">= 0.95",
-            "forward pass",
-            note,
-        )
-    ]
+    name = "throughput of capim as a share of the forward pass alone, ViT-B/16"
+    return [Row(name, ratio, "", ">= 0.95", "forward pass", note)]
 
 
 def full_size(folder: Path, *, n_images: int, n_captions: int) -> list[Row]:
     """Real sizes with random weights: time and memory on this machine."""
     rows = []
     files, captions = photographs(), mixed_captions()
-    for name, vision, text in (
-        ("ViT-B/32", (224, 32, 768, 12), (512, 12)),
-        ("ViT-L/14-336", (336, 14, 1024, 24), (768, 12)),
-    ):
+    for name, (vision, text) in SIZES.items():
         checkpoint = folder / name.replace("/", "-").lower()
         write_clip(checkpoint, vision=vision, text=text)
-        encoder = load_encoder(
-            EncoderSpec(name="full", adapter="hf_dual", checkpoint=str(checkpoint), dim=512), device=device()
-        )
+        encoder = loaded_clip(checkpoint)
         for unit, work, n in (
             ("images", image_work((files * 2)[:n_images]), n_images),
             ("captions", caption_work((captions * 2)[:n_captions]), n_captions),
         ):
-            begun = time.perf_counter()
-            drain(encoder, work, batch_size=16)
-            seconds = time.perf_counter() - begun
+            seconds = timed(partial(drain, encoder, work, batch_size=16))
             note = f"{seconds:.1f} s for {n}; peak memory {peak_bytes(device()) / 2**30:.1f} GiB"
             rows.append(Row(f"{unit} per second, {name} on {device()}", n / seconds, f"{unit}/s", "", "", note))
     return rows
@@ -251,13 +228,11 @@ def image_work(files: Sequence[Path]) -> ImageWork:
     """Photographs as the flow reads them."""
     ords = np.arange(len(files), dtype=np.int32)
     keys = [f"{i}:{file}" for i, file in enumerate(files)]
-    return ImageWork(
-        ords=ords,
-        keys=keys,
-        shas=[None] * len(files),
-        read=lambda key: Path(key.split(":", 1)[1]).read_bytes(),
-        decode=decode_image,
-    )
+
+    def read(key: str) -> bytes:
+        return Path(key.split(":", 1)[1]).read_bytes()
+
+    return ImageWork(ords=ords, keys=keys, shas=[None] * len(files), read=read, decode=decode_image)
 
 
 def caption_work(captions: Sequence[str]) -> CaptionWork:
@@ -277,13 +252,7 @@ def in_turns(contest: dict[str, Callable[[], object]], turns: int) -> dict[str, 
     seconds: dict[str, list[float]] = {name: [] for name in contest}
     for turn in range(turns + 1):
         for name, work in contest.items():
-            begun = time.perf_counter()
-            work()
+            taken = timed(work)
             if turn:
-                seconds[name].append(time.perf_counter() - begun)
+                seconds[name].append(taken)
     return seconds
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(f"{row.name}: {row.value:.2f} {row.unit} ({row.bar}) vs {row.peer} | {row.note}", flush=True)

@@ -35,8 +35,3 @@ def run(quick: bool = False) -> list[Row]:
 
 def _share(verdicts: list[Verdict]) -> float:
     return sum(verdict.survived for verdict in verdicts) / len(verdicts)
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(row)

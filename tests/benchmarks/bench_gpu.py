@@ -1,7 +1,7 @@
 """Encoding, dense scoring and late interaction on a graphics card; in ten minutes, on a machine that has one.
 
 Elsewhere the group has one row without a figure, and rows of an earlier run on a card stay. By hand, to see that it
-works without a card: ``python -m tests.benchmarks.bench_gpu --quick --device cpu``.
+works without a card: ``QUICK=1 DEVICE=cpu make bench ONLY=gpu``.
 
 The card is measured first: its fastest float32 and bfloat16 products are what shares of its peak refer to. All figures
 are those of a warm card, from vectors or files in the host's memory to ranks or vectors in the host's memory.
@@ -9,7 +9,7 @@ are those of a warm card, from vectors or files in the host's memory to ranks or
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
 import time
 import traceback
@@ -17,15 +17,17 @@ from collections.abc import Callable
 from functools import partial
 
 from capim.tasks.encoders.device import choose_device, device_name
+from tests.benchmarks.encode_models import SIZES
 from tests.benchmarks.gpu_card import Card, measured
 from tests.benchmarks.gpu_dense import dense_rows
-from tests.benchmarks.gpu_encoding import MODELS, TINY, model_rows
+from tests.benchmarks.gpu_encoding import TINY, model_rows
 from tests.benchmarks.gpu_maxsim import maxsim_rows
 from tests.benchmarks.rows import Row
 
 
-def run(quick: bool = False, device: str = "auto") -> list[Row]:
+def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes sizes that only show that the benchmark works."""
+    device = os.environ.get("DEVICE", "auto")
     chosen = choose_device(device)
     if device == "auto" and not chosen.startswith("cuda"):
         advice = "run `make bench ONLY=gpu` on a machine with a card, and take its results with --take"
@@ -36,7 +38,7 @@ def run(quick: bool = False, device: str = "auto") -> list[Row]:
         Row(f"{device_name(chosen)}: bfloat16 products", card.bfloat16_rate / 1e12, "TFLOP/s"),
     ]
     parts = {"MaxSim": maxsim_rows, "dense": dense_rows}
-    parts |= {name: partial(model_rows, name) for name in (TINY if quick else MODELS)}
+    parts |= {name: partial(model_rows, name) for name in (TINY if quick else SIZES)}
     for name, part in parts.items():
         rows += finished(name, part, card, quick=quick)
     return rows
@@ -54,11 +56,3 @@ def finished(name: str, part: Callable[..., list[Row]], card: Card, *, quick: bo
     for row in rows:
         sys.stderr.write(f"  {row.name}: {row.figure} ({row.bar}) | {row.note}\n")
     return rows
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--device", default="auto")
-    options = parser.parse_args()
-    run(quick=options.quick, device=options.device)

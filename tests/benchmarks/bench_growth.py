@@ -6,13 +6,14 @@ images. Scoring compares every caption with every image, so its exponent is 2; a
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.commands import capim, planted_store
+from tests.benchmarks.commands import capim
+from tests.benchmarks.own_process import alone
+from tests.benchmarks.planted import plant
 from tests.benchmarks.rows import Row
 from tests.reports.large import MODELS
 
@@ -47,16 +48,8 @@ def run(quick: bool = False) -> list[Row]:
         # memory of the program itself: the line through the sizes, extrapolated to no images
         held = [one[f"{command}, GiB"] for one in found]
         start = max(0.0, float(np.polyfit(sizes, held, 1)[1]))
-        rows.append(
-            _row(
-                f"growth exponent of peak memory: {command}",
-                sizes,
-                held,
-                "GiB",
-                "" if quick else BAR,
-                f"{start:.2f} GiB extrapolated to no images",
-            )
-        )
+        name, more = f"growth exponent of peak memory: {command}", f"{start:.2f} GiB extrapolated to no images"
+        rows.append(_row(name, sizes, held, "GiB", "" if quick else BAR, more))
     return rows
 
 
@@ -64,7 +57,8 @@ def measured(n_images: int) -> dict[str, float]:
     """Processor seconds by step, and GiB by command."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder)
-        planted = planted_store(workspace / "store", n_images=n_images, encoders=ENCODERS, n_patches=0, pictures=True)
+        how = {"n_images": n_images, "encoders": ENCODERS, "n_patches": 0, "pictures": True}
+        planted = alone(plant, workspace / "store", **how)
         found = {"writing embeddings": planted["processor"], "plant, GiB": planted["peak_gib"]}
         for command in ("evaluate", "compare", "report"):
             done = capim(command, "--workspace", workspace)
@@ -89,8 +83,3 @@ def _row(name: str, sizes: tuple[int, ...], values: list[float], unit: str, bar:
     listed = ", ".join(f"{value:.2f}" for value in values)
     note = f"{listed} {unit} at {', '.join(map(str, sizes))} images with 5 captions each, {len(ENCODERS)} encoders"
     return Row(name, exponent(sizes, values), "", bar, note=f"{note}; {more}" if more else note)
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(f"{row.name:40s} {row.value:6.2f} {row.bar:8s} {row.note}")

@@ -6,7 +6,6 @@ encodes by looking the vectors up, searches and evaluates. Reading the tables fr
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -66,24 +65,13 @@ def run(quick: bool = False) -> list[Row]:
     from_mteb = float(np.abs(METRICS["nDCG@10"].per_query(outcomes) - [of_mteb[query] for query in queries]).max())
     in_all = f"{int(untied.sum()):,} of {len(untied):,} queries have no relevant page that ties"
     shape = f"{sizes[0]:,} pages, {sizes[1]:,} queries, {sizes[2]:,} judgements"
+    note, peer = f"{ours:.2f} s; {shape}; ours with {figures} figures and 10,000 replicates", f"mteb {theirs:.2f} s"
+    in_all = f"{', '.join(names)} of a query on the same scores; {in_all}"
+    of_peer = "Judged documents: largest difference from"
     return [
-        Row(
-            "Judged documents: time relative to mteb, scored and evaluated",
-            ours / theirs,
-            "times",
-            "" if quick else "< 1",
-            f"mteb {theirs:.2f} s",
-            f"{ours:.2f} s; {shape}; ours with {figures} figures and 10,000 replicates",
-        ),
-        Row(
-            "Judged documents: largest difference from pytrec_eval",
-            apart,
-            "",
-            "<= 1e-9",
-            "pytrec_eval",
-            f"{', '.join(names)} of a query on the same scores; {in_all}",
-        ),
-        Row("Judged documents: largest difference from mteb", from_mteb, "", "<= 1e-6", "mteb", "nDCG@10 of a query"),
+        Row("Judged documents: time relative to mteb, scored and evaluated", ours / theirs, "times", "< 1", peer, note),
+        Row(f"{of_peer} pytrec_eval", apart, "", "<= 1e-9", "pytrec_eval", in_all),
+        Row(f"{of_peer} mteb", from_mteb, "", "<= 1e-6", "mteb", "nDCG@10 of a query"),
     ]
 
 
@@ -111,8 +99,3 @@ def _run(corpus: Corpus, images: NDArray[np.float32], captions: NDArray[np.float
         for start, block, _ in dense_score_rows(images, captions, task)
         for row, scores in enumerate(block.double().tolist())
     }
-
-
-if __name__ == "__main__":
-    for row in run(quick="quick" in sys.argv):
-        sys.stdout.write(f"{row.name}: {row.figure} {row.bar} {row.peer} ({row.note})\n")

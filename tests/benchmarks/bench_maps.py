@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,10 +11,7 @@ from tests.benchmarks.pointing import Pointing, pointing_game
 from tests.benchmarks.rows import Row
 
 GAMES = {"shapes": "tiny-colpali", "pages": "tiny-colpali-pages"}  # corpus -> encoder
-_COUNTED = {
-    "shapes": "tokens that name a colour or a shape",
-    "pages": "tokens that name the topic of a question",
-}
+_COUNTED = {"shapes": "tokens that name a colour or a shape", "pages": "tokens that name the topic of a question"}
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -37,24 +33,13 @@ def run(quick: bool = False) -> list[Row]:
 def _rows(corpus: str, game: Pointing) -> list[Row]:
     many = f"{game.n_tokens:,} {_COUNTED[corpus]}, {game.n_images} images"
     better = game.difference
-    interval = (
-        "" if better.low is None or better.high is None else f"95 % interval {better.low:.3f} to {better.high:.3f}"
-    )
+    known = better.low is not None and better.high is not None
+    interval = f"95 % interval {better.low:.3f} to {better.high:.3f}" if known else ""
     start = f"pointing game, {corpus}:"
+    lower_end = f"{start} own map better than another image's, lower end of the interval"
     return [
         Row(f"{start} tokens whose best patch lies on what they name", game.hits, "", note=many),
         Row(f"{start} any patch", game.any_patch, ""),
         Row(f"{start} map of the same token over another image", game.permuted, ""),
-        Row(
-            f"{start} own map better than another image's, lower end of the interval",
-            better.low,
-            "",
-            "> 0",
-            note=interval,
-        ),
+        Row(lower_end, better.low, "", "> 0", note=interval),
     ]
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(row.name, row.figure, row.note)

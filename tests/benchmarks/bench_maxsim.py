@@ -10,9 +10,6 @@ many items with a quarter of the patches go through every method of ``capim ann`
 from __future__ import annotations
 
 import os
-import sys
-import time
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -24,15 +21,12 @@ from numpy.typing import NDArray
 
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.compression import METHODS, measured, methods_of
-from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores
-from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.resources import n_threads
-from capim.tasks.ranking.tasks import RetrievalTask
-from tests.benchmarks.rows import Row, fastest
+from tests.benchmarks.made import both_ways, paired, unit, windows
+from tests.benchmarks.rows import Row, clocked, fastest, timed
 
 DIM = 128
 N_PATCHES = 1030
@@ -45,9 +39,7 @@ def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes a hundredth of the pairs, a size at which the ratios are not the claims."""
     n = 100 if quick else 1000
     images, captions = vectors(n, N_PATCHES)
-    rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
-    corpus = build_corpus("maxsim", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    tasks = both_ways(paired(n, n))
     ours = fastest(lambda: score_maxsim(partial(windows, images), partial(windows, captions), tasks), runs=RUNS)
     some = images[: max(8, n // 16)]
     queries, passages = ([torch.from_numpy(v).float() for v in items] for items in (captions, some))
@@ -62,32 +54,18 @@ def run(quick: bool = False) -> list[Row]:
     )
     expected = peer_scores().numpy()
     work = 2e-9 * len(tokens.values) * n * N_PATCHES * DIM
+    rates = f"{work / ours:.0f} GFLOP/s, ranks included; peer {work / theirs:.0f}, on {len(some)} images"
+    apart = float(np.abs(scores - expected).max() / np.abs(expected).max())
+    changed = float(np.count_nonzero(scores != other_windows))
+    pairs = f"{n:,} captions x {len(some)} images"
     shape = f"{n:,} captions x {n:,} images x {N_PATCHES:,} vectors"
-    peer = "colpali_engine"
+    name, peer = "MaxSim: speed relative to colpali_engine, hit lists of 100", "colpali_engine"
+    largest = "MaxSim: largest difference of a score, as a share of the largest score"
+    by_window = "MaxSim: scores that change with the number of images read at a time"
     return [
-        Row(
-            "MaxSim: speed relative to colpali_engine, hit lists of 100",
-            theirs / ours,
-            "times",
-            "" if quick else ">= 1",
-            peer,
-            f"{shape}; {work / ours:.0f} GFLOP/s, ranks included; peer {work / theirs:.0f}, on {len(some)} images",
-        ),
-        Row(
-            "MaxSim: largest difference of a score, as a share of the largest score",
-            float(np.abs(scores - expected).max() / np.abs(expected).max()),
-            "",
-            "<= 1e-6",
-            peer,
-            f"{n:,} captions x {len(some)} images",
-        ),
-        Row(
-            "MaxSim: scores that change with the number of images read at a time",
-            float(np.count_nonzero(scores != other_windows)),
-            "",
-            "<= 0",
-            note=f"{BATCH} and 7 images at a time, compared bit by bit",
-        ),
+        Row(name, theirs / ours, "times", ">= 1", peer, f"{shape}; {rates}"),
+        Row(largest, apart, "", "<= 1e-6", peer, pairs),
+        Row(by_window, changed, "", "<= 0", note=f"{BATCH} and 7 images at a time, compared bit by bit"),
         *full_rows(quick),
         *frontier_rows(*vectors(max(60, n // 4), N_PATCHES // 4)),
     ]
@@ -100,15 +78,9 @@ def full_rows(quick: bool) -> list[Row]:
     n_all = 5 * n if quick else 25_010
     n_queries = round(share * n_all)
     captions = [some[i % n] for i in range(n_queries)]
-    rows = [CaptionRow(id=f"c{i}", image_id=f"i{i % n}", text="x") for i in range(n_queries)]
-    corpus = build_corpus("full", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    tasks = both_ways(paired(n, n_queries))
 
-    def scored() -> tuple[Outcomes, float]:
-        started = time.perf_counter()
-        found = score_maxsim(partial(windows, images), partial(windows, captions), tasks)["t2i/all"]
-        return found, (time.perf_counter() - started) / 60
-
+    score = partial(score_maxsim, partial(windows, images), partial(windows, captions), tasks)
     computed: list[int] = []
     compute = maxsim_products._compute
 
@@ -117,51 +89,35 @@ def full_rows(quick: bool) -> list[Row]:
         compute(rough, chosen, *rest)
 
     with patch.object(maxsim_products, "_compute", counted):
-        found, minutes = scored()
+        scored, seconds = clocked(score)
     with patch.object(maxsim, "pays", lambda *_: False):
-        in_float32 = scored()[1]
+        in_float32 = timed(score) / 60
+    found, minutes = scored["t2i/all"], seconds / 60
     tokens = gather(windows(captions[:SAMPLE]))
     scores = maxsim_scores(partial(windows, images), tokens, range(n))
     own = scores[np.arange(len(scores)), np.arange(len(scores)) % n][:, None]
     ranks = np.stack([1 + (scores > own).sum(axis=1), (scores >= own).sum(axis=1)])
     stored = np.stack([found.rank_best, found.rank_worst])[:, : len(scores)]
-    shape = f"{n_all:,} captions x {n:,} images x {N_PATCHES:,} vectors"
+    share_of_all = f"{100 * share:.0f} % of the captions were measured, {minutes:.1f} minutes; both directions"
+    shape = f"{n_all:,} captions x {n:,} images x {N_PATCHES:,} vectors; {share_of_all}"
+    decided = "the others are decided in bfloat16" if computed else "too few pages, or no bfloat16 here"
+    alone = f"float32 alone: {in_float32 / share:.0f} minutes, from the same captions"
+    in_full = sum(computed) / n / n_queries if computed else 1.0
+    other = float((ranks != stored).any(axis=0).sum())
+    some_with_all = f"{len(scores):,} captions with all {n:,} images"
+    start = "MaxSim at full size:"
     return [
-        Row(
-            "MaxSim at full size: time of all captions",
-            minutes / share,
-            "minutes",
-            note=f"{shape}; {100 * share:.0f} % of the captions were measured, {minutes:.1f} minutes; both directions",
-        ),
-        Row(
-            "MaxSim at full size: share of the pairs computed in float32",
-            sum(computed) / n / n_queries if computed else 1.0,
-            "",
-            note="the others are decided in bfloat16" if computed else "too few pages, or no bfloat16 here",
-        ),
-        Row(
-            "MaxSim at full size: speed relative to float32 alone",
-            in_float32 / minutes,
-            "times",
-            note=f"float32 alone: {in_float32 / share:.0f} minutes, from the same captions",
-        ),
-        Row(
-            "MaxSim at full size: ranks that differ from those of all scores in float32",
-            float((ranks != stored).any(axis=0).sum()),
-            "",
-            "<= 0",
-            note=f"{len(scores):,} captions with all {n:,} images",
-        ),
+        Row(f"{start} time of all captions", minutes / share, "minutes", note=shape),
+        Row(f"{start} share of the pairs computed in float32", in_full, "", note=decided),
+        Row(f"{start} speed relative to float32 alone", in_float32 / minutes, "times", note=alone),
+        Row(f"{start} ranks that differ from those of all scores in float32", other, "", "<= 0", note=some_with_all),
     ]
 
 
 def frontier_rows(images: list[NDArray[np.float16]], captions: list[NDArray[np.float16]]) -> list[Row]:
     """What `capim ann` measures of each method, as rows without a bar; the first is exact search."""
     n = len(images)
-    rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
-    corpus = build_corpus("frontier", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-    [task] = build_tasks(corpus, select_protocols(corpus, ["t2i/all"]))
-    assert isinstance(task, RetrievalTask)
+    task = next(task for task in both_ways(paired(n, n)) if task.protocol.id == "t2i/all")
     items, queries = Ragged.of(images), Ragged.of([caption.astype(np.float32) for caption in captions])
     methods = methods_of(items, METHODS, storage="float16", many=True, seed=0)
     found = []
@@ -192,20 +148,5 @@ def vectors(n: int, n_patches: int) -> tuple[list[NDArray[np.float16]], list[NDA
         near = patches[rng.integers(n_patches, size=rng.integers(12, 29))]
         tokens = near + 2.5 * rng.standard_normal(near.shape, dtype=np.float32)
         for kind, values in ((images, patches), (captions, tokens)):
-            kind.append((values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float16))
+            kind.append(unit(values).astype(np.float16))
     return images, captions
-
-
-def windows(
-    items: list[NDArray[np.float16]], ords: NDArray[np.int32] | None = None, *, size: int = BATCH
-) -> Iterator[Ragged]:
-    """The items, or some of them, as a store yields them."""
-    wanted = np.arange(len(items)) if ords is None else ords
-    for start in range(0, len(wanted), size):
-        part = wanted[start : start + size]
-        yield Ragged.of([items[ord_] for ord_ in part], ords=part)
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(f"{row.name:55s} {row.value:10.4g} {row.unit:6s} {row.bar:8s} {row.note}")

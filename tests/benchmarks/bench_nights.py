@@ -96,12 +96,7 @@ def simulated(parent: Path, nights: int) -> Iterator[Night]:
         return time.process_time() - begun
 
     folder, newborn, copy = (parent / name for name in ("year", "first", "copy"))
-    common: dict[str, Any] = {
-        "replicates": 100,
-        "permutations": 1000,
-        "device": "cpu",
-        "sample": 12,
-    }
+    common: dict[str, Any] = {"replicates": 100, "permutations": 1000, "device": "cpu", "sample": 12}
     common |= {"protocols": ("t2i/all", "i2t/any"), "analyses": ("complexity",)}
     partner = run_config({**common, "workspace": str(folder), "corpora": ("shapes",), "encoders": ("partner",)})
     for night in range(nights):
@@ -111,14 +106,9 @@ def simulated(parent: Path, nights: int) -> Iterator[Night]:
             for modality, n in (("images", corpus["n_images"]), ("captions", corpus["n_captions"])):
                 vectors = np.random.default_rng(night).standard_normal((n, 64)).astype(np.float32)
                 np.save(folder / f"{modality}.npy", vectors)
-            import_embeddings(
-                store,
-                encoder="partner",
-                corpus=corpus["fingerprint"],
-                revision=str(night),
-                images=folder / "images.npy",
-                captions=folder / "captions.npy",
-            )
+            files = {name: folder / f"{name}.npy" for name in ("images", "captions")}
+            whose = {"encoder": "partner", "corpus": corpus["fingerprint"], "revision": str(night)}
+            import_embeddings(store, **whose, **files)
             evaluate.fn(partner)
         seconds, young = night_run(folder), None
         if night == 1:  # with both encoders
@@ -150,10 +140,10 @@ def drawn(nights: list[Night]) -> str:
         "reports": "reports, MB",
     }
     rows = [
-        {"night": n.night, "figure": titles[k], "value": v}
-        for n in nights[1:]
-        for k, v in n._asdict().items()
-        if k in titles and v is not None
+        {"night": night.night, "figure": title, "value": value}
+        for night in nights[1:]
+        for name, title in titles.items()
+        if (value := getattr(night, name)) is not None
     ]
     chart = (
         alt.Chart(alt.Data(values=rows))
@@ -164,8 +154,3 @@ def drawn(nights: list[Night]) -> str:
         .resolve_scale(y="independent")
     )
     return str(vl_convert.vegalite_to_svg(json.loads(chart.to_json())))
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(f"{row.name:60s} {row.value:6.2f} {row.bar:8s} {row.note}")

@@ -2,7 +2,7 @@
 
 Both run in this process, in turns, each on a new workspace. So does the suite of the demo, as plain functions and as
 runs on a warm Prefect server with the settings of ``deployments/server.env``; what the client asks of the server is
-counted. Run alone: ``python -m tests.benchmarks.bench_orchestration``.
+counted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 import psutil
 import pytest
 from numpy.typing import NDArray
+from prefect import task
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from capim.flows.benchmark import benchmark
@@ -38,7 +39,7 @@ from capim.tasks.evaluate import find_evaluations, find_sets, score
 from capim.tasks.report import diagnose_corpus, publish_report
 from capim.tasks.runtime.encoding import EncodeWork
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, timed
 from tests.deployments.conftest import installation_at
 
 
@@ -98,7 +99,7 @@ def _with_server(quick: bool) -> list[Row]:
     own, others = (sum(asked.seconds[where]) / turns for where in ("run", "others"))
     busy = f"{asked.n_busy / turns:.1f} answered 503, after which the client waits {asked.waited / turns:.1f} s"
     return [
-        Row("time added to the demo's suite by a Prefect server", added[0], "s", "" if quick else "<= 5", "plain mode",
+        Row("time added to the demo's suite by a Prefect server", added[0], "s", "<= 5", "plain mode",
             f"{suite}, plain and served: {shown}; median of {turns} turns; {processor}"),
         Row("share of the demo's suite added by a Prefect server", added[0] / float(np.median(plain, axis=0)[0]), ""),
         Row("requests of the demo's suite to a Prefect server", sum(map(len, asked.seconds.values())) / turns, "", "",
@@ -157,10 +158,11 @@ def _config(workspace: Path) -> RunConfig:
 
 
 def _timed_plain(configs: Sequence[RunConfig]) -> float:
-    begun = time.perf_counter()
-    for config in configs:
-        start(benchmark, config, report="run" if config is configs[-1] else "none")
-    return time.perf_counter() - begun
+    def runs() -> None:
+        for config in configs:
+            start(benchmark, config, report="run" if config is configs[-1] else "none")
+
+    return timed(runs)
 
 
 @contextmanager
@@ -199,28 +201,13 @@ def _timed_bare(workspace: Path) -> float:
 
 
 def _import_seconds() -> float:
-    words = [
-        sys.executable,
-        "-c",
-        "import time; b = time.perf_counter(); import prefect; print(time.perf_counter() - b)",
-    ]
-    return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    code = "import time; b = time.perf_counter(); import prefect; print(time.perf_counter() - b)"
+    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
 
 
 def _call_seconds(calls: int) -> float:
-    from prefect import task
+    @task
+    def nothing() -> None:
+        """A step that costs nothing itself."""
 
-    step = task(_nothing)
-    begun = time.perf_counter()
-    for _ in range(calls):
-        call(step)
-    return (time.perf_counter() - begun) / calls
-
-
-def _nothing() -> None:
-    """A step that costs nothing itself."""
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(row)
+    return timed(lambda: [call(nothing) for _ in range(calls)]) / calls

@@ -16,7 +16,6 @@ import os
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -83,21 +82,21 @@ def run(quick: bool = False) -> list[Row]:
         clip_benchmark = fastest(by_clip_benchmark(turn, data, checkpoint) for turn in turns)
         mteb_cold = fastest(by_mteb(turn, data) for turn in turns)
         mteb_warm = fastest(by_mteb(turn, data) for turn in turns)
-        low, high = ties(turns[0])
+        low, high = stored(turns[0], "value_ties_lost"), stored(turns[0], "value_ties_won")
     size = f"{n_images} images, {n_captions:,} captions, ViT-B/32"
     rows = [
         Row("time of capim run, nothing stored", cold.taken.seconds, "s", note=f"{size}; {_inner(cold)}"),
         Row("time of capim run, all stored", warm.taken.seconds, "s", note=f"the same command again; {_inner(warm)}"),
     ]
-    bar = "" if quick else ">= 1"
     contests = (
         ("CLIP_benchmark", clip_benchmark, clip_benchmark, "it stores no embeddings and encodes again"),
         ("mteb", mteb_cold, mteb_warm, "its second run reads its own CachedEmbeddingWrapper"),
     )
     for name, first, again, second_run in contests:
         rows += [
-            Row(f"time of {name} relative to capim, nothing stored", first.taken.seconds / cold.taken.seconds, "times",
-                bar, name, f"{first.taken.seconds:.1f} and {cold.taken.seconds:.1f} s, imports and loading included"),
+            Row(f"time of {name} relative to capim, nothing stored", first.taken.seconds / cold.taken.seconds,
+                "times", ">= 1", name,
+                f"{first.taken.seconds:.1f} and {cold.taken.seconds:.1f} s, imports and loading included"),
             Row(f"time of {name} relative to capim, without imports and loading", first.inner / cold.inner, "times", "",
                 name, f"{first.inner:.1f} and {cold.inner:.1f} s"),
             Row(f"time of {name} relative to capim, all stored", again.taken.seconds / warm.taken.seconds, "times", "",
@@ -181,11 +180,6 @@ def stored(folder: Path, column: str) -> dict[tuple[str, int], float]:
     return {(row["protocol"][:3], int(row["metric"][2:])): row[column] for row in rows.to_pylist()}
 
 
-def ties(folder: Path) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
-    """Recalls with all ties lost, and all won."""
-    return stored(folder, "value_ties_lost"), stored(folder, "value_ties_won")
-
-
 def by_clip_benchmark(folder: Path, data: Path, checkpoint: Path) -> Run:
     """Its console script's own ``main``, with a stopwatch around its evaluation."""
     target = folder / "clip_benchmark.json"
@@ -217,10 +211,3 @@ def apart(ours: Run, theirs: Run) -> float:
 
 def _inner(run: Run) -> str:
     return f"{run.inner:.1f} s without imports and loading; {run.taken.peak_gib:.2f} GiB"
-
-
-if __name__ == "__main__":
-    begun = time.perf_counter()
-    for row in run(quick="--quick" in sys.argv):
-        print(f"{row.name:65s} {row.value:10.4g} {row.unit:6s} {row.bar:8s} {row.note}")
-    print(f"{time.perf_counter() - begun:.0f} s")

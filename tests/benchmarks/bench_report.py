@@ -1,22 +1,21 @@
 """How large a report gets and how long it takes: nine synthetic models on a COCO-sized corpus, and the first paint.
 
-No peer makes such a report. Run: ``python -m tests.benchmarks.bench_report``.
+No peer makes such a report.
 """
 
 from __future__ import annotations
 
-import resource
 import shutil
 import statistics
-import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 from capim.reports.exports import FORMATS, export_results
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
-from tests.benchmarks.rows import Row
+from tests.benchmarks.own_process import peak_gib
+from tests.benchmarks.rows import Row, clocked, timed
 from tests.reports.conftest import CHROMIUM
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn
@@ -29,22 +28,16 @@ def run(quick: bool = False) -> list[Row]:
     store = coco(n_images=500 if quick else 5000)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
-        started = time.perf_counter()
-        page = Path(write_report(store, target / "report"))
-        seconds = time.perf_counter() - started
+        written, seconds = clocked(lambda: write_report(store, target / "report"))
+        page = Path(written)
         size = page.stat().st_size / MEGABYTE
         results = (target / "report" / "results.json").stat().st_size / MEGABYTE
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        peak = peak_gib()
+        whole = "one self-contained file with thumbnails"
         corpus = f"{store.contents['coco-karpathy'].captions.num_rows:,} captions"
         return [
             Row("report, nine models: time", seconds, "s", "<= 30", note=f"{corpus}; HTML, markdown, figures, JSON"),
-            Row(
-                "report, nine models: size of the HTML",
-                size,
-                "MB",
-                "<= 20",
-                note="one self-contained file with thumbnails",
-            ),
+            Row("report, nine models: size of the HTML", size, "MB", "<= 20", note=whole),
             Row("report, nine models: size of results.json", results, "MB"),
             Row("report, nine models: peak memory", peak, "GiB", note="synthetic rows included"),
             *_first_paint(page),
@@ -72,15 +65,9 @@ def _first_paint(page: Path) -> list[Row]:
 
 
 def _exports(store: StandIn, target: Path) -> list[Row]:
-    rows = []
-    for name, kind in FORMATS.items():
-        started = time.perf_counter()
+    def export(name: str) -> None:
         one = sorted(store.specs)[:1] if name == "model-index" else []  # a model card is about one encoder
-        export_results(read_report_data(store, encoders=one), target / f"export-{name}{kind.suffix}", kind=name)
-        rows.append(Row(f"report, nine models: export as {name}", time.perf_counter() - started, "s"))
-    return rows
+        to = target / f"export-{name}{FORMATS[name].suffix}"
+        export_results(read_report_data(store, encoders=one), to, kind=name)
 
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        sys.stdout.write(f"{row.name:40} {row.value:8.2f} {row.unit:4} {row.bar:8} {row.note}\n")
+    return [Row(f"report, nine models: export as {name}", timed(partial(export, name)), "s") for name in FORMATS]

@@ -6,16 +6,14 @@ Captions and ECCV Caption positives are COCO's own where ``../shared/data`` is t
 
 from __future__ import annotations
 
-import resource
-import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import psutil
 import torch
 from clip_benchmark.metrics.zeroshot_retrieval import batchify, recall_at_k
 from numpy.typing import NDArray
@@ -28,7 +26,7 @@ from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.languages import CaptionParts
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
-from tests.benchmarks.planted import karpathy
+from tests.benchmarks.made import karpathy, unit
 from tests.benchmarks.rows import Row, fastest
 
 T = TypeVar("T")
@@ -56,37 +54,25 @@ def run(quick: bool = False) -> list[Row]:
         for name, value in peer.recalls.items()
     )
     shape = f"{len(captions):,} x {len(images):,} x {DIM}, {len(tasks)} protocols"
-    bar = "" if quick else "<= 3"
+    bare = f"bare product {product:.2f} s on {torch.get_num_threads()} threads"
+    ratio, name = ours / product, "dense: time of all protocols relative to the bare matrix product"
+    same = "on the queries that the peer was run on"
     return [
-        Row(
-            "dense: time of all protocols relative to the bare matrix product",
-            ours / product,
-            "times",
-            bar,
-            "torch float32 product",
-            shape,
-        ),
-        Row("dense: time", ours, "s", note=f"bare product {product:.2f} s on {torch.get_num_threads()} threads"),
-        Row("dense: peak memory beyond the embeddings", peak / 2**30, "GiB", "" if quick else "<= 1", note=shape),
+        Row(name, ratio, "times", "<= 3", "torch float32 product", shape),
+        Row("dense: time", ours, "s", note=bare),
+        Row("dense: peak memory beyond the embeddings", peak / 2**30, "GiB", "<= 1", note=shape),
         *(
             Row(
                 f"dense: speed relative to CLIP_benchmark, batches of {batch}",
                 peer.seconds / ours,
                 "times",
-                ">= 20" if batch == LARGE_BATCH and not quick else "",
+                ">= 20" if batch == LARGE_BATCH else "",
                 "clip_benchmark",
                 f"the peer's six recalls take {peer.seconds / product:.0f} bare products; two batches, scaled up",
             )
             for batch, peer in peers.items()
         ),
-        Row(
-            "dense: largest difference of a recall",
-            apart,
-            "",
-            "<= 1e-6",
-            "clip_benchmark",
-            "on the queries that the peer was run on",
-        ),
+        Row("dense: largest difference of a recall", apart, "", "<= 1e-6", "clip_benchmark", same),
         *languages(quick),
     ]
 
@@ -109,14 +95,14 @@ def languages(quick: bool) -> list[Row]:
     vectors = rng.standard_normal((n_images, dim), dtype=np.float32)
     english = np.repeat(vectors, 5, axis=0) + 6 * rng.standard_normal((5 * n_images, dim), dtype=np.float32)
     drift = rng.standard_normal((5 * n_images, dim), dtype=np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = unit(vectors)
     reading = 0.0
 
     def read(language: str, way: str) -> NDArray[np.float32]:
         nonlocal reading
         begun = time.perf_counter()
         captions = english + np.float32(codes.index(language) * (1 + translators.index(way) / 4)) * drift
-        captions /= np.linalg.norm(captions, axis=1, keepdims=True)
+        captions = unit(captions)
         reading += time.perf_counter() - begun
         return captions
 
@@ -134,22 +120,10 @@ def languages(quick: bool) -> list[Row]:
     seconds = time.perf_counter() - begun - reading
     size = f"{len(codes) * len(translators)} x {len(english):,} x {n_images:,} x {dim}"
     shape = f"{size}, {n_protocols} protocols with nDCG@20 and RBO; {seconds:.0f} s, bare products {product:.0f} s"
+    ratio, name = seconds / product, "languages: time of all protocols relative to the bare matrix products"
     return [
-        Row(
-            "languages: time of all protocols relative to the bare matrix products",
-            seconds / product,
-            "times",
-            "" if quick else "<= 3",
-            "torch float32 product",
-            shape,
-        ),
-        Row(
-            "languages: peak memory",
-            peak / 2**30,
-            "GiB",
-            "" if quick else "<= 2",
-            note="vectors of one language included",
-        ),
+        Row(name, ratio, "times", "<= 3", "torch float32 product", shape),
+        Row("languages: peak memory", peak / 2**30, "GiB", "<= 2", note="vectors of one language included"),
     ]
 
 
@@ -162,9 +136,7 @@ def synthetic(corpus: Corpus, *, dim: int) -> tuple[NDArray[np.float32], NDArray
     topics = rng.standard_normal((len(ids) // 20 + 1, dim), dtype=np.float32)
     images = topics[rng.integers(len(topics), size=len(ids))] + rng.standard_normal((len(ids), dim), dtype=np.float32)
     captions = images[image_of] + 10.0 * rng.standard_normal((len(image_of), dim), dtype=np.float32)
-    images /= np.linalg.norm(images, axis=1, keepdims=True)
-    captions /= np.linalg.norm(captions, axis=1, keepdims=True)
-    return images, captions, image_of
+    return unit(images), unit(captions), image_of
 
 
 class Peer(NamedTuple):
@@ -204,16 +176,13 @@ def clip_benchmark(
 
 def with_peak(work: Callable[[], T]) -> tuple[T, int]:
     """What the work gives, and how far the process' memory rose above where it stood."""
-
-    def read() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-    before, highest, done = read(), 0, threading.Event()
+    process, done = psutil.Process(), threading.Event()
+    before, highest = process.memory_info().rss, 0
 
     def watch() -> None:
         nonlocal highest
         while not done.wait(0.005):
-            highest = max(highest, read())
+            highest = max(highest, process.memory_info().rss)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -223,8 +192,3 @@ def with_peak(work: Callable[[], T]) -> tuple[T, int]:
         done.set()
         watcher.join()
     return result, max(0, highest - before)
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(f"{row.name:55s} {row.value:10.4g} {row.unit:6s} {row.bar:8s} {row.note}")

@@ -1,7 +1,7 @@
 """The pages of `capim serve` on 100,000 made-up queries by nine encoders: seconds per page, and memory of the server.
 
 A page is asked for by HTTP from a `capim serve` of its own; the first answer after the start is a row of its own, since
-it reads what later ones keep. Run: ``python -m tests.benchmarks.bench_serve``.
+it reads what later ones keep.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
-from tests.benchmarks.commands import REPOSITORY
+from tests.benchmarks.large_store import make
+from tests.benchmarks.own_process import REPOSITORY, alone
 from tests.benchmarks.rows import Row
 from tests.reports.large import MODELS
 
@@ -45,10 +46,7 @@ def run(quick: bool = False) -> list[Row]:
     """Seconds of each page, the second time, and the peak memory of the server; ``quick``: 2,000 queries."""
     n = 2000 if quick else 100_000
     with tempfile.TemporaryDirectory() as folder:
-        store = Path(folder) / "store"
-        subprocess.run(
-            [sys.executable, "-m", "tests.benchmarks.large_store", store, str(n)], check=True, cwd=REPOSITORY
-        )
+        alone(make, Path(folder) / "store", n)
         command = [sys.executable, "-m", "capim.flows.cli", "serve", "--workspace", folder]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server:
             try:
@@ -77,8 +75,3 @@ def measured(address: str, server: psutil.Process, n: int) -> list[Row]:
             bar = "" if name in SLOW else "<= 1"
             rows.append(Row(f"serve, {name}", sorted(taken)[1], "s", bar, note=f"{note}; first time {taken[0]:.2f} s"))
     return [*rows, Row("serve: peak memory", peak / 2**30, "GiB", "<= 1", note=f"{note}, all pages above")]
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(f"{row.name:50s} {row.figure:10s} {row.bar:5s} {row.note}")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from time import perf_counter
+from functools import partial
 
 import numpy as np
 from scipy import stats
@@ -17,16 +14,32 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import bootstrap_samples
-from tests.benchmarks.rows import Row
+from tests.benchmarks.own_process import alone, peak_gib
+from tests.benchmarks.rows import Row, timed
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 N_ENCODERS, N_PROTOCOLS, N_IMAGES, PER_IMAGE = 9, 12, 5_000, 5
 RECALLS = [METRICS[name] for name in ("R@1", "R@5", "R@10")]
 
 
 def run(quick: bool = False) -> list[Row]:
-    """Rows of RESULTS.md; ``quick`` takes fewer replicates, too few for the claims."""
-    return [row._replace(bar="") for row in speed(1_000)] if quick else speed(10_000)
+    """Time compared with SciPy, and peak memory of a process of its own; ``quick`` takes fewer replicates."""
+    replicates = 1_000 if quick else 10_000
+    n_metrics = N_ENCODERS * N_PROTOCOLS * len(RECALLS)
+    wilson, _ = alone(all_rows, replicates)
+    rows, peak_rows = alone(all_bootstrapped_rows, replicates)
+    intervals, peak_intervals = alone(all_intervals, replicates)
+    peer = scipy_per_metric(replicates) * n_metrics
+    what = f"{replicates:,} replicates, {N_ENCODERS} encoders x {N_PROTOCOLS} protocols x R@1/5/10, {N_IMAGES:,} images"
+    peer_note = f"vectorised, on the same cluster sums, metric by metric: {peer:.0f} s for {n_metrics}"
+    name, scipy, peak = "result rows with percentile intervals", "scipy.stats.bootstrap", max(peak_rows, peak_intervals)
+    return [
+        Row("result rows with the default intervals of shares: time", wilson, "s", "<= 10", "", what),
+        Row(f"{name}: time", rows, "s", "<= 10", "", what),
+        Row("intervals alone: time", intervals, "s", "<= 10", "", what),
+        Row(f"{name}: peak memory", peak, "GiB", "<= 1", "", "imports included"),
+        Row("intervals: speed relative to SciPy", peer / intervals, "times", ">= 100", scipy, peer_note),
+        Row(f"{name}: speed relative to SciPy's intervals", peer / rows, "times", "", scipy, peer_note),
+    ]
 
 
 def outcomes_of(encoder: int, protocol: int) -> Outcomes:
@@ -45,19 +58,19 @@ def outcomes_of(encoder: int, protocol: int) -> Outcomes:
     )  # fmt: skip
 
 
-def all_rows(replicates: int) -> float:
-    """Seconds for all result rows of a COCO run of nine encoders, encoder by encoder as ``capim run`` makes them."""
+def all_rows(replicates: int) -> tuple[float, float]:
+    """Seconds and peak GiB for all result rows of a COCO run, encoder by encoder as ``capim run`` makes them."""
     return _per_encoder(lambda evaluated: result_rows(evaluated, Resampling(replicates=replicates)))
 
 
-def all_bootstrapped_rows(replicates: int) -> float:
-    """Seconds for the same rows with percentile intervals instead of Wilson's."""
+def all_bootstrapped_rows(replicates: int) -> tuple[float, float]:
+    """Seconds and peak GiB for the same rows with percentile intervals instead of Wilson's."""
     resampling = Resampling(replicates=replicates, method="percentile")
     return _per_encoder(lambda evaluated: result_rows(evaluated, resampling))
 
 
-def all_intervals(replicates: int) -> float:
-    """Seconds for the intervals of these rows alone: what SciPy is compared with."""
+def all_intervals(replicates: int) -> tuple[float, float]:
+    """Seconds and peak GiB for the intervals of these rows alone: what SciPy is compared with."""
     return _per_encoder(
         lambda evaluated: bootstrap_samples(
             [sample for each in evaluated for _, sample in each.samples], Resampling(replicates=replicates)
@@ -65,87 +78,30 @@ def all_intervals(replicates: int) -> float:
     )
 
 
-def _per_encoder(work: Callable[[list[Evaluated]], object]) -> float:
+def _per_encoder(work: Callable[[list[Evaluated]], object]) -> tuple[float, float]:
     seconds = 0.0
     for encoder in range(N_ENCODERS):
-        source = {
-            "evaluation": str(encoder), "encoder": str(encoder), "encoder_fingerprint": "",
-            "corpus": "coco", "corpus_fingerprint": "",
-            "image_tag": "", "caption_tag": "", "run": "",
-        }  # fmt: skip
+        source = dict.fromkeys(("encoder_fingerprint", "corpus_fingerprint", "image_tag", "caption_tag", "run"), "")
+        source |= {"evaluation": str(encoder), "encoder": str(encoder), "corpus": "coco"}
         evaluated = [
             Evaluated(outcomes=outcomes_of(encoder, protocol), metrics=RECALLS, source=source, drawn=N_IMAGES)
             for protocol in range(N_PROTOCOLS)
         ]
-        start = perf_counter()
-        work(evaluated)
-        seconds += perf_counter() - start
-    return seconds
+        seconds += timed(partial(work, evaluated))
+    return seconds, peak_gib()
 
 
 def scipy_per_metric(replicates: int) -> float:
     """Seconds that ``scipy.stats.bootstrap`` takes for one metric: vectorised, on the clusters' sums and sizes."""
     outcomes = outcomes_of(0, 1)
     sizes = np.bincount(outcomes.clusters).astype(float)
-    start = perf_counter()
-    for metric in RECALLS:
-        sums = np.bincount(outcomes.clusters, weights=metric.per_query(outcomes))
-        stats.bootstrap(
-            (sums, sizes),
-            lambda s, n, axis=-1: s.sum(axis=axis) / n.sum(axis=axis),
-            n_resamples=replicates, batch=100, paired=True, vectorized=True, method="percentile",
-            rng=np.random.default_rng(0),
-        )  # fmt: skip
-    return (perf_counter() - start) / len(RECALLS)
 
+    def each() -> None:
+        for metric in RECALLS:
+            sums = np.bincount(outcomes.clusters, weights=metric.per_query(outcomes))
+            stats.bootstrap(
+                (sums, sizes), lambda s, n, axis=-1: s.sum(axis=axis) / n.sum(axis=axis), n_resamples=replicates,
+                batch=100, paired=True, vectorized=True, method="percentile", rng=np.random.default_rng(0),
+            )  # fmt: skip
 
-def alone(function: str, replicates: int) -> tuple[float, float]:
-    """Seconds and peak GiB of one of the functions above in a process of its own."""
-    code = (
-        f"import resource, {__name__} as bench\n"
-        f"print(bench.{function}({replicates}), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    command = [sys.executable, "-c", code]
-    printed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
-    seconds, kilobytes = printed.split()
-    return float(seconds), int(kilobytes) / 2**20
-
-
-def speed(replicates: int) -> list[Row]:
-    """Time compared with SciPy, and peak memory of a process of its own."""
-    n_metrics = N_ENCODERS * N_PROTOCOLS * len(RECALLS)
-    wilson, _ = alone("all_rows", replicates)
-    rows, peak_rows = alone("all_bootstrapped_rows", replicates)
-    intervals, peak_intervals = alone("all_intervals", replicates)
-    peer = scipy_per_metric(replicates) * n_metrics
-    what = f"{replicates:,} replicates, {N_ENCODERS} encoders x {N_PROTOCOLS} protocols x R@1/5/10, {N_IMAGES:,} images"
-    peer_note = f"vectorised, on the same cluster sums, metric by metric: {peer:.0f} s for {n_metrics}"
-    return [
-        Row("result rows with the default intervals of shares: time", wilson, "s", "<= 10", "", what),
-        Row("result rows with percentile intervals: time", rows, "s", "<= 10", "", what),
-        Row("intervals alone: time", intervals, "s", "<= 10", "", what),
-        Row(
-            "result rows with percentile intervals: peak memory",
-            max(peak_rows, peak_intervals),
-            "GiB",
-            "<= 1",
-            "",
-            "imports included",
-        ),
-        Row(
-            "intervals: speed relative to SciPy",
-            peer / intervals,
-            "times",
-            ">= 100",
-            "scipy.stats.bootstrap",
-            peer_note,
-        ),
-        Row(
-            "result rows with percentile intervals: speed relative to SciPy's intervals",
-            peer / rows,
-            "times",
-            "",
-            "scipy.stats.bootstrap",
-            peer_note,
-        ),
-    ]
+    return timed(each) / len(RECALLS)

@@ -6,16 +6,12 @@ same process, on the same rows. The store at a million rows and more is in ``ben
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -24,19 +20,12 @@ import pyarrow.parquet as pq
 
 from capim.store import Block, EmbeddingStore, SetKey
 from capim.store.integrity import verify
-from tests.benchmarks.rows import Row, timed
-from tests.benchmarks.store_blocks import (
-    POOL,
-    REPOSITORY,
-    as_block,
-    both_clocks,
-    dense_blocks,
-    images,
-    measured,
-    opened,
-    peak_mb,
-    unit,
-)
+from capim.store.inventory import disk_bytes
+from tests.benchmarks.made import as_block, by_number
+from tests.benchmarks.own_process import alone, peak_mb
+from tests.benchmarks.rows import Row, both_clocks, timed
+from tests.benchmarks.store_blocks import POOL, dense_blocks, opened, pool
+from tests.store import test_crashes as crashes
 
 DENSE = {"n": 25_010, "dim": 1024, "block": 4096}
 MULTI = {"n": 5000, "dim": 128, "vectors": 1030, "block": 64}
@@ -53,76 +42,44 @@ def run(quick: bool = False) -> list[Row]:
 
 def dense(folder: Path, divide: int) -> list[Row]:
     size = DENSE | {"n": max(2000, DENSE["n"] // divide)}
-    found = measured("store", "dense", folder, size)
-    name = f"{size['n']:,} × {size['dim']} float16"
-    return [
-        Row(f"bytes on disk per byte of vectors, {name}", found["bytes"], "times", "<= 1.06", "raw vectors"),
-        Row(
-            f"write speed relative to Parquet, {name}",
-            found["store_speed"] / found["parquet_speed"],
-            "times",
-            ">= 0.5",
-            "pyarrow, fixed-size binary column, same rows",
-            f"{found['store_speed']:.0f} and {found['parquet_speed']:.0f} MB/s from float32 blocks to files; the store "
-            f"also checks every value, computes checksums and commits every block; Parquet with a list column "
-            f"{found['parquet_list_speed']:.0f} MB/s",
-        ),
-        Row(
-            f"write speed relative to Parquet by CPU time, {name}",
-            found["store_busy_speed"] / found["parquet_busy_speed"],
-            "times",
-            "",
-            "pyarrow, fixed-size binary column, same rows",
-            "the store writes a block with two threads",
-        ),
-        Row(
-            f"write speed relative to Parquet with sealing, {name}",
-            found["sealed_speed"] / found["parquet_speed"],
-            "times",
-            "",
-            "pyarrow, fixed-size binary column, same rows",
-            f"{found['sealed_speed']:.0f} MB/s: files are merged, all rows read again and compared, the version tagged",
-        ),
-        Row(
-            f"time to read a float32 matrix relative to np.load, {name}",
-            found["read_seconds"] / found["load_seconds"],
-            "times",
-            "<= 6",
-            "np.load and cast",
-            f"{found['read_seconds']:.3f} and {found['load_seconds']:.3f} s; the store compares every row's checksum",
-        ),
-    ]
+    found = alone(measure_dense, folder, **size)
+    name, peer = f"{size['n']:,} × {size['dim']} float16", "pyarrow, fixed-size binary column, same rows"
+    speeds = (
+        f"{found['store_speed']:.0f} and {found['parquet_speed']:.0f} MB/s from float32 blocks to files; the store "
+        "also checks every value, computes checksums and commits every block; Parquet with a list column "
+        f"{found['parquet_list_speed']:.0f} MB/s"
+    )
+    sealing = (
+        f"{found['sealed_speed']:.0f} MB/s: files are merged, all rows read again and compared, the version tagged"
+    )
+    reading = f"{found['read_seconds']:.3f} and {found['load_seconds']:.3f} s; the store compares every row's checksum"
+    rows = [Row(f"bytes on disk per byte of vectors, {name}", found["bytes"], "times", "<= 1.06", "raw vectors")]
+    for how, ours, theirs, bar, note in (
+        ("", "store", "parquet", ">= 0.5", speeds),
+        (" by CPU time", "store_busy", "parquet_busy", "", "the store writes a block with two threads"),
+        (" with sealing", "sealed", "parquet", "", sealing),
+    ):
+        ratio = found[f"{ours}_speed"] / found[f"{theirs}_speed"]
+        rows.append(Row(f"write speed relative to Parquet{how}, {name}", ratio, "times", bar, peer, note))
+    ratio, peer = found["read_seconds"] / found["load_seconds"], "np.load and cast"
+    title = f"time to read a float32 matrix relative to np.load, {name}"
+    return [*rows, Row(title, ratio, "times", "<= 6", peer, reading)]
 
 
 def multi(folder: Path, divide: int) -> list[Row]:
     size = MULTI | {"n": max(256, MULTI["n"] // divide)}
-    written = measured("store", "multi_write", folder, size)
-    read = measured("store", "multi_read", folder, size)
-    name = f"{size['n']:,} × {size['vectors']:,} × {size['dim']} float16"
+    written = alone(measure_multi_write, folder, **size)
+    read = alone(measure_multi_read, folder, n=size["n"])
+    name, seconds = f"{size['n']:,} × {size['vectors']:,} × {size['dim']} float16", f"{read['seconds']:.1f} s"
     return [
         Row(f"bytes on disk per byte of vectors, {name}", written["bytes"], "times", "<= 1.02", "raw vectors"),
-        Row(
-            f"memory added by streaming {name}",
-            read["extra_mb"],
-            "MB",
-            "< 300",
-            "",
-            f"{read['seconds']:.1f} s",
-        ),
-        Row(
-            f"memory added by writing and sealing {name}",
-            written["extra_mb"],
-            "MB",
-            "",
-            "",
-            "blocks of 64",
-        ),
+        Row(f"memory added by streaming {name}", read["extra_mb"], "MB", "< 300", note=seconds),
+        Row(f"memory added by writing and sealing {name}", written["extra_mb"], "MB", note="blocks of 64"),
     ]
 
 
 def kills(folder: Path, divide: int) -> list[Row]:
     """Fifty kills of racing writers, then one clean run, against an uninterrupted store."""
-    crashes = load(REPOSITORY / "tests" / "store" / "test_crashes.py")
     rounds = max(2, 25 // divide)
     n_items = 800 * rounds
     killed = crashes.kill_racing_writers(folder / "torn", n_items, rounds, seed=5)
@@ -132,28 +89,19 @@ def kills(folder: Path, divide: int) -> list[Row]:
         if writer.returncode:
             raise RuntimeError(errors)
     torn, whole = EmbeddingStore.open(folder / "torn"), EmbeddingStore.open(folder / "whole")
-    equal = crashes.same_contents(torn, whole)
     damaged = [f"{finding.what}: {finding.detail}" for finding in verify(torn) if finding.state == "damaged"]
+    equal, kinds = float(crashes.same_contents(torn, whole)), "dense and multi-vector"
     return [
         Row("kill -9 of two concurrent writers", killed, "kills", f">= {2 * rounds}"),
-        Row(
-            "sets identical to an uninterrupted store after the kills",
-            float(equal),
-            "",
-            ">= 1",
-            "",
-            "dense and multi-vector",
-        ),
+        Row("sets identical to an uninterrupted store after the kills", equal, "", ">= 1", note=kinds),
         Row("damage found by `store verify` after the kills", len(damaged), "", "<= 0", "", "; ".join(damaged)),
     ]
 
 
 # --- the measurements, each in a process of its own ---------------------------------------------------------------
-def measure_dense(folder: Path, size: dict[str, int]) -> dict[str, float]:
-    n, dim, block = size["n"], size["dim"], size["block"]
+def measure_dense(folder: Path, *, n: int, dim: int, block: int) -> dict[str, float]:
     megabytes = n * dim * 2 / 1e6
-    blocks = list(dense_blocks(n, dim, block, "image"))
-    corpus = images(n)
+    blocks, corpus = list(dense_blocks(n, dim, block)), by_number(n)
     seconds: dict[str, list[list[float]]] = {}
     for _ in range(7):
         # Both to new files that are gone before the next: pages that a guest touches first cost it several times.
@@ -169,13 +117,11 @@ def measure_dense(folder: Path, size: dict[str, int]) -> dict[str, float]:
             (folder / f"{kind}.parquet").unlink()
         for name, each in taken.items():
             seconds.setdefault(name, []).append(each)
-    np.save(
-        folder / "raw.npy",
-        store.vectors(encoder="e", corpus=corpus.name, modality="image").matrix.astype(np.float16),
-    )
+    read = partial(store.vectors, encoder="e", corpus=corpus.name, modality="image")
+    np.save(folder / "raw.npy", read().matrix.astype(np.float16))
     reads, loads = [], []
     for _ in range(7):
-        reads.append(timed(lambda: store.vectors(encoder="e", corpus=corpus.name, modality="image")))
+        reads.append(timed(read))
         loads.append(timed(lambda: np.load(folder / "raw.npy").astype(np.float32)))
     return {
         "bytes": on_disk(store, key) / (n * dim * 2),
@@ -199,17 +145,9 @@ def write_parquet(path: Path, blocks: list[Block], kind: str) -> Iterator[tuple[
             vectors = pa.FixedSizeListArray.from_arrays(values, dim)
         else:
             vectors = pa.FixedSizeBinaryArray.from_buffers(pa.binary(dim * 2), n, [None, values.buffers()[1]])
-        table = pa.table(
-            {
-                "item_id": pa.array(block.ids),
-                "ord": pa.array(block.ords),
-                "vector": vectors,
-                "norm": pa.array(block.embeddings.norms),
-                "n_tokens": pa.array(block.embeddings.n_tokens),
-                "truncated": pa.array(block.embeddings.truncated),
-                "input_sha": pa.array(block.input_shas),
-            }
-        )
+        columns = {"item_id": block.ids, "ord": block.ords, "vector": vectors, "input_sha": block.input_shas}
+        facts = {name: getattr(block.embeddings, name) for name in ("norms", "n_tokens", "truncated")}
+        table = pa.table(columns | facts)
         writer = writer or pq.ParquetWriter(path, table.schema, compression="none")
         writer.write_table(table)
         yield time.perf_counter() - start, time.process_time() - busy
@@ -217,16 +155,14 @@ def write_parquet(path: Path, blocks: list[Block], kind: str) -> Iterator[tuple[
         writer.close()
 
 
-def measure_multi_write(folder: Path, size: dict[str, int]) -> dict[str, float]:
-    n, dim, vectors, block = size["n"], size["dim"], size["vectors"], size["block"]
-    corpus = images(n)
-    store, spec, key = opened(folder / "store", corpus, dim, vectors="multi")
-    pool = unit(POOL, dim)
+def measure_multi_write(folder: Path, *, n: int, dim: int, vectors: int, block: int) -> dict[str, float]:
+    store, spec, key = opened(folder / "store", by_number(n), dim, vectors="multi")
+    rows = pool(dim)
     generator = np.random.default_rng(1)
     before = 0.0
     for start in range(0, n, block):
         ords = np.arange(start, min(n, start + block), dtype=np.int32)
-        values = pool[generator.integers(0, POOL, len(ords) * vectors)]
+        values = rows[generator.integers(0, POOL, len(ords) * vectors)]
         offsets = np.arange(len(ords) + 1, dtype=np.int64) * vectors
         store.put(key, spec, as_block(ords, values, offsets))
         before = before or peak_mb()
@@ -234,34 +170,19 @@ def measure_multi_write(folder: Path, size: dict[str, int]) -> dict[str, float]:
     return {"bytes": on_disk(store, key) / (n * vectors * dim * 2), "extra_mb": peak_mb() - before}
 
 
-def measure_multi_read(folder: Path, size: dict[str, int]) -> dict[str, float]:
+def measure_multi_read(folder: Path, *, n: int) -> dict[str, float]:
     store = EmbeddingStore.open(folder / "store")
     store.sealed_sets()
     before = peak_mb()
     start = time.perf_counter()
-    total, items = 0.0, 0
+    items = 0
     for block in store.multivectors(encoder="e", corpus="bench", modality="image"):
-        total += float(block.values[:, 0].astype(np.float32).sum())
+        block.values[:, 0].astype(np.float32).sum()  # has to be read
         items += len(block)
-    if items != size["n"]:
-        raise RuntimeError(f"{items} of {size['n']} items came back")
-    return {"seconds": time.perf_counter() - start, "extra_mb": peak_mb() - before, "sum": total}
+    if items != n:
+        raise RuntimeError(f"{items} of {n} items came back")
+    return {"seconds": time.perf_counter() - start, "extra_mb": peak_mb() - before}
 
 
 def on_disk(store: EmbeddingStore, key: SetKey) -> int:
-    folder = Path(store.uri) / f"{key.table}.lance"
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise RuntimeError(f"{path} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-if __name__ == "__main__":
-    _, step, folder, size = sys.argv
-    print(json.dumps(globals()[f"measure_{step}"](Path(folder), json.loads(size))))
+    return disk_bytes(Path(store.uri) / f"{key.table}.lance")

@@ -7,10 +7,9 @@ ECCV Caption among them, 10,000 replicates, all pairs of encoders, every diagnos
 
 from __future__ import annotations
 
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -23,9 +22,11 @@ from capim.store.types import EncoderSpec, Modality
 from capim.store.vectors import Ragged
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
-from tests.benchmarks.commands import Stepwise, capim, planted_store
-from tests.benchmarks.planted import MULTI, Hidden, karpathy
-from tests.benchmarks.rows import Row
+from tests.benchmarks.commands import Stepwise, capim
+from tests.benchmarks.made import BOTH, karpathy
+from tests.benchmarks.own_process import alone
+from tests.benchmarks.planted import MULTI, Hidden, plant
+from tests.benchmarks.rows import Row, timed
 from tests.reports.large import MODELS
 from tests.reports.stand_in import spec
 
@@ -41,7 +42,8 @@ def run(quick: bool = False) -> list[Row]:
     encoders = [*MODELS][4:7] if quick else [*MODELS]
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder)
-        planted_store(workspace / "store", n_images=n_images, encoders=encoders, n_patches=PATCHES, pictures=True)
+        how = {"n_images": n_images, "encoders": encoders, "n_patches": PATCHES, "pictures": True}
+        alone(plant, workspace / "store", **how)
         done = {name: capim(name, "--workspace", workspace) for name in COMMANDS}
         store = EmbeddingStore.open(workspace / "store")
         recalls = store.rows("results", metric="R@1", protocol="t2i/all")["value"]
@@ -54,10 +56,10 @@ def run(quick: bool = False) -> list[Row]:
     what = f"{len(encoders)} encoders, one of them {PATCHES} vectors per image and 12 to 28 per caption"
     written = ", ".join(f"{n:,} {table}" for table, n in counts.items())
     return [
-        Row("evaluate, compare and report: time", total / 60, "minutes", "" if quick else "<= 15",
+        Row("evaluate, compare and report: time", total / 60, "minutes", "<= 15",
             note=f"{what}; {n_protocols} protocols; {written}; R@1 {min(results):.3f} to {max(results):.3f}"),
         Row("evaluate, compare and report: CPU time", processor / 60, "minutes"),
-        Row("evaluate, compare and report: peak memory", peak, "GiB", "" if quick else "<= 4",
+        Row("evaluate, compare and report: peak memory", peak, "GiB", "<= 4",
             note=", ".join(f"{name} {each.taken.peak_gib:.2f}" for name, each in done.items())),
         *steps(done, total),
         *full_late_interaction(quick),
@@ -66,22 +68,12 @@ def run(quick: bool = False) -> list[Row]:
 
 def steps(done: dict[str, Stepwise], total: float) -> list[Row]:
     """Where the time goes, the longest step first."""
-    seconds: dict[tuple[str, str], float] = {}
-    processor: dict[tuple[str, str], float] = {}
+    rows = []
     for command, each in done.items():
-        for step in each.seconds:
-            seconds[command, step] = each.seconds[step]
-            processor[command, step] = each.processor[step]
-    return [
-        Row(
-            f"{command}: {step}",
-            taken,
-            "s",
-            note=f"{taken / total:.1%} of the time; {processor[command, step]:.1f} s of CPU time",
-        )
-        for (command, step), taken in sorted(seconds.items(), key=lambda entry: -entry[1])
-        if taken >= 0.001 * total
-    ]
+        for step, taken in each.seconds.items():
+            note = f"{taken / total:.1%} of the time; {each.processor[step]:.1f} s of CPU time"
+            rows.append((taken, Row(f"{command}: {step}", taken, "s", note=note)))
+    return [row for taken, row in sorted(rows, key=lambda entry: -entry[0]) if taken >= 0.001 * total]
 
 
 def full_late_interaction(quick: bool) -> list[Row]:
@@ -90,12 +82,11 @@ def full_late_interaction(quick: bool) -> list[Row]:
     model = spec(MULTI, dim=MODELS[MULTI][0], vectors="multi")
     n_images, n_captions = corpus.images.num_rows, corpus.captions.num_rows
     hidden = Hidden(corpus)
-    made = {modality: list(blocks_of(hidden, model, modality)) for modality in ("image", "caption")}
+    made = {modality: list(blocks_of(hidden, model, modality)) for modality in BOTH}
     tasks = build_tasks(corpus, select_protocols(corpus, vectors="multi"))
     top = max(1, TOP * n_images // 5000)  # the same share of the images as in full, so that as many pairs are decided
-    begun = time.perf_counter()
-    score_maxsim(lambda: iter(made["image"]), lambda: iter(made["caption"]), tasks, top=top)
-    seconds = (time.perf_counter() - begun) * (25_010 / n_captions) * (5000 / n_images)
+    images, captions = (partial(iter, made[modality]) for modality in BOTH)
+    seconds = timed(lambda: score_maxsim(images, captions, tasks, top=top)) * (25_010 / n_captions) * (5000 / n_images)
     n_vectors = sum(len(block.values) for block in made["caption"]) / n_captions
     work = 2e-12 * 25_010 * n_vectors * 5000 * FULL_PATCHES * 128
     note = f"two passes (t2i, i2t) of {work:.0f} TFLOP each, scaled from {n_captions:,} captions x {n_images} images"
@@ -109,8 +100,3 @@ def blocks_of(hidden: Hidden, model: EncoderSpec, modality: Modality) -> Iterato
         ords = np.arange(start, start + n, dtype=np.int32)
         yield Ragged(values=values.astype(np.float16), offsets=cast("NDArray[np.int64]", offsets), ords=ords)
         start += n
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        sys.stdout.write(f"{row.name:55} {row.value:9.2f} {row.unit:8} {row.bar:8} {row.note}\n")

@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, cast
 
 import mteb
@@ -89,12 +90,9 @@ def task_of(folder: Path, direction: Literal["t2i", "i2t"]) -> AbsTaskRetrieval:
 
     def kept(scores: PerQuery) -> dict[str, float]:
         # its means are rounded to five digits; its values per query are not
-        means: dict[str, float] = {}
-        for k in CUTOFFS:
-            for ours, theirs in (("any", "success"), ("share", "recall")):
-                values = [one[f"{theirs}_{k}"] for one in scores.values()]
-                means[f"{ours}@{k}"] = sum(values) / len(values)
-        return means
+        kinds = (("any", "success"), ("share", "recall"))
+        names = [(f"{ours}@{k}", f"{theirs}_{k}") for k in CUTOFFS for ours, theirs in kinds]
+        return {ours: fmean(one[theirs] for one in scores.values()) for ours, theirs in names}
 
     return local_task(
         sides[direction[0]], sides[direction[-1]], relevant, kept, name=f"Capim{direction.upper()}Retrieval",

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.benchmarks.own_process import REPOSITORY
+
 EVERY_SECONDS = 0.05
 
 # function -> step; the time of a step excludes the steps inside it
@@ -50,8 +51,8 @@ STEPS_OF = {
     "evaluate": ("capim.tasks.runtime.scoring", "capim.tasks.runtime.results", "capim.store."),
     "compare": ("capim.tasks.compare", "capim.tasks.report", "capim.store."),
     "report": ("capim.tasks.report", "capim.store."),
-    "import": ("store.",),
-    "store": ("store.",),
+    "import": ("capim.store.",),
+    "store": ("capim.store.",),
 }
 
 
@@ -122,13 +123,6 @@ def capim(*words: str | Path) -> Stepwise:
     seconds["the rest"] = taken.seconds - sum(seconds.values())
     processor["the rest"] = taken.processor - sum(processor.values())
     return Stepwise(taken, seconds, processor)
-
-
-def planted_store(folder: Path, **how: object) -> dict[str, float]:
-    """Makes a store with ``tests.benchmarks.planted`` in a separate process; returns the cost of writing it."""
-    made = watched([sys.executable, "-m", "tests.benchmarks.planted", folder, json.dumps(how)])
-    found: dict[str, float] = json.loads(made.output.splitlines()[-1])
-    return found
 
 
 class Stopwatch:

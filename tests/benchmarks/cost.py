@@ -31,32 +31,17 @@ class Step(NamedTuple):
     is_rate: bool = False
 
 
+CARD, CORES = "one H100, 16 cores", "2 cores"
+FLOW = r"flow (\d+)/s"
+WRITTEN = "CPU time per row, last tenth relative to the same rows in a new set, 1,500,000 captions × 768 float16"
 STEPS = (
-    Step(
-        "encode, ViT-B/32", "gpu", f"ViT-B/32, float16: {FROM_FILES}", 1e6, "one H100, 16 cores", r"flow (\d+)/s", True
-    ),
-    Step(
-        "encode, ViT-L/14-336",
-        "gpu",
-        f"ViT-L/14-336, float16: {FROM_FILES}",
-        1e6,
-        "one H100, 16 cores",
-        r"flow (\d+)/s",
-        True,
-    ),
-    Step(
-        "write 512 × float16",
-        "store_scale",
-        "CPU time per row, last tenth relative to the same rows in a new set, 1,500,000 captions × 768 float16",
-        2 * DIM,
-        "2 cores",
-        r"(\d+) MB/s",
-        True,
-    ),
-    Step("seal", "store_scale", "time to seal, 1,000,000 × 768 float16", DIM / 768, "2 cores"),
-    Step("read, checksums compared", "store_scale", "time to read, 1,000,000 × 768 float16", DIM / 768, "2 cores"),
-    Step("score 25,010 captions, 512 numbers", "gpu", "dense, 1,000,000 images: time", 1, "one H100, 16 cores"),
-    Step("score 25,000 queries, 1,030 vectors a page", "gpu", "MaxSim, 5,000 pages: time", 200, "one H100, 16 cores"),
+    Step("encode, ViT-B/32", "gpu", f"ViT-B/32, float16: {FROM_FILES}", 1e6, CARD, FLOW, True),
+    Step("encode, ViT-L/14-336", "gpu", f"ViT-L/14-336, float16: {FROM_FILES}", 1e6, CARD, FLOW, True),
+    Step("write 512 × float16", "store_scale", WRITTEN, 2 * DIM, CORES, r"(\d+) MB/s", True),
+    Step("seal", "store_scale", "time to seal, 1,000,000 × 768 float16", DIM / 768, CORES),
+    Step("read, checksums compared", "store_scale", "time to read, 1,000,000 × 768 float16", DIM / 768, CORES),
+    Step("score 25,010 captions, 512 numbers", "gpu", "dense, 1,000,000 images: time", 1, CARD),
+    Step("score 25,000 queries, 1,030 vectors a page", "gpu", "MaxSim, 5,000 pages: time", 200, CARD),
 )
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+SIZES = {"ViT-B/32": ((224, 32, 768, 12), (512, 12)), "ViT-L/14-336": ((336, 14, 1024, 24), (768, 12))}
+"""Of real models: (side, patch, width, layers) of the image tower, (width, layers) of the text tower."""
+
 
 def products_alone(model: Any, n_tokens: int, device: str) -> Callable[[], None]:
     """Every linear layer of a model applied to as many tokens, a thousand at a time, in place of the whole model."""

@@ -42,25 +42,32 @@ def opened(files: Sequence[Path]) -> list[object]:
     return [Image.open(file) for file in files]
 
 
+def peers_of(folder: Path, device: str) -> Any:
+    """The CLIP in ``st/0_CLIPModel`` as sentence-transformers loads it; written for open_clip beside it."""
+    from sentence_transformers import SentenceTransformer
+
+    from tests.encoders.families.openclip import from_transformers_clip
+
+    modules = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}]
+    (folder / "st" / "modules.json").write_text(json.dumps(modules))
+    from_transformers_clip(folder / "st" / "0_CLIPModel", folder / "openclip")
+    return SentenceTransformer(str(folder / "st"), device=device)
+
+
 def clip_benchmark_images(folder: Path, files: Sequence[Path]) -> Callable[[], object]:
     """CLIP_benchmark's retrieval loop over photographs, with as many loader processes as there are cores."""
     import torch
     from clip_benchmark.datasets.builder import image_captions_collate_fn
     from PIL import Image
+    from torch.utils.data import DataLoader
 
     model, transform, _ = open_clip_model(folder)
     model.encode_text = lambda tokens: torch.ones(len(tokens), 512)  # only the images are timed
 
-    class Photographs(torch.utils.data.Dataset):
-        def __len__(self) -> int:
-            return len(files)
+    def load(some: Sequence[Path]) -> Any:  # by a process of the loader
+        return image_captions_collate_fn([(transform(Image.open(file)), ["-"]) for file in some])
 
-        def __getitem__(self, index: int) -> tuple[object, list[str]]:
-            return transform(Image.open(files[index])), ["-"]
-
-    loader = torch.utils.data.DataLoader(
-        Photographs(), batch_size=BATCH, num_workers=usable_cores(), collate_fn=image_captions_collate_fn
-    )
+    loader: Any = DataLoader(files, BATCH, num_workers=usable_cores(), collate_fn=load)  # type: ignore[arg-type]
     return lambda: their_loop(model, loader, lambda texts: torch.ones(len(texts), 1))
 
 

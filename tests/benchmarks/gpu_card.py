@@ -1,4 +1,4 @@
-"""The card that a benchmark runs on, its fastest products, and corpora of the shapes that are scored on it."""
+"""The card that a benchmark runs on, and its fastest products."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.encoders.device import full_float32
 from tests.benchmarks.rows import fastest
-from tests.shared_data import SHARED_DATA
 
-SPLIT = SHARED_DATA / "coco_karpathy" / "test_5k.json"
 ROUNDING = 2e-6  # of a cosine in float32
 
 
@@ -59,17 +54,3 @@ def reset_peak(device: str) -> None:
 def peak_gib(device: str) -> float:
     """Peak memory of tensors on the card; 0 elsewhere."""
     return torch.cuda.max_memory_allocated(device) / 2**30 if device.startswith("cuda") else 0.0
-
-
-def coco(limit: int | None) -> Corpus:
-    """The Karpathy test split where its file is there, else its shape; or a few images of that shape."""
-    if limit is None and SPLIT.is_file():
-        return read_coco_karpathy(SPLIT, ground_truths=[])
-    return paired(limit or 5000, 5 * (limit or 5000))
-
-
-def paired(n_images: int, n_captions: int) -> Corpus:
-    """Caption ``k`` describes image ``k`` modulo their number."""
-    images = [ImageRow(id=f"i{i:06d}") for i in range(n_images)]
-    captions = [CaptionRow(id=f"c{k:06d}", image_id=f"i{k % n_images:06d}", text="x") for k in range(n_captions)]
-    return build_corpus("gpu", images, captions, source=None)

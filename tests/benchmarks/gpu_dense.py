@@ -8,7 +8,6 @@ be equal.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,21 +19,20 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from tests.benchmarks.gpu_card import ROUNDING, Card, coco, peak_gib, reset_peak
-from tests.benchmarks.rows import Row, fastest
+from tests.benchmarks.gpu_card import ROUNDING, Card, peak_gib, reset_peak
+from tests.benchmarks.made import both_ways, karpathy, unit
+from tests.benchmarks.rows import Row, clocked, fastest
 
 DIM = 512
 
 
 def dense_rows(card: Card, *, quick: bool) -> list[Row]:
     """COCO's captions over its 5,000 images in both directions, and over a million images."""
-    corpus = coco(200 if quick else None)
+    corpus = karpathy(200 if quick else None)
     n_captions = len(corpus.captions)
-    built = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
-    tasks = [task for task in built if isinstance(task, RetrievalTask)]
+    tasks = both_ways(corpus)
     to_images = next(task for task in tasks if task.protocol.id == "t2i/all")
     rows: list[Row] = []
     for n_images, sample in ((len(corpus.images), n_captions), (2000 if quick else 1_000_000, 256)):
@@ -46,47 +44,30 @@ def dense_rows(card: Card, *, quick: bool) -> list[Row]:
         seconds = fastest(partial(score, resources=Resources(card.device)), runs=2 if wide else 3)
         peak = peak_gib(card.device) - 4 * (images.size + captions.size) / 2**30
         found = score(resources=Resources(card.device))
-        begun = time.perf_counter()
-        on_processor = score()
-        processor = time.perf_counter() - begun
+        on_processor, processor = clocked(score)
         work = 2.0 * n_captions * n_images * DIM
         shape = f"{n_captions:,} x {n_images:,} x {DIM}, {' and '.join(task.protocol.id for task in some)}"
         ours, theirs = found["t2i/all"], on_processor["t2i/all"]
         outside = outside_rounding(images, captions, ours, to_images.clusters, card.device, sample)
-        name = f"dense, {n_images:,} images"
+        name, cpu = f"dense, {n_images:,} images:", "capim on the CPU"
+        rate, faster, threads = (
+            work / seconds,
+            processor / seconds,
+            f"{processor:.1f} s on {torch.get_num_threads()} threads",
+        )
+        apart = float(np.abs(ours.best_score - theirs.best_score).max())
+        n_other = f"{int((ours.rank_best != theirs.rank_best).sum())} of {n_captions:,} ranks differ, by rounding"
+        close = f"{sample:,} queries, scores closer than {ROUNDING:g} may stand in either order"
+        whole = "vectors in the host's memory to ranks and lists of 100 in the host's memory"
+        bar, bar_of_share = (">= 5", "" if quick else ">= 0.25") if wide else (">= 2", "")
+        share = f"{name} product of the whole call as a share of the card's float32 rate"
         rows += [
-            Row(f"{name}: time", seconds, "s", note=f"{shape}; {work / seconds / 1e12:.1f} TFLOP/s"),
-            Row(
-                f"{name}: speed relative to the same machine's processor",
-                processor / seconds,
-                "times",
-                "" if quick else (">= 5" if wide else ">= 2"),
-                "capim on the CPU",
-                f"{processor:.1f} s on {torch.get_num_threads()} threads",
-            ),
-            Row(
-                f"{name}: product of the whole call as a share of the card's float32 rate",
-                work / seconds / card.float32_rate,
-                "",
-                ">= 0.25" if wide and not quick else "",
-                note="vectors in the host's memory to ranks and lists of 100 in the host's memory",
-            ),
-            Row(f"{name}: peak memory of the card beyond the vectors", peak, "GiB"),
-            Row(
-                f"{name}: ranks outside what float64 scores allow",
-                outside,
-                "",
-                "<= 0",
-                note=f"{sample:,} queries, scores closer than {ROUNDING:g} may stand in either order",
-            ),
-            Row(
-                f"{name}: largest difference of a score from the CPU's",
-                float(np.abs(ours.best_score - theirs.best_score).max()),
-                "",
-                "<= 1e-6",
-                "capim on the CPU",
-                f"{int((ours.rank_best != theirs.rank_best).sum())} of {n_captions:,} ranks differ, by rounding",
-            ),
+            Row(f"{name} time", seconds, "s", note=f"{shape}; {rate / 1e12:.1f} TFLOP/s"),
+            Row(f"{name} speed relative to the same machine's processor", faster, "times", bar, cpu, threads),
+            Row(share, rate / card.float32_rate, "", bar_of_share, note=whole),
+            Row(f"{name} peak memory of the card beyond the vectors", peak, "GiB"),
+            Row(f"{name} ranks outside what float64 scores allow", outside, "", "<= 0", note=close),
+            Row(f"{name} largest difference of a score from the CPU's", apart, "", "<= 1e-6", cpu, n_other),
         ]
         del images, captions, found, on_processor
     return [*rows, *exact_rows(tasks, corpus, card)]
@@ -101,30 +82,21 @@ def exact_rows(tasks: Sequence[RetrievalTask], corpus: Corpus, card: Card) -> li
         score_dense(whole[0], whole[1], tasks, resources=Resources(device)) for device in (card.device, "cpu")
     )
     differing = sum(unequal(found[id_], expected[id_]) for id_ in found)
-    unit = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in whole]
+    images, captions = map(unit, whole)
     order = rng.permutation(n_images)
     to_images = next(task for task in tasks if task.protocol.id == "t2i/all")
     moved = replace(to_images, relevant=np.argsort(order)[to_images.relevant].astype(np.int32))
     scores = [
-        score_dense(images, unit[1], [task], resources=Resources(card.device))["t2i/all"].best_score
-        for images, task in ((unit[0], to_images), (unit[0][order], moved))
+        score_dense(gallery, captions, [task], resources=Resources(card.device))["t2i/all"].best_score
+        for gallery, task in ((images, to_images), (images[order], moved))
     ]
+    shape = f"{n_captions:,} x {n_images:,} x 128, both directions"
+    bits = f"{n_captions:,} scores of relevant images, compared bit by bit"
+    changed = int((scores[0] != scores[1]).sum())
+    name = "dense, whole numbers: queries with another rank, tie or list than on the CPU"
     return [
-        Row(
-            "dense, whole numbers: queries with another rank, tie or list than on the CPU",
-            differing,
-            "",
-            "<= 0",
-            "capim on the CPU",
-            f"{n_captions:,} x {n_images:,} x 128, both directions",
-        ),
-        Row(
-            "dense: scores that change with the order of the gallery",
-            int((scores[0] != scores[1]).sum()),
-            "",
-            "<= 0",
-            note=f"{n_captions:,} scores of relevant images, compared bit by bit",
-        ),
+        Row(name, differing, "", "<= 0", "capim on the CPU", shape),
+        Row("dense: scores that change with the order of the gallery", changed, "", "<= 0", note=bits),
     ]
 
 

@@ -26,16 +26,13 @@ from capim.tasks.encoders.device import usable_cores
 from capim.tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
 from capim.tasks.encoders.pipeline import find_batch_size
 from capim.tasks.encoders.tensors import join
-from tests.benchmarks.bench_encode import caption_work, drain, image_work, in_turns, times
-from tests.benchmarks.encode_models import write_clip
-from tests.benchmarks.encode_peers import mixed_captions, open_clip_model, opened, photographs
+from tests.benchmarks.bench_encode import PEER, against, caption_work, contests, drain, image_work, in_turns
+from tests.benchmarks.cost import FROM_FILES
+from tests.benchmarks.encode_models import SIZES, write_clip
+from tests.benchmarks.encode_peers import mixed_captions, open_clip_model, opened, peers_of, photographs
 from tests.benchmarks.gpu_card import Card, peak_gib, reset_peak
 from tests.benchmarks.rows import Row
 
-MODELS = {
-    "ViT-B/32": ((224, 32, 768, 12), (512, 12)),
-    "ViT-L/14-336": ((336, 14, 1024, 24), (768, 12)),
-}
 TINY = {"ViT-tiny": ((64, 16, 64, 2), (64, 2))}
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16", "float16")
 
@@ -60,7 +57,7 @@ class PreparesOnly:
 
 def model_rows(name: str, card: Card, *, quick: bool) -> list[Row]:
     """One model in three precisions; the small one beside the peers."""
-    vision, text = (MODELS | TINY)[name]
+    vision, text = (SIZES | TINY)[name]
     rows = []
     with tempfile.TemporaryDirectory() as work:
         checkpoint = Path(work) / "st" / "0_CLIPModel"
@@ -89,13 +86,9 @@ def probe(encoder: Encoder) -> NDArray[np.float32]:
 def closeness(name: str, precision: str, vectors: NDArray[np.float32], reference: NDArray[np.float32]) -> Row:
     """How far a precision is from float32 on the card, and float32 on the card from float32 on the processor."""
     other = "float32 on the CPU" if precision == "float32" else "float32 on the card"
-    return Row(
-        f"{name}, {precision}: largest difference of a component from {other}",
-        float(np.abs(vectors - reference).max()),
-        "",
-        f"<= {NEIGHBOUR_TOLERANCE[precision]:g}",
-        note=f"{len(vectors)} photographs and captions; the tolerance of `capim check`",
-    )
+    title = f"{name}, {precision}: largest difference of a component from {other}"
+    bar, apart = f"<= {NEIGHBOUR_TOLERANCE[precision]:g}", float(np.abs(vectors - reference).max())
+    return Row(title, apart, "", bar, note=f"{len(vectors)} photographs and captions; the tolerance of `capim check`")
 
 
 def flow_rows(name: str, encoder: Encoder, card: Card, *, turns: int, quick: bool) -> list[Row]:
@@ -119,27 +112,16 @@ def flow_rows(name: str, encoder: Encoder, card: Card, *, turns: int, quick: boo
     of_captions = in_turns({"flow": lambda: drain(encoder, caption_work(distinct), batch_size=caption_batch)}, 1)
     peak = card.float32_rate if precision == "float32" else card.bfloat16_rate
     note = ", ".join(f"{what} {rate:.0f}/s" for what, rate in rates.items())
+    note = f"{note}; batches of {image_batch}, {usable_cores()} cores"
+    share, bar = rates["flow"] / min(rates["forward"], rates["preparing"]), "" if quick else ">= 0.9"
+    flops, memory = image_flops(encoder), f"peak memory {peak_gib(card.device):.1f} GiB"
+    of_product, per_image = rates["forward"] * flops / peak, f"{flops / 1e9:.1f} GFLOP an image; {memory}"
+    per_second = len(distinct) / statistics.median(of_captions["flow"])
+    different = f"{len(distinct):,} different captions, batches of {caption_batch}"
     return [
-        Row(
-            f"{title}: images per second from files, as a share of the slower of preparing and forward pass alone",
-            rates["flow"] / min(rates["forward"], rates["preparing"]),
-            "",
-            "" if quick else ">= 0.9",
-            "its own halves",
-            f"{note}; batches of {image_batch}, {usable_cores()} cores",
-        ),
-        Row(
-            f"{title}: forward pass as a share of the card's fastest product",
-            rates["forward"] * image_flops(encoder) / peak,
-            "",
-            note=f"{image_flops(encoder) / 1e9:.1f} GFLOP an image; peak memory {peak_gib(card.device):.1f} GiB",
-        ),
-        Row(
-            f"{title}: captions per second",
-            len(distinct) / statistics.median(of_captions["flow"]),
-            "captions/s",
-            note=f"{len(distinct):,} different captions, batches of {caption_batch}",
-        ),
+        Row(f"{title}: {FROM_FILES}", share, "", bar, "its own halves", note),
+        Row(f"{title}: forward pass as a share of the card's fastest product", of_product, "", note=per_image),
+        Row(f"{title}: captions per second", per_second, "captions/s", note=different),
     ]
 
 
@@ -175,65 +157,28 @@ def image_flops(encoder: Encoder) -> float:
 
 def beside_peers(name: str, folder: Path, encoder: Encoder, *, quick: bool) -> list[Row]:
     """Images and captions per second, float32, relative to sentence-transformers' and open_clip's own loops."""
-    import json
-
-    from sentence_transformers import SentenceTransformer
-
-    from tests.encoders.families.openclip import from_transformers_clip
-
-    modules = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}]
-    (folder / "st" / "modules.json").write_text(json.dumps(modules))
-    from_transformers_clip(folder / "st" / "0_CLIPModel", folder / "openclip")
-    theirs = SentenceTransformer(str(folder / "st"), device=encoder.device)
+    theirs = peers_of(folder, encoder.device)
     batch = 8 if quick else 256
     files = repeated(photographs(), 40 if quick else 768)
     captions = [f"{i} {caption}" for i, caption in enumerate(repeated(mixed_captions(), 100 if quick else 6000))]
-    images = {
-        "capim": lambda: drain(encoder, image_work(files), batch_size=batch),
-        "sentence-transformers": lambda: theirs.encode(opened(files), batch_size=batch, show_progress_bar=False),
-        "open_clip": open_clip_images(folder / "openclip", files, batch, encoder.device),
-    }
-    texts = {
-        "capim": lambda: drain(encoder, caption_work(captions), batch_size=batch),
-        "sentence-transformers": lambda: theirs.encode(captions, batch_size=batch, show_progress_bar=False),
-        "open_clip": open_clip_captions(folder / "openclip", captions, batch, encoder.device),
-    }
-    rows = []
-    for unit, n, contest in (("images", len(files), images), ("captions", len(captions), texts)):
-        seconds = in_turns(contest, 1)
-        rates = ", ".join(f"{who} {n / statistics.median(taken):.0f}/s" for who, taken in seconds.items())
-        rows += [
-            Row(f"{unit} per second, {name}, float32", times(seconds, "capim", peer), "times", bar, peer, rates)
-            for peer, bar in (
-                ("sentence-transformers", "" if quick else ">= 2"),
-                ("open_clip", "" if quick else ">= 1"),
-            )
-        ]
-    return rows
-
-
-class Photographs(torch.utils.data.Dataset[Any]):
-    """Files as a loader of torch reads them."""
-
-    def __init__(self, files: Sequence[Path], transform: Callable[[Any], Any]) -> None:
-        self._files, self._transform = files, transform
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._transform(opened([self._files[index]])[0])
+    images, texts = contests(encoder, theirs, files, captions, batch)
+    images["open_clip"] = open_clip_images(folder / "openclip", files, batch, encoder.device)
+    texts["open_clip"] = open_clip_captions(folder / "openclip", captions, batch, encoder.device)
+    title, bars = f"{name}, float32", {PEER: ">= 2", "open_clip": ">= 1"}
+    of_images, _ = against(f"images per second, {title}", images, len(files), bars, turns=1)
+    of_captions, _ = against(f"captions per second, {title}", texts, len(captions), bars, turns=1)
+    return of_images + of_captions
 
 
 def open_clip_images(folder: Path, files: Sequence[Path], batch: int, device: str) -> Callable[[], object]:
     """open_clip's own loop: a loader process per core, pinned memory, one forward pass after the other."""
     model, transform, _ = open_clip_model(folder)
-    loader = torch.utils.data.DataLoader(
-        Photographs(files, transform),
-        batch_size=batch,
-        num_workers=usable_cores(),
-        pin_memory=device.startswith("cuda"),
-    )
+
+    def load(some: Sequence[Path]) -> torch.Tensor:  # by a process of the loader
+        return torch.stack([transform(image) for image in opened(some)])
+
+    how: Any = {"num_workers": usable_cores(), "collate_fn": load, "pin_memory": device.startswith("cuda")}
+    loader: Any = torch.utils.data.DataLoader(files, batch, **how)  # type: ignore[arg-type]
 
     def run() -> None:
         with torch.inference_mode():

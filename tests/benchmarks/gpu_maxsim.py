@@ -6,22 +6,20 @@ the peer's scores, give or take rounding, let an item stand.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from capim.store.vectors import Ragged
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores, pair_scores
-from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.resources import Resources
-from tests.benchmarks.gpu_card import ROUNDING, Card, paired, peak_gib, reset_peak
-from tests.benchmarks.rows import Row, fastest
+from tests.benchmarks.gpu_card import ROUNDING, Card, peak_gib, reset_peak
+from tests.benchmarks.made import both_ways, paired, unit, windows
+from tests.benchmarks.rows import Row, fastest, timed
 
 N_PATCHES, TOKEN_DIM = 1030, 128  # ColPali's
 TOKENS = (20, 30)  # fewest and most of a query
@@ -32,32 +30,25 @@ def maxsim_rows(card: Card, *, quick: bool) -> list[Row]:
     """ColPali's pages and queries: 500 pages beside colpali_engine, and 5,000 pages with COCO's number of queries."""
     small, large = ((20, 40), (60, 300)) if quick else ((500, 1000), (5000, 25_000))
     pages, queries = multivectors(*large, card.device)
-    rows = beside_colpali(pages[: small[0]], queries[: small[1]], card, quick=quick)
-    corpus = paired(*large)
-    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    rows = beside_colpali(pages[: small[0]], queries[: small[1]], card)
+    tasks = both_ways(paired(*large))
     reset_peak(card.device)
-    begun = time.perf_counter()
-    score_maxsim(partial(windows, pages), partial(windows, queries), tasks, resources=Resources(card.device))
-    seconds = time.perf_counter() - begun
+    sides = partial(windows, pages), partial(windows, queries)
+    seconds = timed(lambda: score_maxsim(*sides, tasks, resources=Resources(card.device)))
     work = 2.0 * sum(map(len, queries)) * len(pages) * N_PATCHES * TOKEN_DIM
-    shape = f"{large[1]:,} queries x {large[0]:,} pages x {N_PATCHES:,} vectors"
-    rows += [
-        Row(f"MaxSim, {large[0]:,} pages: time", seconds, "s", note=f"{shape}; both directions and lists of 100"),
-        Row(
-            f"MaxSim, {large[0]:,} pages: product of the whole call as a share of the card's float32 rate",
-            work / seconds / card.float32_rate,
-            "",
-            "" if quick else ">= 0.5",
-            note=f"{work / seconds / 1e12:.1f} TFLOP/s",
-        ),
-        Row(f"MaxSim, {large[0]:,} pages: peak memory of the card", peak_gib(card.device), "GiB"),
+    shape = f"{large[1]:,} queries x {large[0]:,} pages x {N_PATCHES:,} vectors; both directions and lists of 100"
+    name, rate = f"MaxSim, {large[0]:,} pages:", work / seconds
+    share = f"{name} product of the whole call as a share of the card's float32 rate"
+    bar, note = "" if quick else ">= 0.5", f"{rate / 1e12:.1f} TFLOP/s"
+    return [
+        *rows,
+        Row(f"{name} time", seconds, "s", note=shape),
+        Row(share, rate / card.float32_rate, "", bar, note=note),
+        Row(f"{name} peak memory of the card", peak_gib(card.device), "GiB"),
     ]
-    return rows
 
 
-def beside_colpali(
-    pages: list[NDArray[np.float16]], queries: list[NDArray[np.float16]], card: Card, *, quick: bool
-) -> list[Row]:
+def beside_colpali(pages: list[NDArray[np.float16]], queries: list[NDArray[np.float16]], card: Card) -> list[Row]:
     """Speed, ranks and scores beside colpali_engine's own function on the same card; and our own consistency."""
     from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 
@@ -89,45 +80,26 @@ def beside_colpali(
     some = slice(3, 3 + max(1, len(queries) // 7))
     with full_float32():
         alone = pair_scores(tokens.slice(some.start, some.stop), pages[0], card.device)
-    peer_name = "colpali_engine, same card"
+    changed, peer_name = int((alone != found[some, 0]).sum()), "colpali_engine, same card"
+    speed = f"{shape}; {seconds:.3f} s, {work / seconds / 1e12:.1f} TFLOP/s; peer {peer_seconds:.2f} s"
+    reversed_speed = f"{reverse:.3f} s, {work / reverse / 1e12:.1f} TFLOP/s"
+    outside = int(((rank < lowest) | (rank > highest)).sum())
+    rounding = f"{int((rank != peer_rank).sum())} of {len(queries):,} ranks differ, by rounding"
+    apart = float(np.abs(found - expected).max() / np.abs(expected).max())
+    bits = (
+        f"{moved[0]} and {moved[1]} (images as queries) of {found.size:,} with {PEER_BATCH} or 7 pages, "
+        f"{changed} of {len(alone)} with fewer queries; compared bit by bit"
+    )
+    faster, n_changed = peer_seconds / seconds, sum(moved) + changed
+    of_windows = "MaxSim on the card: scores that change with the pages read at a time or the queries beside"
+    by_images = "MaxSim, images as queries: speed relative to captions as queries"
+    largest = "MaxSim: largest difference of a score, as a share of the largest score"
     return [
-        Row(
-            "MaxSim: speed relative to colpali_engine on the same card",
-            peer_seconds / seconds,
-            "times",
-            "" if quick else ">= 2",
-            peer_name,
-            f"{shape}; {seconds:.3f} s, {work / seconds / 1e12:.1f} TFLOP/s; peer {peer_seconds:.2f} s",
-        ),
-        Row(
-            "MaxSim, images as queries: speed relative to captions as queries",
-            seconds / reverse,
-            "times",
-            note=f"{reverse:.3f} s, {work / reverse / 1e12:.1f} TFLOP/s",
-        ),
-        Row(
-            "MaxSim: ranks outside what colpali_engine's scores allow",
-            int(((rank < lowest) | (rank > highest)).sum()),
-            "",
-            "<= 0",
-            peer_name,
-            f"{int((rank != peer_rank).sum())} of {len(queries):,} ranks differ, by rounding",
-        ),
-        Row(
-            "MaxSim: largest difference of a score, as a share of the largest score",
-            float(np.abs(found - expected).max() / np.abs(expected).max()),
-            "",
-            "<= 1e-6",
-            peer_name,
-        ),
-        Row(
-            "MaxSim on the card: scores that change with the pages read at a time or the queries beside",
-            sum(moved) + int((alone != found[some, 0]).sum()),
-            "",
-            "<= 0",
-            note=f"{moved[0]} and {moved[1]} (images as queries) of {found.size:,} with {PEER_BATCH} or 7 pages, "
-            f"{int((alone != found[some, 0]).sum())} of {len(alone)} with fewer queries; compared bit by bit",
-        ),
+        Row("MaxSim: speed relative to colpali_engine on the same card", faster, "times", ">= 2", peer_name, speed),
+        Row(by_images, seconds / reverse, "times", note=reversed_speed),
+        Row("MaxSim: ranks outside what colpali_engine's scores allow", outside, "", "<= 0", peer_name, rounding),
+        Row(largest, apart, "", "<= 1e-6", peer_name),
+        Row(of_windows, n_changed, "", "<= 0", note=bits),
     ]
 
 
@@ -150,12 +122,5 @@ def multivectors(
     for k in range(n_queries):
         near = pages[k % n_pages][rng.integers(N_PATCHES, size=rng.integers(TOKENS[0], TOKENS[1] + 1))]
         tokens = near + 0.15 * rng.standard_normal(near.shape, dtype=np.float32)
-        queries.append((tokens / np.linalg.norm(tokens, axis=1, keepdims=True)).astype(np.float16))
+        queries.append(unit(tokens).astype(np.float16))
     return pages, queries
-
-
-def windows(items: list[NDArray[np.float16]], size: int = PEER_BATCH) -> Iterator[Ragged]:
-    """The items as a store yields them."""
-    for start in range(0, len(items), size):
-        part = items[start : start + size]
-        yield Ragged.of(part, ords=np.arange(start, start + len(part)))

@@ -1,20 +1,20 @@
 """The nine made-up models of ``tests.reports.large`` in a store on disk.
 
-``python -m tests.benchmarks.large_store DIR [QUERIES]``. Outcomes with lists of the top hundred for every caption and
+Outcomes with lists of the top hundred for every caption and
 model, all rows of a report, some thumbnails, and the vectors of the first model, drawn at random.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from capim.store import Block, Embeddings, EmbeddingStore
+from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.store.types import EncoderSpec, IndexedImage, Modality
+from tests.benchmarks.made import BOTH, as_block, unit
 from tests.reports.large import coco
 from tests.reports.stand_in import SCHEMAS
 
@@ -22,9 +22,9 @@ CAPTIONS = 5  # of an image
 AT_ONCE = 10_000  # vectors in memory
 
 
-def make(folder: Path, *, n_queries: int = 100_000, n_models: int = 9, n_pictures: int = 200) -> EmbeddingStore:
+def make(folder: Path, n_queries: int) -> None:
     """The store, written with the store's own writers."""
-    made = coco(n_images=n_queries // CAPTIONS, n_models=n_models, n_languages=3, n_pictures=n_pictures)
+    made = coco(n_images=n_queries // CAPTIONS, n_languages=3, n_pictures=200)
     store = EmbeddingStore.open(folder, create=True)
     for corpus in made.contents.values():
         store.write_corpus(corpus)
@@ -37,10 +37,9 @@ def make(folder: Path, *, n_queries: int = 100_000, n_models: int = 9, n_picture
             store.write_rows(table, pa.Table.from_pylist([{**own, **row} for row in rows], schema=SCHEMAS[table]))
     for evaluation in sorted(made.arrow):
         store.write_rows("outcomes", made.arrow.pop(evaluation))
-    modalities: tuple[Modality, ...] = ("image", "caption")
-    for modality in modalities:
-        _embed(store, next(iter(made.specs.values())), modality)
-    return store
+    spec = next(iter(made.specs.values()))
+    for modality in BOTH:
+        _embed(store, spec, modality)
 
 
 def _embed(store: EmbeddingStore, spec: EncoderSpec, modality: Modality) -> None:
@@ -50,23 +49,7 @@ def _embed(store: EmbeddingStore, spec: EncoderSpec, modality: Modality) -> None
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(100, spec.dim)).astype(np.float32)
     for start in range(0, len(ids), AT_ONCE):
-        part = ids[start : start + AT_ONCE]
-        values = centres[rng.integers(0, 100, len(part))] + rng.normal(size=(len(part), spec.dim)).astype(np.float32)
-        block = Block(
-            ords=np.arange(start, start + len(part), dtype=np.int32),
-            ids=part,
-            embeddings=Embeddings(
-                values=(values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32),
-                norms=np.ones(len(part), np.float32),
-                n_tokens=np.ones(len(part), np.int32),
-                truncated=np.zeros(len(part), bool),
-            ),
-            input_shas=[""] * len(part),
-            batch_id="b",
-        )
-        store.put(key, spec, block)
+        ords = np.arange(start, min(len(ids), start + AT_ONCE), dtype=np.int32)
+        values = centres[rng.integers(0, 100, len(ords))] + rng.normal(size=(len(ords), spec.dim)).astype(np.float32)
+        store.put(key, spec, as_block(ords, unit(values).astype(np.float32), ids=ids[start : start + AT_ONCE]))
     store.seal(key, n_items=len(ids))
-
-
-if __name__ == "__main__":
-    make(Path(sys.argv[1]), n_queries=int(sys.argv[2]) if len(sys.argv) > 2 else 100_000)

@@ -56,7 +56,7 @@ def pointing_game(store: EmbeddingStore, *, encoder: str, corpus: str, seed: int
     place = {row["id"]: position for position, row in enumerate(rows)}
     other = np.random.default_rng(seed).permutation(len(rows))
     targets_of = _answers(rows) if any(row["page"] for row in rows) else _things(rows)
-    hits: list[tuple[bool, float, bool]] = []
+    hits: list[tuple[np.bool_, np.floating[Any], np.bool_]] = []
     clusters: list[int] = []
     for position, caption in enumerate(store.items(corpus, "caption").to_pylist()):
         targets = targets_of.get(caption["image_id"] or caption["id"])
@@ -75,9 +75,7 @@ def pointing_game(store: EmbeddingStore, *, encoder: str, corpus: str, seed: int
             if len(named) == 1:
                 left_top, right_bottom = named[0].box.reshape(2, 2)
                 inside: NDArray[np.bool_] = np.all((centres > left_top) & (centres < right_bottom), axis=1)
-                hits.append(
-                    (bool(inside[int(of_image.argmax())]), float(inside.mean()), bool(inside[int(of_other.argmax())]))
-                )
+                hits.append((inside[of_image.argmax()], inside.mean(), inside[of_other.argmax()]))
                 clusters.append(image)
     shares = np.array(hits, dtype=np.float64).T
     of_images = Clusters.of(clusters, len(rows))

@@ -157,34 +157,6 @@ def holds_in(suite: Suite, *, suites: int, resampling: Resampling) -> dict[tuple
     return dict(held)
 
 
-def coverage(suite: Suite, *, suites: int, seed: int = 0) -> list[dict[str, object]]:
-    """For each estimand and statistic, how often all ranks hold, how many an encoder can hold, and interval coverage.
-
-    The Borda count of corpora like these is not known where corpora differ: only its ranks are judged.
-    """
-    found: dict[tuple[Estimand, Statistic], list[tuple[bool, float, float]]] = {}
-    resampling = Resampling(replicates=400, permutations=1_000, level=LEVEL)
-    for key, standings, truth in judged(suite, suites=suites, resampling=resampling, seed=seed):
-        width = np.mean([s.held.worst - s.held.best + 1 for s in standings if s.held is not None])
-        inside = np.nan if key == ("corpora like these", "borda") else covered(standings, truth)
-        found.setdefault(key, []).append((holds(standings, truth), float(width), inside))
-    rows: list[dict[str, object]] = []
-    for (estimand, statistic), each in found.items():
-        hold, width, inside = np.array(each, dtype=float).T
-        known = inside[np.isfinite(inside)]
-        rows.append(
-            {
-                "suite": suite.name,
-                "estimand": estimand,
-                "statistic": statistic,
-                "ranks_hold": float(hold.mean()),
-                "ranks_per_encoder": float(width.mean()),
-                "interval_coverage": float(known.mean()) if len(known) else None,
-            }
-        )
-    return rows
-
-
 def false_claims_of_a_bootstrap_of_both(suite: Suite, *, suites: int, seed: int = 0) -> float:
     """How often a bootstrap of corpora and images finds a difference between equal encoders, the largest of all pairs.
 
@@ -194,14 +166,9 @@ def false_claims_of_a_bootstrap_of_both(suite: Suite, *, suites: int, seed: int 
     claims = 0
     for at in range(suites):
         corpora, _ = drawn(suite, rng)
-        replicates = np.stack(
-            [
-                bootstrap_replicates(stacked_statistic(parts), suite.n_images, Resampling(replicates=400, seed=at))
-                .reshape(len(parts), -1, 400)
-                .mean(axis=0)
-                for parts in corpora
-            ]
-        )
+        resampling = Resampling(replicates=400, seed=at)
+        drawn_of = [bootstrap_replicates(stacked_statistic(parts), suite.n_images, resampling) for parts in corpora]
+        replicates = np.stack([of.reshape(2, -1, 400).mean(axis=0) for of in drawn_of])  # of both directions
         n_corpora, n_encoders = suite.truth.shape
         corpus, draw = (rng.integers(0, n, (400, n_corpora)) for n in (n_corpora, 400))
         means = replicates[corpus, :, draw].mean(axis=1)
@@ -218,17 +185,23 @@ def false_claims_of_a_bootstrap_of_both(suite: Suite, *, suites: int, seed: int 
 def rows(quick: bool = False) -> list[Row]:
     """Rows of the group ``validity``: for each kind of suite, how often all ranks hold and how many are left open."""
     suites = 100 if quick else 400
+    resampling = Resampling(replicates=400, permutations=1_000, level=LEVEL)
+    least = 100 * (LEVEL - 3 * float(np.sqrt(LEVEL * (1 - LEVEL) / suites)))  # three standard errors below 95 %
     found = []
     for suite in SUITES:
-        for row in coverage(suite, suites=suites):
-            intervals = row["interval_coverage"]
-            note = f"{row['ranks_per_encoder']:.1f} ranks per encoder" + (
-                f", intervals cover {100 * float(str(intervals)):.1f} %" if intervals is not None else ""
-            )
-            name = f"{row['suite']}: {row['statistic']} on {row['estimand']}, all ranks hold"
-            # three standard errors below 95 % at this number of suites
-            least = 100 * (LEVEL - 3 * float(np.sqrt(LEVEL * (1 - LEVEL) / suites)))
-            found.append(Row(name, 100 * float(str(row["ranks_hold"])), "%", f">= {least:.1f}", note=note))
+        simulated: dict[tuple[Estimand, Statistic], list[tuple[bool, float, float]]] = {}
+        for key, standings, truth in judged(suite, suites=suites, resampling=resampling):
+            width = float(np.mean([s.held.worst - s.held.best + 1 for s in standings if s.held is not None]))
+            # the Borda count of corpora like these is not known where corpora differ: only its ranks are judged
+            inside = np.nan if key == ("corpora like these", "borda") else covered(standings, truth)
+            simulated.setdefault(key, []).append((holds(standings, truth), width, inside))
+        for (estimand, statistic), each in simulated.items():
+            hold, width, inside = np.array(each, dtype=float).T
+            known = inside[np.isfinite(inside)]
+            intervals = f", intervals cover {100 * known.mean():.1f} %" if len(known) else ""
+            name = f"{suite.name}: {statistic} on {estimand}, all ranks hold"
+            note = f"{width.mean():.1f} ranks per encoder{intervals}"
+            found.append(Row(name, 100 * float(hold.mean()), "%", f">= {least:.1f}", note=note))
     sampled = next(suite for suite in SUITES if suite.between)
     share = 100 * false_claims_of_a_bootstrap_of_both(sampled, suites=suites)
     found.append(Row(f"{sampled.name}: a bootstrap of corpora and images makes a false claim", share, "%"))

@@ -85,12 +85,9 @@ def watched_year(year: Year, rule: WatchRule, *, seed: int) -> Alarms:
     for week, hits in enumerate(weeks, start=1):
         old, new = baseline.mean(axis=0), hits.mean(axis=0)
         changes = tuple(
-            FigureChange(
-                key=("images", str(figure), "R@1", "model"), difference=new[figure] - old[figure], p=None,
-                basis="paired test",
-            )
-            for figure in range(year.n_protocols)
-        )  # fmt: skip
+            FigureChange(key=("images", str(figure), "R@1", "model"), difference=by, p=None, basis="paired test")
+            for figure, by in enumerate(new - old)
+        )
         group = changes, baseline.astype(np.float64) - hits
         tested = tested_changes([group], level=level, resampling=Resampling())
         verdicts = [judge_change(change, rule, level) for change in tested]

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.faults.fault import Failed
+from tests.faults.process import Failed
 
 
 def encoded(image: Image.Image, form: str, **options: object) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.faults.fault import Failed
+from tests.faults.process import Failed
 
 TEXTS = [
     "a\0b",

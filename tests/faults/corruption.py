@@ -6,48 +6,27 @@ A flipped byte may also be one that nobody reads; then all vectors and figures h
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
 from capim.store.digests import RECORDS
-from tests.faults.fault import Failed, Fault, Scene, expect
+from tests.faults.damages import spoil
+from tests.faults.fault import Fault, Scene, expect, faults
 from tests.faults.ground import damaged, figures, findings, refuse_other_figures
+from tests.faults.process import Failed
 
-
-def flip(file: Path, scene: Scene) -> None:
-    """One bit of one byte changes."""
-    data = bytearray(file.read_bytes())
-    data[scene.random.randrange(len(data))] ^= 1 << scene.random.randrange(8)
-    file.write_bytes(data)
-
-
-def truncate(file: Path, scene: Scene) -> None:
-    """The end is gone."""
-    data = file.read_bytes()
-    file.write_bytes(data[: scene.random.randrange(1, len(data))])
-
-
-def empty(file: Path, scene: Scene) -> None:
-    """The file is there, its contents are not."""
-    file.write_bytes(b"")
-
-
-def delete(file: Path, scene: Scene) -> None:
-    """The file is gone."""
-    file.unlink()
-
-
-HURTS = {"a flipped bit": flip, "a truncated file": truncate, "an emptied file": empty, "a deleted file": delete}
+HURTS = {"a flipped bit": "flip", "a truncated file": "cut", "an emptied file": "empty", "a deleted file": "delete"}
 
 
 def corrupt(scene: Scene, table: str, hurt: str, part: str = "data/*") -> str:
     """Damage a file of a table whose name begins so; then do what the store says until it is clean."""
-    scene.begin_from(scene.ground.whole)
+    scene.begin_from("whole")
     folder = scene.random.choice(sorted(Path(scene.workspace, "store").glob(f"{table}*.lance")))
     name = folder.name.removesuffix(".lance")
     files = (folder.parent / RECORDS / name).iterdir() if part == RECORDS else folder.glob(part)
     file = scene.random.choice(sorted(files))
-    HURTS[hurt](file, scene)
+    spoil(file, HURTS[hurt], scene.random)
     found = damaged(findings(scene.capim, scene.workspace))
     if not found:
         # the manifest of an older version may go; data of this one may not
@@ -78,27 +57,22 @@ def heal(scene: Scene, found: dict[str, str]) -> str:
     return "; ".join(said) + (f"; then {len(left)} left for the run" if left else "")
 
 
-def _faults(table: str, hurts: tuple[str, ...] = tuple(HURTS), part: str = "data/*", what: str = "") -> list[Fault]:
-    return [
-        Fault("damaged files", f"{hurt}: {what or table}", partial(corrupt, table=table, hurt=hurt, part=part))
-        for hurt in hurts
-    ]
+def _faults(table: str, what: str = "", hurts: Iterable[str] = HURTS, part: str = "data/*") -> list[Fault]:
+    happen = {f"{hurt}: {what or table}": partial(corrupt, table=table, hurt=hurt, part=part) for hurt in hurts}
+    return faults("damaged files", happen)
 
 
 FAULTS = [
-    *_faults("single-", what="vectors"),
-    *_faults("multi-", what="multi-vectors"),
-    *_faults("corpus-captions-", what="captions"),
-    *_faults("corpus-images-", what="images"),
-    *_faults("outcomes"),
-    *_faults("results"),
-    *_faults("comparisons"),
-    *_faults("slices"),
-    *_faults("sets"),
-    *_faults("encoders"),
-    *_faults("corpora"),
-    *_faults("image_index"),
-    *_faults("single-", ("a deleted file",), "_refs/tags/*", "the tag of a set"),
-    *_faults("single-", tuple(HURTS), "_versions/*", "a manifest of a set"),
-    *_faults("results", tuple(HURTS), RECORDS, "the record of the digests of results"),
+    *_faults("single-", "vectors"),
+    *_faults("multi-", "multi-vectors"),
+    *_faults("corpus-captions-", "captions"),
+    *_faults("corpus-images-", "images"),
+    *[
+        fault
+        for table in ("outcomes", "results", "comparisons", "slices", "sets", "encoders", "corpora", "image_index")
+        for fault in _faults(table)
+    ],
+    *_faults("single-", "the tag of a set", ["a deleted file"], "_refs/tags/*"),
+    *_faults("single-", "a manifest of a set", part="_versions/*"),
+    *_faults("results", "the record of the digests of results", part=RECORDS),
 ]

@@ -9,13 +9,12 @@ import traceback
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from tests.faults.fault import Failed, Fault, NotTried, Scene
+from tests.faults.fault import Fault, NotTried, Scene
 from tests.faults.ground import Ground, prepare
-from tests.faults.process import Capim
+from tests.faults.process import Capim, Failed
 
 AT_ONCE = 2
 
@@ -38,9 +37,8 @@ def undergo(faults: Sequence[Fault], folder: Path, *, seed: int, show: TextIO) -
     show.write(f"an undisturbed run gave {len(ground.figures)} rows of results ({time.monotonic() - begun:.0f} s)\n")
 
     def one(number: int, fault: Fault) -> Verdict:
-        verdict = _undergo(
-            fault, ground, folder / f"fault-{number}", random.Random(f"{seed}/{fault.kind}/{fault.name}")
-        )
+        drawn = random.Random(f"{seed}/{fault.kind}/{fault.name}")
+        verdict = _undergo(fault, ground, folder / f"fault-{number}", drawn)
         show.write(f"{_word(verdict):<9} {verdict.seconds:5.1f} s  {fault.kind}: {fault.name}\n")
         if not verdict.survived:
             show.write(f"{verdict.detail}\n")
@@ -55,19 +53,20 @@ def _undergo(fault: Fault, ground: Ground, folder: Path, drawn: random.Random) -
     begun = time.monotonic()
     folder.mkdir()
     scene = Scene(ground, folder, drawn, str(folder / "workspace"), Capim(folder / "said"))
-    verdict = partial(Verdict, fault)
+    survived, tried = True, True
     with scene.stack:
         try:
             detail = fault.happen(scene)
             ground.refuse_difference(scene.workspace, scene.capim)
         except NotTried as reason:
-            return verdict(survived=True, tried=False, seconds=time.monotonic() - begun, detail=f"not tried: {reason}")
+            tried, detail = False, f"not tried: {reason}"
         except Failed as failure:
-            return verdict(survived=False, tried=True, seconds=time.monotonic() - begun, detail=str(failure))
+            survived, detail = False, str(failure)
         except Exception:  # noqa: BLE001 - the script's own mistakes are shown beside what it finds
-            return verdict(survived=False, tried=True, seconds=time.monotonic() - begun, detail=traceback.format_exc())
-    shutil.rmtree(folder, ignore_errors=True)
-    return verdict(survived=True, tried=True, seconds=time.monotonic() - begun, detail=detail)
+            survived, detail = False, traceback.format_exc()
+    if survived and tried:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Verdict(fault, survived, tried, time.monotonic() - begun, detail)
 
 
 def _word(verdict: Verdict) -> str:

@@ -21,7 +21,8 @@ from pathlib import Path
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.integrity import FAILED, repair_all, verify
 from capim.store.types import SET_PREFIXES
-from tests.faults.fault import Failed, Fault, Scene, expect
+from tests.faults.fault import Scene, expect, faults
+from tests.faults.process import Failed
 from tests.faults.small_store import Contents, contents, make, run
 
 
@@ -43,13 +44,17 @@ def cut(data: bytes, drawn: random.Random) -> bytes:
     return data[: drawn.randrange(1, max(2, len(data)))]
 
 
-_CHANGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
-    "flip": flip,
-    "zero": zero,
-    "cut": cut,
-    "empty": lambda *_: b"",
-}
+_CHANGES: dict[str, Callable[[bytes, random.Random], bytes]]
+_CHANGES = {"flip": flip, "zero": zero, "cut": cut, "empty": lambda *_: b""}
 OPERATIONS = (*_CHANGES, "delete", "older")
+
+
+def spoil(file: Path, operation: str, drawn: random.Random) -> None:
+    """Deletes a file, or changes what is in it."""
+    if operation == "delete":
+        file.unlink()
+    elif data := file.read_bytes():
+        file.write_bytes(_CHANGES[operation](data, drawn))
 
 
 def damage(table: Path, drawn: random.Random) -> tuple[str, Path]:
@@ -58,13 +63,10 @@ def damage(table: Path, drawn: random.Random) -> tuple[str, Path]:
     kind = drawn.choice(sorted(path for path in kinds if any(path.rglob("*"))))
     files = sorted((path for path in kind.rglob("*") if path.is_file()), key=lambda path: path.stat().st_mtime_ns)
     file, operation = drawn.choice(files), drawn.choice(OPERATIONS)
-    data = file.read_bytes()
-    if operation == "delete":
-        file.unlink()
-    elif operation == "older":  # what a copy of yesterday puts in the place of today's file
+    if operation == "older":  # what a copy of yesterday puts in the place of today's file
         file.write_bytes(files[max(0, files.index(file) - 1)].read_bytes())
-    elif data:
-        file.write_bytes(_CHANGES[operation](data, drawn))
+    else:
+        spoil(file, operation, drawn)
     return operation, file
 
 
@@ -161,7 +163,7 @@ def undergo(n: int, folder: Path, *, seed: int | str, first: int = 0, at_once: i
 
 def _many(scene: Scene, n: int, first: int) -> str:
     """That many in a process of their own: what it shows on its standard error stream is looked at."""
-    scene.begin_from(scene.ground.whole)
+    scene.begin_from("whole")
     words = [sys.executable, "-m", "tests.faults.damages", str(n), str(first), str(scene.folder / "damages")]
     environment = {**os.environ, "RUST_BACKTRACE": "0"}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
@@ -169,10 +171,9 @@ def _many(scene: Scene, n: int, first: int) -> str:
     return done.stdout.strip()
 
 
-FAULTS = [
-    Fault("random damages", f"{first} to {first + 99}", partial(_many, n=100, first=first))
-    for first in range(0, 500, 100)
-]
+FAULTS = faults(
+    "random damages", {f"{first} to {first + 99}": partial(_many, n=100, first=first) for first in range(0, 500, 100)}
+)
 
 if __name__ == "__main__":
     n, first, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])

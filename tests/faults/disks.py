@@ -7,8 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.faults.fault import Failed, Fault, NotTried, Scene, expect
-from tests.faults.kills import files
+from tests.faults.fault import NotTried, Scene, expect, faults
+from tests.faults.process import Failed, files
 
 PAGE = 4096
 AMPLE = 400_000_000
@@ -34,25 +34,24 @@ def _bytes(folder: Path) -> int:
     return sum(-(-Path(path).stat().st_size // PAGE) * PAGE for path in files(folder))
 
 
-def fill(scene: Scene, *words: str, base: str | None) -> str:
+def fill(scene: Scene, *words: str, base: str = "") -> str:
     """A command for which there is not enough room says so; what was stored before is whole."""
-    ground = scene.ground
-    begun = 0 if base is None else _bytes(getattr(ground, base))
-    needs = _bytes(ground.whole) - begun if words[0] == "run" else _bytes(ground.whole) // 4
+    whole, begun = (_bytes(scene.ground.folder / name) if name else 0 for name in ("whole", base))
+    needs = whole - begun if words[0] == "run" else whole // 4
     disk(scene, AMPLE)
     room = scene.random.randint(needs // 4, needs)
     while room:
         subprocess.run(f"rm -rf {scene.workspace}/*", shell=True, check=True)
         _mount("-o", f"remount,size={AMPLE}", scene.workspace)
-        if base is not None:
-            subprocess.run(["cp", "-r", f"{getattr(ground, base)}/.", scene.workspace], check=True)
+        if base:
+            subprocess.run(["cp", "-r", f"{scene.ground.folder}/{base}/.", scene.workspace], check=True)
         _mount("-o", f"remount,size={begun + room}", scene.workspace)
         done = scene.run(*words)
         if done.code:
             done.must(1)
             expect(SAID.search(done.err), f"the message does not name the disk: {done.err[-500:]}")
             _mount("-o", f"remount,size={AMPLE}", scene.workspace)
-            return f"{room // 1000} kB free: {done.err.strip().splitlines()[-1][:110]}"
+            return f"{room // 1000} kB free: {done.said}"
         room //= 2
     raise Failed(f"`capim {' '.join(words)}` needs no room")
 
@@ -60,19 +59,22 @@ def fill(scene: Scene, *words: str, base: str | None) -> str:
 def read_only(scene: Scene) -> str:
     """A workspace that cannot be written can be read, and says so when it should be written."""
     disk(scene, AMPLE)
-    subprocess.run(["cp", "-r", f"{scene.ground.embedded}/.", scene.workspace], check=True)
+    subprocess.run(["cp", "-r", f"{scene.ground.folder}/embedded/.", scene.workspace], check=True)
     _mount("-o", "remount,ro", scene.workspace)
     scene.run("store", "verify").must(0)
     done = scene.run("run").must(1)
     expect("ead-only file system" in done.err, f"the message does not name the fault: {done.err[-500:]}")
     _mount("-o", "remount,rw", scene.workspace)
-    return done.err.strip().splitlines()[-1][:110]
+    return done.said
 
 
-FAULTS = [
-    *[Fault("full disks", f"encoding, {n}", lambda s: fill(s, "embed", base=None)) for n in "ab"],
-    *[Fault("full disks", f"scoring, {n}", lambda s: fill(s, "evaluate", base="embedded")) for n in "ab"],
-    Fault("full disks", "a whole run", lambda s: fill(s, "run", base=None)),
-    Fault("full disks", "reporting", lambda s: fill(s, "report", base="whole")),
-    Fault("full disks", "a read-only disk", read_only),
-]
+FAULTS = faults(
+    "full disks",
+    {
+        **{f"encoding, {n}": lambda s: fill(s, "embed") for n in "ab"},
+        **{f"scoring, {n}": lambda s: fill(s, "evaluate", base="embedded") for n in "ab"},
+        "a whole run": lambda s: fill(s, "run"),
+        "reporting": lambda s: fill(s, "report", base="whole"),
+        "a read-only disk": read_only,
+    },
+)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.faults.process import Capim, Done, Failed, Running, Watch
+
 if TYPE_CHECKING:
     from tests.faults.ground import Ground
-    from tests.faults.process import Capim, Done, Running
-
-
-class Failed(AssertionError):
-    """What was promised did not hold; the message says what was seen."""
 
 
 class NotTried(Exception):
@@ -43,11 +41,11 @@ class Scene:
     capim: Capim
     stack: ExitStack = field(default_factory=ExitStack)
 
-    def begin_from(self, workspace: Path | None) -> None:
-        """Make the workspace a copy of this one, or nothing."""
+    def begin_from(self, base: str = "") -> None:
+        """Make the workspace a copy of ``embedded`` or ``whole``, or nothing."""
         shutil.rmtree(self.workspace, ignore_errors=True)
-        if workspace is not None:
-            shutil.copytree(workspace, self.workspace)
+        if base:
+            shutil.copytree(self.ground.folder / base, self.workspace)
 
     def start(self, *words: str) -> Running:
         """A command on the workspace."""
@@ -56,6 +54,11 @@ class Scene:
     def run(self, *words: str) -> Done:
         """A command on the workspace, to its end."""
         return self.capim(*self._complete(words))
+
+    def kill_at(self, n: int, *words: str) -> bool:
+        """``kill -9`` a command after so many of its files; whether it was at work until then."""
+        watch = Watch(self.workspace)
+        return self.start(*words).kill_when(partial(watch.reached, n))
 
     def _complete(self, words: tuple[str, ...]) -> tuple[str, ...]:
         suite = [str(self.ground.suite)] if words in {("run",), ("embed",), ("evaluate",), ("compare",)} else []
@@ -69,6 +72,11 @@ class Fault(NamedTuple):
     kind: str
     name: str
     happen: Callable[[Scene], str]
+
+
+def faults(kind: str, happen: Mapping[str, Callable[[Scene], str]]) -> list[Fault]:
+    """Faults of one kind, by name."""
+    return [Fault(kind, name, each) for name, each in happen.items()]
 
 
 def expect(holds: object, otherwise: str) -> None:

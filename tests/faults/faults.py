@@ -5,15 +5,7 @@ from __future__ import annotations
 from tests.faults import corruption, damages, disks, hostile, kills, networks, together
 from tests.faults.fault import Fault
 
-ALL: list[Fault] = [
-    *kills.FAULTS,
-    *disks.FAULTS,
-    *networks.FAULTS,
-    *corruption.FAULTS,
-    *damages.FAULTS,
-    *hostile.FAULTS,
-    *together.FAULTS,
-]
+ALL = [fault for kind in (kills, disks, networks, corruption, damages, hostile, together) for fault in kind.FAULTS]
 
 
 def chosen(*, quick: bool = False, only: str = "") -> list[Fault]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.fault import expect
-from tests.faults.process import Capim
+from tests.faults.process import Capim, Failed
 
 SUITE = """
 name = "faults"
@@ -33,10 +33,9 @@ Figures = dict[tuple[str, str, str, str], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Ground:
-    """Workspaces after ``capim embed`` and after ``capim run``, never written to, and the figures of the latter."""
+    """Workspaces ``embedded`` and ``whole`` after ``capim embed`` and ``capim run``, and the figures of the latter."""
 
     folder: Path
-    capim: Capim
     figures: Figures
 
     @property
@@ -44,19 +43,8 @@ class Ground:
         """The suite file of all runs."""
         return self.folder / "suite.toml"
 
-    @property
-    def embedded(self) -> Path:
-        """The workspace after ``capim embed``."""
-        return self.folder / "embedded"
-
-    @property
-    def whole(self) -> Path:
-        """The workspace after ``capim run``."""
-        return self.folder / "whole"
-
-    def refuse_difference(self, workspace: str | Path, capim: Capim | None = None) -> None:
+    def refuse_difference(self, workspace: str | Path, capim: Capim) -> None:
         """Run the suite again; then the store is clean and every figure is the undisturbed run's."""
-        capim = capim or self.capim
         capim("run", str(self.suite), "--workspace", str(workspace), "--quiet").must(0)
         refuse_damage(capim, workspace)
         refuse_other_figures(self.figures, figures(capim, workspace))
@@ -70,7 +58,7 @@ def prepare(folder: Path) -> Ground:
     shutil.copytree(folder / "embedded", folder / "whole")
     capim("run", str(folder / "suite.toml"), "--workspace", str(folder / "whole"), "--quiet").must(0)
     refuse_damage(capim, folder / "whole")
-    return Ground(folder, capim, figures(capim, folder / "whole"))
+    return Ground(folder, figures(capim, folder / "whole"))
 
 
 def findings(capim: Capim, workspace: str | Path) -> list[dict[str, str]]:
@@ -106,7 +94,6 @@ def refuse_other_figures(expected: Figures, found: Figures) -> None:
     missing, more = expected.keys() - found.keys(), found.keys() - expected.keys()
     expect(not missing and not more, f"results missing: {sorted(missing)[:3]}, results too many: {sorted(more)[:3]}")
     other = [(key, expected[key], found[key]) for key in expected if expected[key] != found[key]]
-    if other:
-        key, before, after = other[0]
+    for key, before, after in other:
         columns = {c: (before[c], after[c]) for c in before if before[c] != after[c]}
-        expect(not other, f"{len(other)} of {len(expected)} rows differ, first {key}: {columns}")
+        raise Failed(f"{len(other)} of {len(expected)} rows differ, first {key}: {columns}")

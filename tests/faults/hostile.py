@@ -13,7 +13,7 @@ from typing import Any
 from capim.store.inventory import disk_bytes
 from tests.faults.bad_files import BAD_IMAGES, ODD_IMAGES, SAME_IMAGES, fuzz_images
 from tests.faults.bad_texts import BAD_FILES, TEXTS, fuzz_texts
-from tests.faults.fault import Fault, Scene, expect
+from tests.faults.fault import Scene, expect, faults
 from tests.faults.ground import refuse_damage
 
 N_SCENES = 6
@@ -60,40 +60,36 @@ def rows(scene: Scene, folder: Path) -> dict[tuple[str, str], tuple[object, ...]
     return {(row["protocol"], row["metric"]): (row["value"], row["ci_low"], row["ci_high"]) for row in found}
 
 
+def beside(scene: Scene, good: dict[str, bytes], others: dict[str, bytes]) -> str:
+    """Both folders give the same figures; what the encode of the others said."""
+    scene.begin_from("whole")
+    plain, other = write(scene.folder / "plain", good), write(scene.folder / "other", others)
+    run(scene, plain)
+    said = run(scene, other)
+    expect(rows(scene, plain) == rows(scene, other) != {}, "the others have other figures")
+    return said
+
+
 def bad_images(scene: Scene) -> str:
     """Undecodable images are left out and counted; the figures are those of a folder without them."""
-    scene.begin_from(scene.ground.whole)
     good = pictures()
-    clean = write(scene.folder / "clean", good)
-    mixed = write(scene.folder / "mixed", {**good, **{name: make() for name, make in BAD_IMAGES.items()}})
-    run(scene, clean)
-    said = run(scene, mixed)
+    said = beside(scene, good, {**good, **{name: make() for name, make in BAD_IMAGES.items()}})
     expect(f"{len(BAD_IMAGES)} items skipped" in said, f"not all were left out: {said[-600:]}")
-    expect(rows(scene, clean) == rows(scene, mixed) != {}, "the bad images changed figures")
     return f"{len(BAD_IMAGES)} left out and listed"
 
 
 def same_images(scene: Scene) -> str:
     """The same pixels in other clothes give the same figures: formats, palettes, rotations, names."""
-    scene.begin_from(scene.ground.whole)
     good = pictures()
-    clothed = {}
-    for number, (name, data) in enumerate(good.items()):
-        for kind, (odd_name, clothe) in enumerate(SAME_IMAGES.items()):
-            if kind % len(good) == number:
-                clothed[name] = (odd_name, clothe(data))
-    dressed = dict(clothed.get(name, (name, data)) for name, data in good.items())
-    plain_folder, odd = write(scene.folder / "plain", good), write(scene.folder / "odd", dressed)
-    run(scene, plain_folder)
-    said = run(scene, odd)
+    kinds = zip(SAME_IMAGES.items(), good.values(), strict=True)
+    said = beside(scene, good, {odd_name: clothe(data) for (odd_name, clothe), data in kinds})
     expect("items skipped" not in said, f"sound images were left out: {said[-600:]}")
-    expect(rows(scene, plain_folder) == rows(scene, odd) != {}, "the same pixels gave other figures")
-    return f"{len(clothed)} kinds"
+    return f"{len(SAME_IMAGES)} kinds"
 
 
 def odd_images(scene: Scene) -> str:
     """Odd but sound images are encoded."""
-    scene.begin_from(scene.ground.whole)
+    scene.begin_from("whole")
     odd = write(scene.folder / "odd", {name: make() for name, make in ODD_IMAGES.items()})
     said = run(scene, odd)
     expect("items skipped" not in said, f"sound images were left out: {said[-600:]}")
@@ -103,12 +99,10 @@ def odd_images(scene: Scene) -> str:
 
 def hostile_texts(scene: Scene) -> str:
     """Texts come back as they were; neither the report nor the terminal does what they say."""
-    scene.begin_from(scene.ground.whole)
-    names = list(pictures().items())
-    texts: dict[str, list[str]] = {name: [] for name, _ in names}
-    for number, text in enumerate(TEXTS):
-        texts[names[number % len(names)][0]].append(text)
-    folder = write(scene.folder / "texts", dict(names), texts)
+    scene.begin_from("whole")
+    images = pictures()
+    texts = {name: TEXTS[number :: len(images)] for number, name in enumerate(images)}
+    folder = write(scene.folder / "texts", images, texts)
     run(scene, folder, report=True)
     refuse_damage(scene.capim, scene.workspace)
     query = "SELECT text FROM captions WHERE corpus = 'texts'"
@@ -126,7 +120,7 @@ def hostile_texts(scene: Scene) -> str:
 
 def refused(scene: Scene) -> str:
     """Folders that contradict themselves are refused with the reason, and the store stays as it was."""
-    scene.begin_from(scene.ground.whole)
+    scene.begin_from("whole")
     for name, spoil in BAD_FILES.items():
         folder = write(scene.folder / name, pictures())
         spoil(folder / "captions.json")
@@ -142,7 +136,7 @@ def malformed(scene: Scene) -> str:
     """Files that hold something else than their name says, pipes and bombs are wrong requests, and leave no trace."""
     from tests.flows.test_malformed import CASES
 
-    scene.begin_from(scene.ground.whole)
+    scene.begin_from("whole")
     for number, (words, name, make) in enumerate(CASES):
         place = scene.folder / str(number) / name
         place.parent.mkdir()
@@ -159,7 +153,7 @@ def malformed(scene: Scene) -> str:
 
 def idle(scene: Scene) -> str:
     """Runs that change nothing leave their own record: twenty of them less than a megabyte."""
-    scene.begin_from(scene.ground.whole)
+    scene.begin_from("whole")
     folder = Path(scene.workspace, "store")
     before = disk_bytes(folder)
     for _ in range(4):
@@ -171,20 +165,23 @@ def idle(scene: Scene) -> str:
 
 def fuzz(scene: Scene, what: str) -> str:
     """Hypothesis makes images, or texts."""
-    scene.begin_from(scene.ground.whole)
+    scene.begin_from("whole")
     seed = scene.random.randrange(2**32)
     n = fuzz_images(seed) if what == "images" else fuzz_texts(seed, scene.folder)
     return f"{n} {what} tried"
 
 
-FAULTS = [
-    Fault("hostile inputs", "images that cannot be decoded", bad_images),
-    Fault("hostile inputs", "the same pixels in other formats, turned, under odd names", same_images),
-    Fault("hostile inputs", "CMYK, 16 bits, animated, one pixel", odd_images),
-    Fault("hostile inputs", "captions that attack pages, terminals and SQL", hostile_texts),
-    Fault("hostile inputs", "folders that contradict themselves", refused),
-    Fault("hostile inputs", "malformed files, pipes and bombs in every command", malformed),
-    Fault("hostile inputs", "runs that change nothing", idle),
-    Fault("hostile inputs", "fuzzed images", lambda s: fuzz(s, "images")),
-    Fault("hostile inputs", "fuzzed captions", lambda s: fuzz(s, "texts")),
-]
+FAULTS = faults(
+    "hostile inputs",
+    {
+        "images that cannot be decoded": bad_images,
+        "the same pixels in other formats, turned, under odd names": same_images,
+        "CMYK, 16 bits, animated, one pixel": odd_images,
+        "captions that attack pages, terminals and SQL": hostile_texts,
+        "folders that contradict themselves": refused,
+        "malformed files, pipes and bombs in every command": malformed,
+        "runs that change nothing": idle,
+        "fuzzed images": lambda s: fuzz(s, "images"),
+        "fuzzed captions": lambda s: fuzz(s, "texts"),
+    },
+)

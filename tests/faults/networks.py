@@ -9,13 +9,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.faults.fault import Failed, Fault, NotTried, Scene, expect
-from tests.faults.process import FIXED, LONGEST_SECONDS, Running
+from tests.faults.fault import NotTried, Scene, expect, faults
+from tests.faults.process import FIXED, LONGEST_SECONDS, Done, Failed
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
 ACCOUNT = "123456789012"
@@ -68,27 +68,22 @@ def bucket(scene: Scene) -> Bucket:
     made.up()
     scene.stack.callback(made.down)
     endpoint = f"http://127.0.0.1:{made.port}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="testing",
-        aws_secret_access_key="testing",
-    )
+    keys = {name.lower(): SECRETS[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
     client.create_bucket(Bucket=made.name)
     scene.workspace = f"s3://{made.name}/work"
     scene.capim = replace(scene.capim, environment={**SECRETS, "AWS_ENDPOINT_URL": endpoint})
     return made
 
 
-def cut(scene: Scene, *words: str, before: tuple[str, ...], seconds: float | None) -> str:
+def cut(scene: Scene, *words: str, before: str = "", seconds: float | None = None) -> str:
     """The object store is away for some seconds, or until the command has given up."""
     made = bucket(scene)
     if before:
-        scene.run(*before).must(0)
+        scene.run(before).must(0)
     n = made.n_objects() + scene.random.randint(1, 60 if words == ("embed",) else 20)
     running = scene.start(*words)
-    if not _at_work(running, lambda: made.n_objects() >= n):
+    if not running.works_until(lambda: made.n_objects() >= n):
         return f"ended before object {n}: {running.wait().must(0).code}"
     made.down()
     if seconds is not None:
@@ -98,7 +93,7 @@ def cut(scene: Scene, *words: str, before: tuple[str, ...], seconds: float | Non
     else:
         done = running.wait().must(1)
         made.up()
-    return f"cut at object {n}, ended with {done.code}: {done.err.strip().splitlines()[-1][:110]}"
+    return f"cut at object {n}, ended with {done.code}: {done.said}"
 
 
 def kill_writer(scene: Scene) -> str:
@@ -117,80 +112,60 @@ def two_writers(scene: Scene) -> str:
     return "both ended well"
 
 
-def _at_work(running: Running, look: Callable[[], bool]) -> bool:
-    ends = time.monotonic() + LONGEST_SECONDS
-    while running.process.exitcode is None and time.monotonic() < ends:
-        if look():
-            return True
-        time.sleep(0.005)
-    return False
-
-
-def _alone(scene: Scene, *words: str, environment: dict[str, str], apart: bool = True) -> tuple[int, str, float]:
-    """``capim`` from its beginning, where there is no network at all; how it ended, its words, its seconds."""
-    unshare = ["unshare", "--net"] if apart else []
+def _alone(scene: Scene, *words: str, environment: dict[str, str], apart: bool = True) -> Done:
+    """``capim`` from its beginning, where there is no network at all."""
     if apart and (os.geteuid() != 0 or shutil.which("unshare") is None):
         raise NotTried("a process without network needs root and unshare")
+    command = [*(["unshare", "--net"] if apart else []), CAPIM, *words, "--workspace", scene.workspace]
     kept = {name: value for name, value in os.environ.items() if name not in {"HF_HUB_OFFLINE", "HF_HOME"}}
-    begun = time.monotonic()
+    run = partial(subprocess.run, command, capture_output=True, text=True, timeout=LONGEST_SECONDS)
     try:
-        done = subprocess.run(
-            [*unshare, CAPIM, *words, "--workspace", scene.workspace],
-            env={**kept, **environment},
-            capture_output=True,
-            text=True,
-            timeout=LONGEST_SECONDS,
-            check=False,
-        )
+        done = run(env={**kept, **environment}, check=False)
     except subprocess.TimeoutExpired as error:
         raise Failed(f"`capim {' '.join(words)}` did not end without a network: {error.stderr!r:.500}") from error
-    return done.returncode, done.stderr, time.monotonic() - begun
+    return Done(words, done.returncode, done.stdout, done.stderr)
 
 
 def without_network(scene: Scene) -> str:
     """The tiny models need no network."""
-    scene.begin_from(None)
-    code, said, seconds = _alone(scene, "run", str(scene.ground.suite), "--quiet", environment=FIXED)
-    expect(code == 0, f"ended with {code}: {said[-600:]}")
-    return f"done in {seconds:.0f} s"
+    scene.begin_from()
+    _alone(scene, "run", str(scene.ground.suite), "--quiet", environment=FIXED).must(0)
+    return "done"
 
 
 def hub_away(scene: Scene) -> str:
     """A model of the hub is refused with the reason, and nothing of it is in the store."""
-    scene.begin_from(scene.ground.whole)
+    scene.begin_from("whole")
     environment = {**FIXED, "HF_HOME": str(scene.folder / "hub")}
     del environment["HF_HUB_OFFLINE"]
     words = ("run", "--corpora", "shapes", "--encoders", "openai-clip-l-336,tiny-clip", "--quiet")
-    code, said, seconds = _alone(scene, *words, environment=environment)
-    expect(code in (1, 2), f"ended with {code}: {said[-600:]}")
-    expect("Traceback" not in said and "unexpected" not in said, f"no words for users: {said[-900:]}")
-    expect("clip-vit-large-patch14-336" in said, f"the message does not name the model: {said[-600:]}")
-    return f"exit {code} in {seconds:.0f} s: {said.strip().splitlines()[-1][:140]}"
+    done = _alone(scene, *words, environment=environment).must(1, 2)
+    expect("unexpected" not in done.err, f"no words for users: {done.err[-900:]}")
+    expect("clip-vit-large-patch14-336" in done.err, f"the message does not name the model: {done.err[-600:]}")
+    return f"exit {done.code}: {done.said}"
 
 
 def orchestrator_away(scene: Scene) -> str:
     """A run that should show itself on a Prefect server that is not there says so and leaves the store as it was."""
-    scene.begin_from(scene.ground.embedded)
+    scene.begin_from("embedded")
     environment = {**FIXED, "PREFECT_API_URL": "http://127.0.0.1:9/api", "PREFECT_HOME": str(scene.folder / "prefect")}
-    words = ("run", str(scene.ground.suite), "--quiet")
-    code, said, seconds = _alone(scene, *words, environment=environment, apart=False)
-    expect(code in (0, 1), f"ended with {code}: {said[-600:]}")
-    expect("Traceback" not in said, f"no words for users: {said[-900:]}")
-    return f"exit {code} in {seconds:.0f} s: {said.strip().splitlines()[-1][:140]}"
+    done = _alone(scene, "run", str(scene.ground.suite), "--quiet", environment=environment, apart=False)
+    expect(done.code in (0, 1), f"ended with {done.code}: {done.err[-600:]}")
+    expect("Traceback" not in done.err, f"no words for users: {done.err[-900:]}")
+    return f"exit {done.code}: {done.said}"
 
 
-FAULTS = [
-    Fault(
-        "network cuts",
-        "object store away until the encode gives up",
-        lambda s: cut(s, "embed", before=(), seconds=None),
-    ),
-    Fault("network cuts", "object store away for a second, encoding", lambda s: cut(s, "embed", before=(), seconds=1)),
-    Fault("network cuts", "object store away, scoring", lambda s: cut(s, "evaluate", before=("embed",), seconds=None)),
-    Fault("network cuts", "object store away, reporting", lambda s: cut(s, "report", before=("run",), seconds=None)),
-    Fault("network cuts", "an encode into an object store killed", kill_writer),
-    Fault("network cuts", "two runs into an object store", two_writers),
-    Fault("network cuts", "no network at all", without_network),
-    Fault("network cuts", "the hub away", hub_away),
-    Fault("network cuts", "the Prefect server away", orchestrator_away),
-]
+FAULTS = faults(
+    "network cuts",
+    {
+        "object store away until the encode gives up": lambda s: cut(s, "embed"),
+        "object store away for a second, encoding": lambda s: cut(s, "embed", seconds=1),
+        "object store away, scoring": lambda s: cut(s, "evaluate", before="embed"),
+        "object store away, reporting": lambda s: cut(s, "report", before="run"),
+        "an encode into an object store killed": kill_writer,
+        "two runs into an object store": two_writers,
+        "no network at all": without_network,
+        "the hub away": hub_away,
+        "the Prefect server away": orchestrator_away,
+    },
+)

@@ -19,23 +19,12 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults.fault import Failed
-
 # What commands import on their way. Lance warns of forks; here none of its work has begun when a process is forked.
-PRELOADED = (
-    "capim.flows.cli",
-    "capim.flows.benchmark",
-    "lance",
-    "lancedb",
-    "pandas",
-    "duckdb",
-    "altair",
-    "vl_convert",
-    "colpali_engine",
-    "transformers.image_processing_utils",
-    "capim.tasks.encoders.adapters.hf_dual",
-    "capim.tasks.encoders.adapters.colvision",
-)
+PRELOADED = [
+    *("capim.flows.cli", "capim.flows.benchmark", "lance", "lancedb", "pandas", "duckdb", "altair", "vl_convert"),
+    *("colpali_engine", "transformers.image_processing_utils"),
+    *("capim.tasks.encoders.adapters.hf_dual", "capim.tasks.encoders.adapters.colvision"),
+]
 LONGEST_SECONDS = 400.0 * float(os.environ.get("CAPIM_TEST_PATIENCE") or 1)  # above 1 where the machine has other work
 FIXED = {
     "OMP_NUM_THREADS": "1",
@@ -53,6 +42,29 @@ FIXED = {
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
+class Failed(AssertionError):
+    """What was promised did not hold; the message says what was seen."""
+
+
+class Watch:
+    """Counts files as they come into being; moments told by it do not depend on how fast a machine is."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = str(folder)
+        self.before = files(self.folder)
+        self.seen: set[str] = set()
+
+    def reached(self, n: int) -> bool:
+        """Whether so many files have come since the beginning, those that went again among them."""
+        self.seen |= files(self.folder) - self.before
+        return len(self.seen) >= n
+
+
+def files(folder: str | Path) -> set[str]:
+    """Paths of all files below a folder, while others write there."""
+    return {f"{where}/{name}" for where, _, names in os.walk(folder) for name in names}
+
+
 class Done(NamedTuple):
     """How a command ended."""
 
@@ -60,6 +72,11 @@ class Done(NamedTuple):
     code: int
     out: str
     err: str
+
+    @property
+    def said(self) -> str:
+        """The last line of its complaint."""
+        return (self.err.strip().splitlines() or ["silent"])[-1][:110]
 
     def must(self, *codes: int) -> Done:
         """Itself; raises :class:`Failed` unless it ended with one of these codes, and in words a user can read."""
@@ -85,18 +102,21 @@ class Running:
             raise Failed(f"`capim {' '.join(self.words)}` did not end within {seconds} s: {self._said('err')[-900:]}")
         return Done(self.words, self.process.exitcode, self._said("out"), self._said("err"))
 
-    def kill(self) -> bool:
-        """``kill -9``; whether it was at work until then."""
-        self.process.kill()
-        self.process.join()
-        return self.process.exitcode == -9
+    def works_until(self, look: Callable[[], bool]) -> bool:
+        """Wait until something is so; whether it was at work until then."""
+        ends = time.monotonic() + LONGEST_SECONDS
+        while self.process.exitcode is None and time.monotonic() < ends:
+            if look():
+                return True
+            time.sleep(0.001)
+        return False
 
     def kill_when(self, look: Callable[[], bool]) -> bool:
         """``kill -9`` as soon as something is so; whether it was at work until then."""
-        ends = time.monotonic() + LONGEST_SECONDS
-        while self.process.exitcode is None and time.monotonic() < ends and not look():
-            time.sleep(0.001)
-        return self.kill()
+        self.works_until(look)
+        self.process.kill()
+        self.process.join()
+        return self.process.exitcode == -9
 
     def _said(self, stream: str) -> str:
         return (self.folder / stream).read_text("utf-8", "replace")
@@ -134,7 +154,7 @@ def import_libraries() -> None:
     os.environ.update(FIXED)
     for name in ("PREFECT_API_URL", "CAPIM_WORKSPACE"):
         os.environ.pop(name, None)
-    _CONTEXT.set_forkserver_preload(list(PRELOADED))
+    _CONTEXT.set_forkserver_preload(PRELOADED)
 
 
 def _command(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:

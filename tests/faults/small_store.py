@@ -18,7 +18,7 @@ from capim.store.rows import delete, read
 from capim.store.schema import ANALYSES, CORPUS_PARTS, REGISTERS, texts
 from capim.store.sets.reading import open_set
 from capim.store.sets.rows import columns_of
-from capim.store.types import Modality, SetKey
+from capim.store.types import Modality, SetKey, VectorKind
 from tests.faults.fault import expect
 
 _BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,14 +55,8 @@ def _corpus() -> Corpus:
 
 
 def _spec(name: str) -> EncoderSpec:
-    return EncoderSpec(
-        name=name,
-        adapter="none",
-        checkpoint="none",
-        revision="r1",
-        dim=16,
-        vectors="multi" if name == "several" else "single",
-    )
+    kind: VectorKind = "multi" if name == "several" else "single"
+    return EncoderSpec(name=name, adapter="none", checkpoint="none", revision="r1", dim=16, vectors=kind)
 
 
 def _block(corpus: Corpus, spec: EncoderSpec, modality: Modality, ords: range) -> Block:
@@ -142,11 +136,8 @@ def _stored(store: EmbeddingStore, table: str, rows: pa.Table) -> pa.Table:
 
 def contents(store: EmbeddingStore) -> Contents:
     """Everything that is stored, as capim reads it, without what differs from write to write."""
-    found: dict[str, pa.Table] = {}
-    for name in REGISTERS:
-        found[name] = store.encoders() if name == "encoders" else read(store.connection, name)
-    for name in ANALYSES:
-        found[name] = store.rows(name)
+    found = {name: store.encoders() if name == "encoders" else read(store.connection, name) for name in REGISTERS}
+    found |= {name: store.rows(name) for name in ANALYSES}
     corpus = store.corpus("toy")
     found |= {part: getattr(corpus, part) for part in CORPUS_PARTS}
     pictures = store.thumbnails([f"{i:032x}" for i in range(12)])

@@ -122,6 +122,9 @@ SPECIAL = {
         for name, words in {"format": "format json", "columns": "columns value", "wide": "wide"}.items()
     },
     "report compare": Case("report", "--compare {report} {report}"),
+    "report everything": Case(
+        "report --compare {report} {report}", "--all", refused="--all has no effect with --compare"
+    ),
     "results wide": Case("results", "--wide"),
     "import corpus": Case(
         "import --encoder theirs --images {images}", f"--corpus {SHAPES}", without=f"--corpus {PAIRS}", writes=True

@@ -14,7 +14,7 @@ from capim.reports.elements import pictures
 from capim.reports.elements.page import Case
 from capim.reports.elements.pictures import data_uris
 from capim.reports.rows import gallery
-from capim.reports.rows.gallery import COLUMNS, MOST_CASES, MOST_ITEMS, GalleryTask, select_queries, shown_protocols
+from capim.reports.rows.gallery import COLUMNS, MOST_CASES, GalleryTask, select_queries, shown_protocols
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.failures import case_of
 from capim.store import schema
@@ -101,7 +101,7 @@ def test_lists_are_shortened_before_queries_are_left_out(monkeypatch: pytest.Mon
         encoders: dict[str, Any] = {f"e{i}": table([2] * 300) for i in range(n_encoders)}
         chosen, _ = select_queries([task(**encoders)])
         lengths = [len(ranked.top) for query in chosen for ranked in query.lists]
-        assert sum(lengths) <= MOST_ITEMS
+        assert sum(lengths) <= gallery.MOST_ITEMS
         shapes.append((len(chosen), *set(lengths)))
     assert shapes == [(200, 5), (200, 3), (100, 3), (100, 1)]
     monkeypatch.setattr(gallery, "MOST_PICTURES", 50)

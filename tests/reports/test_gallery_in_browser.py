@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.resources import files
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,19 +13,18 @@ from capim.store import EmbeddingStore
 from capim.tasks.analyses.content import caption_features
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.corpora.subset import index_images
-from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus
-from capim.tasks.runtime.references import SetsRef
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, random_store
-from tests.reports.test_browser import SCHEMES, WIDTHS, Watched
+from tests.reports.app.stores import evaluate, missed_and_found
+from tests.reports.app.test_in_browser import violations
+from tests.reports.test_browser import Watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 A, B = (spec.name for spec in SPECS)
-DRAWS = Resampling(replicates=50)
 
 
 @pytest.fixture(scope="module")
@@ -37,25 +34,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
     for corpus in (read_shapes(n_scenes=12), read_shapes_multilingual(n_scenes=4)):
         store = random_store(folder, corpus)
         index_images(corpus, known={}, sink=store.write_image_index)
-        evaluations = tuple(
-            score.fn(
-                SetsRef(
-                    encoder=spec.name,
-                    encoder_fingerprint=spec.fingerprint,
-                    corpus=corpus.name,
-                    corpus_fingerprint=corpus.fingerprint,
-                ),
-                store_uri=store.uri,
-                protocols=(),
-                device="cpu",
-                resampling=DRAWS,
-                run="r",
-            )
-            for spec in SPECS
-        )
-        diagnose_corpus.fn(
-            evaluations, store_uri=store.uri, resampling=DRAWS, run="r", analyses=("errors", "ambiguous")
-        )
+        evaluations = evaluate(store, corpus, *SPECS, run="r")
+        how: dict[str, Any] = {"resampling": Resampling(replicates=50), "run": "r"}
+        diagnose_corpus.fn(evaluations, store_uri=store.uri, analyses=("errors", "ambiguous"), **how)
     return store
 
 
@@ -104,21 +85,16 @@ def test_missed_by_a_and_found_by_b_is_in_the_address_and_the_same_after_loading
 def test_counts_are_those_of_sql(watched: Watched, address: str, store: EmbeddingStore) -> None:
     """Over all stored queries of the gallery's protocols, and over the queries that the page holds."""
     watched.page.goto(f"{address}#cases?missed={A}&found={B}")
-    missed_and_found = {
-        " · ".join(row.values())
-        for row in store.sql(
-            "SELECT a.corpus, a.protocol, a.query_id FROM outcomes a JOIN outcomes b ON a.corpus = b.corpus "
-            "AND a.protocol = b.protocol AND a.query_id = b.query_id "
-            f"WHERE a.encoder = '{A}' AND b.encoder = '{B}' AND a.rank_best > 1 AND b.rank_worst = 1 "
-            "AND (a.protocol IN ('t2i/all', 'i2t/any') AND a.corpus = 'shapes' "
-            "OR a.corpus = 'shapes-multilingual' AND a.protocol LIKE '%2%/%/%')"
-        ).to_pylist()
-    }
+    shown_protocols = (
+        "(protocol IN ('t2i/all', 'i2t/any') AND corpus = 'shapes' "
+        "OR corpus = 'shapes-multilingual' AND protocol LIKE '%2%/%/%')"
+    )
+    fitting = {" · ".join(query) for query in missed_and_found(store, A, B, shown_protocols)}
     on_the_page = set(watched.page.locator(".case .about").all_text_contents())
-    assert set(shown(watched)) == on_the_page & missed_and_found
+    assert set(shown(watched)) == on_the_page & fitting
     text = watched.page.locator("output.shown").inner_text()
-    assert f"{len(on_the_page & missed_and_found)} of {len(on_the_page)} cases fit." in text
-    assert text.endswith(f" {len(missed_and_found)} are missed by {A} and found by {B}.")
+    assert f"{len(on_the_page & fitting)} of {len(on_the_page)} cases fit." in text
+    assert text.endswith(f" {len(fitting)} are missed by {A} and found by {B}.")
 
 
 def test_every_corpus_and_direction_has_cases_and_words_of_the_text_filter(watched: Watched, address: str) -> None:
@@ -185,18 +161,9 @@ def test_answers_of_all_encoders_stand_open_and_are_printed(watched: Watched, ad
 
 def test_axe_finds_nothing_in_the_failures(browser: Browser, address: str) -> None:
     """A few of the cases, which look alike, are enough: axe takes minutes for all."""
-    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
     context = browser.new_context(bypass_csp=True)
     page = context.new_page()
     page.goto(f"{address}#cases?missed={A}")
     page.evaluate("document.querySelectorAll('.case:not([hidden]) ~ .case ~ .case').forEach((each) => each.remove())")
-    page.evaluate(axe)
-    for width, scheme in product(WIDTHS, SCHEMES):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-        found = page.evaluate(
-            "axe.run('#failures').then((found) => found.violations.map((v) => [v.id, v.nodes[0].html]))"
-        )
-        assert found == [], (width, scheme)
+    assert violations(page, "failures", inside="#failures") == []
     context.close()

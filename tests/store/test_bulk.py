@@ -12,7 +12,8 @@ import pytest
 from capim.store import RequestError, connection
 from capim.store.sets import embedding_files
 from capim.store.sets.embedding_files import open_embedding_file
-from tests.benchmarks.store_blocks import dense_blocks, images, opened
+from tests.benchmarks.made import by_number
+from tests.benchmarks.store_blocks import dense_blocks, opened
 from tests.imported import import_embeddings
 from tests.store.toy import make_corpus
 
@@ -54,8 +55,8 @@ def test_what_was_read_of_a_parquet_file_does_not_stay_in_memory(tmp_path):
 def test_the_files_of_a_large_write_are_as_large_as_compaction_would_make_them(tmp_path, monkeypatch):
     monkeypatch.setattr(connection, "FILE_BYTES", 4 << 20)
     n = 80_000
-    store, spec, key = opened(tmp_path / "store", images(n), 128)
-    store.writer(key).put_all(spec, dense_blocks(n, 128, 4096, "image"))
+    store, spec, key = opened(tmp_path / "store", by_number(n), 128)
+    store.writer(key).put_all(spec, dense_blocks(n, 128, 4096))
     before = store.connection.find(key.table)
     assert before is not None
     assert len(before.get_fragments()) > 2
@@ -64,10 +65,10 @@ def test_the_files_of_a_large_write_are_as_large_as_compaction_would_make_them(t
 
 
 def test_a_large_write_that_fails_leaves_no_row_and_no_file(tmp_path):
-    store, spec, key = opened(tmp_path / "store", images(2000), 8)
+    store, spec, key = opened(tmp_path / "store", by_number(2000), 8)
 
     def blocks():
-        first, second = dense_blocks(2000, 8, 1000, "image")
+        first, second = dense_blocks(2000, 8, 1000)
         yield first
         second.embeddings.values[7] = np.nan
         yield second

@@ -67,14 +67,5 @@ def slice_rates(
     n_shown = shown.sum(axis=0)
     with np.errstate(invalid="ignore"):
         coverage, error = covered.sum(axis=0) / n_shown, claimed.sum(axis=0) / n_shown
-    return {
-        size: SliceRates(
-            n_datasets,
-            float(shown[:, at].mean()),
-            float(coverage[at]),
-            float(error[at]),
-            float(claimed[:, at].mean()),
-            float(against[:, at].mean()),
-        )
-        for at, size in enumerate(SIZES)
-    }
+    seen = zip(shown.mean(axis=0), coverage, error, claimed.mean(axis=0), against.mean(axis=0), strict=True)
+    return {size: SliceRates(n_datasets, *map(float, rates)) for size, rates in zip(SIZES, seen, strict=True)}

@@ -11,21 +11,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from starlette.testclient import TestClient
 
 from capim.flows.searching import StoreServices
 from capim.reports.app.application import create_app
-from capim.store import Block, EmbeddingStore
-from capim.store.schema import RUNS, texts
-from capim.store.types import Corpus, Embeddings, EncoderSpec, Modality
-from capim.tasks.corpora.images.decode import decode_image
+from capim.store import EmbeddingStore
+from capim.store.schema import RUNS
+from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import index_images
-from capim.tasks.encoders import encode_captions, encode_images, load_encoder, spec_of
+from capim.tasks.encoders import resolve, spec_of
 from capim.tasks.evaluate import score
-from capim.tasks.runtime.references import SetsRef
+from capim.tasks.runtime.encoding import EncodeSettings, SetEncoder
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import OTHER, SPECS, random_store
 
@@ -64,26 +63,14 @@ def csv_of(client: TestClient, address: str) -> list[dict[str, str]]:
 def asked_store(folder: Path) -> EmbeddingStore:
     """Twelve rendered scenes by two tiny models, and by one that draws several vectors for each item; evaluated."""
     corpus = read_shapes(n_scenes=12)
-    store, specs = EmbeddingStore.open(folder / "store", create=True), list[EncoderSpec]()
-    store.write_corpus(corpus)
+    store = random_store(folder / "store", corpus, [MANY])
     index_images(corpus, known={}, sink=store.write_image_index)
-    assert corpus.source is not None
-    pictures = [decode_image(corpus.source.read(key)) for key in texts(corpus.images["key"])]
-    for encoder in (load_encoder(spec_of(name)) for name in (A, B)):
-        store.write_encoder(encoder.spec)
-        specs.append(encoder.spec)
-        vectors: dict[Modality, Embeddings] = {
-            "image": encode_images(encoder, pictures),
-            "caption": encode_captions(encoder, texts(corpus.captions["text"])),
-        }
-        for modality, made in vectors.items():
-            ids = texts((corpus.images if modality == "image" else corpus.captions)["id"])
-            ords = np.arange(len(ids), dtype=np.int32)
-            key = store.key(encoder=encoder.spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
-            block = Block(ords=ords, ids=ids, embeddings=made, input_shas=[""] * len(ids), batch_id="b")
-            store.put(key, encoder.spec, block)
-            store.seal(key, n_items=len(ids))
-    random_store(folder / "store", corpus, [MANY])
+    specs = [resolve(spec_of(name)) for name in (A, B)]
+    for spec in specs:
+        store.write_encoder(spec)
+        encoder = SetEncoder(spec, store, EncodeSettings(device="cpu"), "embed")
+        encoder.encode(corpus, "image")
+        encoder.encode(corpus, "caption")
     evaluate(store, corpus, *specs, MANY, run="first")
     return store
 
@@ -97,14 +84,23 @@ def two_runs(folder: Path, corpus: Corpus) -> EmbeddingStore:
     return store
 
 
-def evaluate(store: EmbeddingStore, corpus: Corpus, *specs: EncoderSpec, run: str) -> None:
+def evaluate(store: EmbeddingStore, corpus: Corpus, *specs: EncoderSpec, run: str) -> tuple[EvaluationRef, ...]:
     """Scores the encoders, as one run."""
     started = datetime.now(UTC)
-    for spec in specs:
-        names = {"encoder": spec.name, "encoder_fingerprint": spec.fingerprint}
-        sets = SetsRef(**names, corpus=corpus.name, corpus_fingerprint=corpus.fingerprint)
-        resampling = Resampling(replicates=20)
-        score.fn(sets, store_uri=store.uri, protocols=(), device="cpu", resampling=resampling, run=run)
+    how: dict[str, Any] = {"store_uri": store.uri, "protocols": (), "device": "cpu"}
+    of_corpus = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
+    sets = [SetsRef(encoder=spec.name, encoder_fingerprint=spec.fingerprint, **of_corpus) for spec in specs]
+    scored = tuple(score.fn(each, **how, resampling=Resampling(replicates=20), run=run) for each in sets)
     told = {"name": "test", "config": "{}", "command": "capim run", "versions": "{}", "host": "", "state": "completed"}
     row = {"run": run, "pid": 1, **told, "started": started, "finished": datetime.now(UTC), "message": None}
     store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
+    return scored
+
+
+def missed_and_found(store: EmbeddingStore, a: str, b: str, where: str) -> set[tuple[str, ...]]:
+    """Corpus, protocol and id of the queries that one encoder misses and another finds, by a self-join."""
+    joined = store.sql(
+        f"""SELECT corpus, protocol, query_id FROM outcomes a JOIN outcomes b USING (corpus, protocol, query_id)
+        WHERE a.encoder = '{a}' AND b.encoder = '{b}' AND a.rank_best > 1 AND b.rank_worst = 1 AND {where}"""
+    )
+    return {tuple(row.values()) for row in joined.to_pylist()}

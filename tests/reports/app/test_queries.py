@@ -20,7 +20,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import Judgement, read_judgements
 from capim.tasks.protocols import Protocol
-from tests.reports.app.stores import NoServices, asking, csv_of
+from tests.reports.app.stores import NoServices, asking, csv_of, missed_and_found
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +43,7 @@ def test_the_count_of_missed_by_one_and_found_by_another_is_that_of_a_self_join(
     client: TestClient, served_store: EmbeddingStore, names: list[str]
 ) -> None:
     a, b, _ = names
-    joined = f"""SELECT count(*) AS n
-        FROM outcomes a JOIN outcomes b USING (corpus_fingerprint, protocol, query_id)
-        WHERE a.encoder = '{a}' AND b.encoder = '{b}' AND protocol = 't2i/all'
-        AND a.rank_best > 1 AND b.rank_worst = 1"""
-    expected = served_store.sql(joined)["n"][0].as_py()
+    expected = len(missed_and_found(served_store, a, b, "protocol = 't2i/all'"))
     address = f"/queries?wrong={a}&right={b}&protocol=t2i/all"
     assert _shown(client.get(address).text) == expected > 0
     assert served_store.sql(client.get(f"{address}&as=sql").text).num_rows == expected

@@ -1,0 +1,114 @@
+"""Corpora of the shapes that are measured, and random vectors for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
+from capim.store.schema import CAPTIONS, IMAGES
+from capim.store.types import Modality
+from capim.store.vectors import Ragged
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
+from capim.tasks.corpora.subset import sample_corpus
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.tasks import RetrievalTask
+from tests.shared_data import SHARED_DATA
+
+SPLIT = SHARED_DATA / "coco_karpathy" / "test_5k.json"
+BOTH: tuple[Modality, ...] = ("image", "caption")
+
+
+def karpathy(limit: int | None = None) -> Corpus:
+    """The Karpathy test split by ids, with both extra ground truths; its shape alone without the data."""
+    if not SPLIT.is_file():
+        return paired(limit or 5000, 5 * (limit or 5000))
+    corpus = read_coco_karpathy(SPLIT)
+    return corpus if limit is None else sample_corpus(corpus, limit, seed=0)
+
+
+def paired(n_images: int, n_captions: int) -> Corpus:
+    """Caption ``k`` describes image ``k`` modulo their number."""
+    images = [ImageRow(id=f"i{i:06d}") for i in range(n_images)]
+    captions = [CaptionRow(id=f"c{k:06d}", image_id=f"i{k % n_images:06d}", text="x") for k in range(n_captions)]
+    return build_corpus("shape", images, captions, source=None)
+
+
+def both_ways(corpus: Corpus) -> list[RetrievalTask]:
+    """Every caption as a query for its image, and every image for any of its captions."""
+    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    return [task for task in tasks if isinstance(task, RetrievalTask)]
+
+
+def by_number(n_images: int, n_captions: int = 0) -> Corpus:
+    """A corpus of any size, whose ids are numbers; of its images, if there are any, the first have five captions."""
+    number = np.arange(n_captions)
+    images = {"id": ids_of(np.arange(n_images)), "key": [""] * n_images}
+    captions = {
+        "id": ids_of(number),
+        "image_id": ids_of(number // 5 % n_images) if n_images else None,
+        "text": ["x"] * n_captions,
+        "ordinal": (number % 5).astype(np.int32),
+        "language": ["en"] * n_captions,
+        "translator": ["human"] * n_captions,
+    }
+    return Corpus(
+        name="bench", images=_table(IMAGES, images, n_images), captions=_table(CAPTIONS, captions, n_captions)
+    )
+
+
+def ids_of(numbers: NDArray[np.integer]) -> list[str]:
+    """The ids of items of ``by_number``."""
+    return [f"i{number:08d}" for number in numbers.tolist()]
+
+
+def _table(schema: pa.Schema, filled: dict[str, Any], n: int) -> pa.Table:
+    given = {name: values for name, values in filled.items() if values is not None}
+    columns = [pa.array(given[f.name], f.type) if f.name in given else pa.nulls(n, f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def unit(values: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Every row with the length 1."""
+    return cast("NDArray[np.float32]", values / np.linalg.norm(values, axis=1, keepdims=True))
+
+
+def as_block(
+    ords: NDArray[np.int32],
+    values: NDArray[np.float32],
+    offsets: NDArray[np.int64] | None = None,
+    ids: Sequence[str] | None = None,
+) -> Block:
+    """Vectors as a store takes them; the ids are numbers unless they are given."""
+    n = len(ords)
+    tokens, whole = np.full(n, 77, np.int32), np.zeros(n, bool)
+    norms = np.ones(n, np.float32)
+    return Block(
+        ords=ords,
+        ids=ids_of(ords) if ids is None else [*ids],
+        embeddings=Embeddings(values=values, norms=norms, n_tokens=tokens, truncated=whole, offsets=offsets),
+        input_shas=["0123456789abcdef" * 2] * n,
+        batch_id="bench",
+    )
+
+
+def kept_in(store: EmbeddingStore, corpus: Corpus, spec: EncoderSpec, modality: Modality = "image") -> SetKey:
+    """The key of a set whose corpus and encoder the store has from now on."""
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    return SetKey.of(spec, corpus.name, corpus.fingerprint, modality)
+
+
+def windows(
+    items: Sequence[NDArray[np.float16]], ords: NDArray[np.int32] | None = None, *, size: int = 128
+) -> Iterator[Ragged]:
+    """Multi-vectors of items, or of some of them, as a store yields them."""
+    wanted = np.arange(len(items)) if ords is None else ords
+    for start in range(0, len(wanted), size):
+        part = wanted[start : start + size]
+        yield Ragged.of([items[ord_] for ord_ in part], ords=part)

@@ -1,0 +1,107 @@
+"""What was derived is not derived again: unchanged runs, runs with settings of their own, pages by what they show."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from capim.store import EmbeddingStore
+from capim.store.inventory import disk_bytes
+from capim.store.schema import texts
+from capim.tasks import compare, report
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.corpora.subset import sample_corpus
+from capim.tasks.runtime import results
+from tests.command import command, json_rows
+from tests.flows.conftest import CORPORA
+from tests.random_store import random_store
+
+QUICK = "--encoders tiny-clip,tiny-colpali --device cpu --quiet --replicates"
+AS_BEFORE = f"run --corpora {CORPORA} --sample 12 {QUICK} 100"
+OTHER_SAMPLE = f"run --corpora shapes --sample 9 {QUICK} 100"
+OTHER_SETTINGS = f"run --corpora shapes --sample 12 {QUICK} 120"
+
+
+@pytest.fixture
+def workspace(small_demo: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small_demo, tmp_path / "workspace", symlinks=True))
+
+
+def pages(workspace: Path) -> list[Path]:
+    """The report of every run, oldest first."""
+    return [folder.resolve() for folder in sorted((workspace / "reports").glob("2*"))]
+
+
+def versions(workspace: Path) -> dict[str, int]:
+    """Table -> its version, of all but the records of runs."""
+    connection = EmbeddingStore.open(workspace / "store").connection
+    return {name: connection.find(name).version for name in connection.names() if name != "runs"}  # type: ignore[union-attr]
+
+
+def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, size = versions(workspace), disk_bytes(workspace)
+    for module, name in ((results, "result_rows"), (compare, "comparison_rows"), (report, "slices_of")):
+        monkeypatch.setattr(module, name, None)
+    for module in (compare, report):
+        monkeypatch.setattr(module, "read_outcomes", None)  # no outcomes are read
+    command(AS_BEFORE, workspace)
+    assert versions(workspace) == before
+    assert disk_bytes(workspace) - size < 20_000
+    first, second = pages(workspace)
+    assert first == second
+
+
+def test_another_sample_and_other_settings_change_no_later_report(workspace: Path) -> None:
+    shown = json_rows("results", workspace)
+    for words in (OTHER_SAMPLE, OTHER_SETTINGS, AS_BEFORE):
+        command(words, workspace)
+    first, sample, settings, again = pages(workspace)
+    assert first == again
+    assert len({first, sample, settings}) == 3
+    for page, n_images, replicates in ((sample, 9, 100), (settings, 12, 120)):
+        found = json.loads((page / "results.json").read_text("utf-8"))
+        assert [corpus["images"] for corpus in found["corpora"].values()] == [n_images]
+        assert {row["replicates"] for row in found["results"]} == {replicates}
+    now = json_rows("results", workspace)
+    assert [row for row in now if row in shown] == shown
+    assert {row["corpus"] for row in now if row not in shown} == {"shapes-sample9"}
+
+
+def test_a_run_that_made_nothing_is_a_baseline_an_export_and_a_report(workspace: Path) -> None:
+    command(AS_BEFORE, workspace)
+    store = EmbeddingStore.open(workspace / "store")
+    made, found = sorted(texts(store.rows("runs")["run"]))
+    assert store.keys_of(made) == store.keys_of(found)
+    assert {row["run"] for row in store.rows_of_run("results", found)} == {made}
+    said = command(
+        f"watch --corpora shapes-sample12 --encoders tiny-clip --baseline {found} --replicates 100", workspace
+    )
+    assert found in said.out + said.err
+    command("store prune --keep 1 --yes", workspace)
+    assert {row["run"] for row in json_rows("results", workspace)} == {made}
+    assert len(pages(workspace)) == 0  # the watch is the newest run
+
+
+def test_pages_go_when_no_run_points_to_them(workspace: Path) -> None:
+    command(OTHER_SETTINGS, workspace)
+    assert len({*pages(workspace)}) == len([*(workspace / "reports" / "pages").iterdir()]) == 2
+    command("store prune --keep 1 --yes", workspace)
+    [page] = pages(workspace)
+    assert [*(workspace / "reports" / "pages").iterdir()] == [page]
+    assert (page / "report.html").is_file()
+
+
+def test_a_report_of_the_store_has_samples_beside_whole_corpora_only_with_all(tmp_path: Path) -> None:
+    whole = read_shapes(n_scenes=12)
+    for corpus in (whole, replace(sample_corpus(whole, 6, seed=0), draw=(6, 0))):
+        random_store(tmp_path / "store", corpus)
+    command("evaluate --device cpu --replicates 100 --quiet", tmp_path)
+    for words, shown in (("", {"shapes"}), ("--all", {"shapes", "shapes-sample6"})):
+        page = command(f"report {words}", tmp_path).page
+        assert json.loads(page.with_name("results.json").read_text("utf-8"))["corpora"].keys() == shown
