@@ -368,11 +368,14 @@ def _vanished_images(
     store: EmbeddingStore, corpora: list[dict[str, Any]]
 ) -> dict[str, tuple[str, tuple[str, ...], int]]:
     """Thumbnails and hashes of images that none of these corpora has; what cannot be decoded stays known."""
-    present = {sha for row in corpora for sha in store.items(row["fingerprint"], "image")["sha"].to_pylist()}
+    present: set[str] | None = None
     gone = {}
     for table, condition in (("image_index", "thumbnail IS NOT NULL"), ("image_hashes", None)):
-        shas = set(texts(read(store.connection, table, condition, ("sha",))["sha"])) - present
-        gone[table] = ("sha", tuple(sorted(shas)), len(shas))
+        known = set(texts(read(store.connection, table, condition, ("sha",))["sha"]))
+        if known and present is None:
+            present = {sha for row in corpora for sha in store.items(row["fingerprint"], "image")["sha"].to_pylist()}
+        left = known - (present or set())
+        gone[table] = ("sha", tuple(sorted(left)), len(left))
     return gone
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from capim.store.types import Corpus
 from capim.tasks.corpora.images.source import photograph_key
+from capim.tasks.corpora.subset import first_linked
 from capim.tasks.protocols import Protocol
 
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
@@ -89,31 +90,6 @@ class CorpusLayout:
         described = int((self.captions_per_image > 0).sum())
         first_five = self.ordinals[self.captions[self.ordinals[self.captions] < FIVE]]
         return described > 0 and bool((np.bincount(first_five, minlength=FIVE) == described).all())
-
-
-def first_linked(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
-    """Position of the first row that a row is linked to by equal values in any column, directly or by others.
-
-    None is equal to nothing.
-
-    Examples:
-        >>> first_linked(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
-        [0, 1, 1, 1, 4]
-    """
-    above = list(range(len(columns[0])))  # of every row one that it is linked to, none after it: a forest
-
-    def lowest(row: int) -> int:
-        while above[row] != row:
-            above[row] = row = above[above[row]]
-        return row
-
-    for column in columns:
-        first: dict[Hashable, int] = {}
-        for at, value in enumerate(column):
-            if value is not None and (other := first.setdefault(value, at)) != at:
-                one, two = lowest(other), lowest(at)
-                above[max(one, two)] = min(one, two)
-    return np.array([lowest(row) for row in range(len(above))], dtype=np.int32)
 
 
 def layout_of(corpus: Corpus) -> CorpusLayout:
