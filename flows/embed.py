@@ -20,19 +20,8 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 
+from capim.flows import execution
 from capim.flows.config import RunConfig, located, missing_names
-from capim.flows.execution import (
-    TAG,
-    Failed,
-    IncompleteError,
-    announce,
-    attempt,
-    call,
-    map_collecting_failures,
-    recorded_run,
-    refuse_all,
-    run_flow,
-)
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks import embed as encoding
@@ -76,7 +65,7 @@ def check_request(
     except RequestError as error:
         faults += error.faults
     try:
-        unreadable: list[str] = call(
+        unreadable: list[str] = execution.call(
             encoding.check_corpora,
             config.corpora,
             opened,
@@ -92,11 +81,11 @@ def check_request(
         faults += error.faults
     if faults:
         raise RequestError(faults)
-    missing = tuple(missing_encoder(name, Failed(error=error)) for name, error in unanswered.items())
+    missing = tuple(missing_encoder(name, execution.Failed(error=error)) for name, error in unanswered.items())
     return Request(encoders=encoders, missing=missing)
 
 
-def missing_encoder(name: str, failure: Failed) -> Missing:
+def missing_encoder(name: str, failure: execution.Failed) -> Missing:
     """An encoder that failed, with the reason without its name."""
     return Missing(subject=name, reason=failure.reason.removeprefix(f"encoder {name!r}: "))
 
@@ -122,7 +111,7 @@ def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
     Raises:
         RequestError: A name is unknown, or there are none.
     """
-    return call(find_evaluations, config.store_uri, protocols=config.protocols, **config.selection)
+    return execution.call(find_evaluations, config.store_uri, protocols=config.protocols, **config.selection)
 
 
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, WorkError], list[str]]:
@@ -153,7 +142,7 @@ def entry_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> Catalo
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
     spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), entry).spec
     spec = replace(spec, precision=config.precision or spec.precision, storage=config.storage or spec.storage)
-    return call(encoding.resolve_encoder, spec)
+    return execution.call(encoding.resolve_encoder, spec)
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
@@ -178,7 +167,7 @@ def _title(config: RunConfig, shard: int | None = None, **_: object) -> str:
     return config.title if shard is None else f"{config.title}, shard {shard} of {config.shards}"
 
 
-@run_flow("embed", hours=72, title=_title)
+@execution.run_flow("embed", hours=72, title=_title)
 def embed(
     config: RunConfig, shard: int | None = None, only: Literal["images", "captions"] | None = None
 ) -> tuple[EmbedRef, ...]:
@@ -203,14 +192,14 @@ def embed(
     request = check_request(config, opened, modalities)
     embedded: tuple[EmbedRef, ...] = ()
     try:
-        with recorded_run(config, "embed") as run:
+        with execution.recorded_run(config, "embed") as run:
             embedded, missing = embed_step(config, run, request, opened, shard, modalities)
             if missing:
-                raise IncompleteError(embedded, missing)
+                raise execution.IncompleteError(embedded, missing)
     finally:
         if embedded:
             n_encoded = sum(reference.n_encoded for reference in embedded)
-            announce("capim.embedded", config.workspace, n_encoded=n_encoded)
+            execution.announce("capim.embedded", config.workspace, n_encoded=n_encoded)
     return embedded
 
 
@@ -235,7 +224,9 @@ def submit_shards(config: RunConfig, only: Literal["images", "captions"] | None 
     try:
         for shard in range(1, config.shards + 1):
             parameters = {"config": fields, "shard": shard, "only": only}
-            run = run_deployment(SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[TAG, "encode"])
+            run = run_deployment(
+                SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[execution.TAG, "encode"]
+            )
             started.append(f"{_title(config, shard)}: {cast('FlowRun', run).id}")
     except ObjectNotFound as error:
         raise RequestError(f"the server has no deployment {SHARDS}; run `make deploy`") from error
@@ -260,7 +251,9 @@ def embed_step(
         WorkError: All encoders failed.
     """
     corpora = tuple(
-        call(encoding.register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
+        execution.call(
+            encoding.register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed
+        )
         for what in config.corpora
     )
     works = [
@@ -278,19 +271,19 @@ def embed_step(
     encoded, failed = _encode_shards(config, works, shard)
     done: list[EmbedRef] = []
     specs = tuple(work.spec for work in works if work.spec.name not in failed)
-    if shard is None or call(encoding.is_complete, specs, corpora, modalities, store_uri=config.store_uri):
+    if shard is None or execution.call(encoding.is_complete, specs, corpora, modalities, store_uri=config.store_uri):
         with track(encoding.embed_corpora.name, total=len(works), unit="tasks", step=True) as advance:
             for work in works:
                 if work.spec.name not in failed:
                     parts = encoded.get(work.spec.fingerprint, [])
-                    references = attempt(partial(call, encoding.embed_corpora, work, parts))
-                    if isinstance(references, Failed):
+                    references = execution.attempt(partial(execution.call, encoding.embed_corpora, work, parts))
+                    if isinstance(references, execution.Failed):
                         failed[work.spec.name] = references
                     else:
                         done += references
                 advance(1)
     if failed and len(failed) == len(works):
-        refuse_all(list(failed.values()))
+        execution.refuse_all(list(failed.values()))
     return tuple(done), (*request.missing, *(missing_encoder(name, failure) for name, failure in failed.items()))
 
 
@@ -308,7 +301,7 @@ def paired(embedded: tuple[EmbedRef, ...]) -> tuple[EmbedRef, ...]:
 
 def _encode_shards(
     config: RunConfig, works: list[EncodeWork], shard: int | None
-) -> tuple[dict[str, list[Encoded]], dict[str, Failed]]:
+) -> tuple[dict[str, list[Encoded]], dict[str, execution.Failed]]:
     """Encode shards (one or all), which take turns on the devices.
 
     ``config.shards`` shards run on the task runner. Without them, several devices get a shard and a process each.
@@ -320,7 +313,7 @@ def _encode_shards(
     devices = config.device.split(",")
     n_shards = len(devices) if config.shards == 1 and shard is None else config.shards
     encoded: dict[str, list[Encoded]] = {}
-    failed: dict[str, Failed] = {}
+    failed: dict[str, execution.Failed] = {}
     if n_shards == 1:
         return encoded, failed
     numbers = range(n_shards) if shard is None else [shard - 1]
@@ -330,13 +323,19 @@ def _encode_shards(
         for k in numbers
     ]
     if config.shards > 1:
-        attempts = map_collecting_failures(encoding.embed_shard, [{"work": part} for part in shards])
-        ended = [(part, one if isinstance(one, Failed) else [one]) for part, one in zip(shards, attempts, strict=True)]
+        attempts = execution.map_collecting_failures(encoding.embed_shard, [{"work": part} for part in shards])
+        ended = [
+            (part, one if isinstance(one, execution.Failed) else [one])
+            for part, one in zip(shards, attempts, strict=True)
+        ]
     else:
         of_works = [[part for part in shards if part.spec == work.spec] for work in works]
-        ended = [(parts[0], attempt(partial(call, encoding.embed_on_devices, parts))) for parts in of_works]
+        ended = [
+            (parts[0], execution.attempt(partial(execution.call, encoding.embed_on_devices, parts)))
+            for parts in of_works
+        ]
     for work, done in ended:
-        if isinstance(done, Failed):
+        if isinstance(done, execution.Failed):
             failed[work.spec.name] = done
         else:
             encoded.setdefault(work.spec.fingerprint, []).extend(done)

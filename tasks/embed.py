@@ -16,15 +16,7 @@ from capim.tasks.corpora.check import describe_change, encodable, encoding_fault
 from capim.tasks.corpora.naming import Row, corpus_to_read
 from capim.tasks.encoders import identity_gap, resolve
 from capim.tasks.ranking.protocols import select_protocols
-from capim.tasks.runtime.encoding import (
-    Encoded,
-    EncodedSet,
-    EncodeWork,
-    encode_work,
-    logged,
-    modalities_of,
-    tokens_spent,
-)
+from capim.tasks.runtime import encoding
 from capim.tasks.runtime.open_corpora import OpenCorpora, store_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from capim.tasks.runtime.task import may_pass, task
@@ -33,13 +25,13 @@ SHOWN = 5  # images that were skipped
 
 
 @task("embed", encodes=True, run_name="embed-{work.spec.name}")
-def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[EmbedRef, ...]:
+def embed_corpora(work: encoding.EncodeWork, shards: Sequence[encoding.Encoded] = ()) -> tuple[EmbedRef, ...]:
     """Encode images and captions of corpora block by block into the store, and seal the sets.
 
     The model is loaded once for all corpora, when the first missing item is reached. An interrupted encode continues
     with the next call. ``shards`` is what :func:`embed_shard` encoded before.
     """
-    parts = [encode_work(work), *shards]
+    parts = [encoding.encode_work(work), *shards]
     store = EmbeddingStore.open(work.store_uri)
     return tuple(
         _reference(work.spec, corpus, [part[at] for part in parts], _lacking(store, work.spec, corpus))
@@ -48,13 +40,13 @@ def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[Emb
 
 
 @task("embed-shard", encodes=True, run_name="embed-{work.spec.name}-shard-{work.number}-of-{work.n_shards}")
-def embed_shard(work: EncodeWork) -> Encoded:
+def embed_shard(work: encoding.EncodeWork) -> encoding.Encoded:
     """Encode one shard wherever the task runner puts it; seals nothing."""
-    return encode_work(work)
+    return encoding.encode_work(work)
 
 
 @task("embed-on-devices", encodes=True, run_name="embed-{works[0].spec.name}-on-devices")
-def embed_on_devices(works: Sequence[EncodeWork]) -> list[Encoded]:
+def embed_on_devices(works: Sequence[encoding.EncodeWork]) -> list[encoding.Encoded]:
     """Encode the shards of one model in parallel on this machine, each in a process and on a device of its own.
 
     Seals nothing.
@@ -63,9 +55,9 @@ def embed_on_devices(works: Sequence[EncodeWork]) -> list[Encoded]:
         WorkError: A process died.
     """
     with ProcessPoolExecutor(len(works), mp_context=get_context("spawn")) as pool:
-        started = [pool.submit(encode_work, work) for work in works]
+        started = [pool.submit(encoding.encode_work, work) for work in works]
         try:
-            return [logged(work, process.result()) for work, process in zip(works, started, strict=True)]
+            return [encoding.logged(work, process.result()) for work, process in zip(works, started, strict=True)]
         except BrokenProcessPool as error:
             raise WorkError(
                 f"a process that encoded with {works[0].spec.name!r} on one of "
@@ -85,7 +77,7 @@ def is_complete(
         for spec in specs
         for corpus in corpora
         for modality, n_items in zip(MODALITIES, (corpus.n_images, corpus.n_captions), strict=True)
-        if modality in modalities_of(corpus, modalities)
+        if modality in encoding.modalities_of(corpus, modalities)
     )
 
 
@@ -98,7 +90,7 @@ def _lacking(store: EmbeddingStore, spec: EncoderSpec, corpus: CorpusRef) -> tup
 def _reference(
     spec: EncoderSpec,
     corpus: CorpusRef,
-    parts: Sequence[Mapping[Modality, EncodedSet]],
+    parts: Sequence[Mapping[Modality, encoding.EncodedSet]],
     lacking: tuple[Modality, ...],
 ) -> EmbedRef:
     """What all parts together encoded of one corpus."""
@@ -120,7 +112,7 @@ def _reference(
         lacking=lacking,
         notes=(
             *([gap] if gap else []),
-            *tokens_spent(f"{spec.name} on {corpus.name}", encoded),
+            *encoding.tokens_spent(f"{spec.name} on {corpus.name}", encoded),
             *(import_advice(spec.name, corpus.name, each) for each in lacking),
         ),
     )

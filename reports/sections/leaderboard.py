@@ -10,19 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from capim.reports import format as show
-from capim.reports.elements import words
+from capim.reports.elements import tables, words
 from capim.reports.elements.page import Block, Cell, Section, Table
-from capim.reports.elements.tables import (
-    ColumnOf,
-    absent,
-    anchor,
-    measures,
-    numbers,
-    pivot,
-    result_column,
-    texts,
-    value,
-)
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import headline_tasks, same_photographs
@@ -94,29 +83,31 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         return Cell(text=name, title=f"{about}, {spec.dim} components{precision}")
 
     def rank(name: str) -> Cell:
-        return _rank_cell(ranks[name].best, ranks[name].worst) if name in ranks else absent()
+        return _rank_cell(ranks[name].best, ranks[name].worst) if name in ranks else tables.absent()
 
-    columns: list[ColumnOf[str]] = [texts("Encoder", identity)]
+    columns: list[tables.ColumnOf[str]] = [tables.texts("Encoder", identity)]
     if ranks:
-        columns.append(numbers("Rank", rank, explain="Range of ranks that the paired tests allow"))
+        columns.append(tables.numbers("Rank", rank, explain="Range of ranks that the paired tests allow"))
     for protocol in protocols:
         title = Protocol.of(protocol).titled
         for metric in shown_metrics(data, corpus, protocol):
             explain = f"{metric}, percent: {title}"
             plain = metric == UNJUDGED  # fewer is not better, it says how much is known
-            result = partial(result_column, data, corpus, protocol, metric, tested=metric == first)
+            result = partial(tables.result_column, data, corpus, protocol, metric, tested=metric == first)
             columns.append(result(group=title, explain=explain, plain=plain))
         columns += _tie_column(data, corpus, protocol, first)
     if data.ranked(corpus, *RSUM):
         explain = "Sum of R@1, R@5 and R@10 in both directions, points of 600"
-        columns.append(result_column(data, corpus, *RSUM, group=Protocol.of(RSUM.protocol).titled, explain=explain))
+        columns.append(
+            tables.result_column(data, corpus, *RSUM, group=Protocol.of(RSUM.protocol).titled, explain=explain)
+        )
 
     best = "lowest" if ranked[0]["lower_is_better"] else "highest"
     tested = "below a number: against it, by a paired test. Rank: the ranks that the tests allow."
     marks = f"Bold: {best} value; {tested if ranks else 'not tested (run `capim compare`).'}"
     level, n_queries = show.percent(ranked[0]["level"], 0), ranked[0]["n_queries"]
     interval = f"Intervals: {_method(ranked[0])}, {level} %, fixed gallery. " if ranked[0]["replicates"] else ""
-    return pivot(
+    return tables.pivot(
         f"leaderboard-{corpus}",
         corpus,
         dict.fromkeys([*(r["encoder"] for r in ranked), *data.encoder_names(corpus)]),
@@ -136,10 +127,10 @@ def _method(row: Row) -> str:
 
 
 def _rank_cell(best: int, worst: int) -> Cell:
-    return value(-best - worst / 1000, f"{best}" if best == worst else f"{best}–{worst}", mark="muted")
+    return tables.value(-best - worst / 1000, f"{best}" if best == worst else f"{best}–{worst}", mark="muted")
 
 
-def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> list[ColumnOf[str]]:
+def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> list[tables.ColumnOf[str]]:
     """The effect of ties: the share of tied queries, and the value with all lost and all won; none without ties."""
     if not any((r["tie_share"] or 0) > 0 for r in data.ranked(corpus, protocol, metric)):
         return []
@@ -147,12 +138,12 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
     def cell(name: str) -> Cell:
         row = data.row(corpus, protocol, metric, name)
         if row is None or row["value"] is None:
-            return absent()
+            return tables.absent()
         note = words.ties(data.metric(metric), row)
-        return value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted")
+        return tables.value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted")
 
     explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
-    return [numbers("ties", cell, group=Protocol.of(protocol).titled, explain=explain)]
+    return [tables.numbers("ties", cell, group=Protocol.of(protocol).titled, explain=explain)]
 
 
 def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
@@ -161,12 +152,12 @@ def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
     if len(protocols) < 2:
         return []
     metric = shown_metrics(data, corpus, protocols[0].id)[0]
-    table = pivot(
-        anchor("judged-languages", corpus),
+    table = tables.pivot(
+        tables.anchor("judged-languages", corpus),
         f"{corpus} · {metric} by language of the query",
         [r["encoder"] for r in data.ranked(corpus, protocols[0].id, metric)],
-        texts("Encoder", str),
-        *(result_column(data, corpus, p.id, metric, heading=p.language or "all") for p in protocols),
+        tables.texts("Encoder", str),
+        *(tables.result_column(data, corpus, p.id, metric, heading=p.language or "all") for p in protocols),
         sortable=True,
     )
     return [table]
@@ -182,29 +173,31 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     if not facts.aggregate and data.ranks(corpus, protocols[0], metric):
         tests = "below a number: against it, by a paired test."
 
-    def result(protocol: str) -> ColumnOf[str]:
-        return result_column(data, corpus, protocol, metric, heading=Protocol.of(protocol).titled, tested=True)
+    def result(protocol: str) -> tables.ColumnOf[str]:
+        return tables.result_column(data, corpus, protocol, metric, heading=Protocol.of(protocol).titled, tested=True)
 
-    return pivot(
-        anchor("own", corpus, metric),
+    return tables.pivot(
+        tables.anchor("own", corpus, metric),
         f"{corpus} · {words.described(facts)}",
         dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric)),
-        texts("Encoder", str),
+        tables.texts("Encoder", str),
         *map(result, protocols[:MOST_PROTOCOLS]),
         note=f"A metric of your own, in its own unit. Bold: {best} value; {tests}",
         sortable=True,
     )
 
 
-def cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
+def cost_columns(data: ReportData, corpus: str) -> list[tables.ColumnOf[str]]:
     """Speed and size, where they were measured."""
     rates, sizes = image_rate(data, corpus), bytes_per_image(data, corpus)
-    columns: list[ColumnOf[str]] = []
+    columns: list[tables.ColumnOf[str]] = []
     if rates:
         explain = "Forward pass: median and interquartile range of batches; measured, not tested"
-        columns.append(numbers("images/s", lambda name: rate_cell(rates.get(name)), group="cost", explain=explain))
+        columns.append(
+            tables.numbers("images/s", lambda name: rate_cell(rates.get(name)), group="cost", explain=explain)
+        )
     if sizes:
-        columns.append(measures("size/image", sizes.get, show.size, group="cost", explain="As stored"))
+        columns.append(tables.measures("size/image", sizes.get, show.size, group="cost", explain="As stored"))
     return columns
 
 
@@ -228,7 +221,7 @@ def _ranking(data: ReportData) -> Table:
     def cell(name: str, key: tuple[str, str], made: Callable[[Row], Cell]) -> Cell:
         return made(rows.get((name, *key)) or means[name])
 
-    columns: list[ColumnOf[str]] = [texts("Encoder", str)]
+    columns: list[tables.ColumnOf[str]] = [tables.texts("Encoder", str)]
     tested = any(r["rank_low"] is not None for r in data.rankings if r["estimand"] == LIKE_THESE)
     for estimand in (THESE, LIKE_THESE) if tested else (THESE,):
         for statistic, heading, what in (
@@ -238,15 +231,19 @@ def _ranking(data: ReportData) -> Table:
             key, group = (estimand, statistic), f"on {estimand}"
             explain = f"Ranks that it can hold by {heading}, on {estimand}"
             columns += [
-                numbers(f"Ranks by {heading}", partial(cell, key=key, made=_open_ranks), group=group, explain=explain),
-                numbers(heading, partial(cell, key=key, made=_statistic), group=group, explain=f"{what}, percent"),
+                tables.numbers(
+                    f"Ranks by {heading}", partial(cell, key=key, made=_open_ranks), group=group, explain=explain
+                ),
+                tables.numbers(
+                    heading, partial(cell, key=key, made=_statistic), group=group, explain=f"{what}, percent"
+                ),
             ]
     for corpus in json.loads(first["corpora"]):
         name, explain = corpus["corpus"], f"{_headline(data, corpus)}, percent: {corpus['headline']}"
         of_corpus = {encoder: json.loads(row["headlines"]).get(name) for encoder, row in means.items()}
-        columns.append(measures(name, of_corpus.get, show.percent, group="headlines", explain=explain))
+        columns.append(tables.measures(name, of_corpus.get, show.percent, group="headlines", explain=explain))
     ranked = show.count(first["n_encoders"], "encoder")
-    return pivot(
+    return tables.pivot(
         "ranking-corpora",
         f"{ranked} over {show.count(first['n_corpora'], 'corpus', 'corpora')}",
         order,
@@ -258,8 +255,8 @@ def _ranking(data: ReportData) -> Table:
 
 def _statistic(row: Row) -> Cell:
     if row["value"] is None:
-        return absent(row["reason"])
-    return value(
+        return tables.absent(row["reason"])
+    return tables.value(
         row["value"],
         show.percent(row["value"]),
         note=show.percent_range(row["ci_low"], row["ci_high"]),
@@ -270,7 +267,7 @@ def _statistic(row: Row) -> Cell:
 
 
 def _open_ranks(row: Row) -> Cell:
-    return absent(row["reason"]) if row["rank_low"] is None else _rank_cell(row["rank_low"], row["rank_high"])
+    return tables.absent(row["reason"]) if row["rank_low"] is None else _rank_cell(row["rank_low"], row["rank_high"])
 
 
 def _headline(data: ReportData, corpus: Mapping[str, str]) -> str:
@@ -324,12 +321,12 @@ def directions_section(data: ReportData) -> Section:
             for metric in FURTHER
             if data.ranked(corpus, p, metric)
         ]
-        further = pivot(
+        further = tables.pivot(
             f"directions-{corpus}-extra",
             f"{corpus} · further metrics",
             data.encoder_names(corpus),
-            texts("Encoder", str),
-            *(result_column(data, corpus, of.id, m, group=of.titled, plain=True) for of, m in figures),
+            tables.texts("Encoder", str),
+            *(tables.result_column(data, corpus, of.id, m, group=of.titled, plain=True) for of, m in figures),
             sortable=True,
             dense=True,
             folded=f"Further metrics on {corpus}",
@@ -347,12 +344,12 @@ def directions_section(data: ReportData) -> Section:
 def _every_protocol(data: ReportData, corpus: str, protocols: list[Protocol]) -> Table:
     """R@1 under the protocols of one direction."""
     direction = protocols[0].direction
-    return pivot(
+    return tables.pivot(
         f"directions-{corpus}-{direction}",
         f"{corpus} · {DIRECTION_TITLES[direction]} · R@1",
         [r["encoder"] for r in data.ranked(corpus, protocols[0].id, R1)],
-        texts("Encoder", str),
-        *(result_column(data, corpus, of.id, R1, heading=of.titled, explain=of.description) for of in protocols),
+        tables.texts("Encoder", str),
+        *(tables.result_column(data, corpus, of.id, R1, heading=of.titled, explain=of.description) for of in protocols),
         sortable=True,
     )
 
@@ -377,26 +374,26 @@ def compositional_section(data: ReportData) -> Section:
 
 def _chance_row(data: ReportData, corpus: str, figures: list[tuple[str, str]]) -> list[Cell]:
     chances = [data.ranked(corpus, protocol, metric)[0]["chance"] for protocol, metric in figures]
-    return [Cell(text="chance", mark="muted"), *(value(c, show.percent(c), mark="muted") for c in chances)]
+    return [Cell(text="chance", mark="muted"), *(tables.value(c, show.percent(c), mark="muted") for c in chances)]
 
 
 def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
     metrics = [m for m in WINOGROUND if data.ranked(corpus, protocol.id, m)]
     rows = {r["encoder"]: r for r in data.ranked(corpus, protocol.id, metrics[-1])}
     examples = show.count(next(iter(rows.values()))["n_queries"], "example")
-    return pivot(
+    return tables.pivot(
         f"winoground-{corpus}",
         f"{corpus} · binding (winoground) · percent of {examples}",
         rows,
-        texts("Encoder", str),
-        *(result_column(data, corpus, protocol.id, m, group=protocol.titled) for m in metrics),
-        measures(
+        tables.texts("Encoder", str),
+        *(tables.result_column(data, corpus, protocol.id, m, group=protocol.titled) for m in metrics),
+        tables.measures(
             "ties",
             lambda name: rows[name]["tie_share"],
             show.percent,
             explain="Share of examples with a tied score, percent",
         ),
-        extra_rows=[[*_chance_row(data, corpus, [(protocol.id, m) for m in metrics]), absent()]],
+        extra_rows=[[*_chance_row(data, corpus, [(protocol.id, m) for m in metrics]), tables.absent()]],
         note="Text: for both images the right caption wins. Image: for both captions the right image wins. "
         "Group: both. (In the tables printed by the V28 seed, text and image are exchanged.)",
         sortable=True,
@@ -405,12 +402,12 @@ def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
 
 def _by_tag(data: ReportData, corpus: str, tags: list[Protocol]) -> Table:
     """The group score under the protocol of each tag."""
-    return pivot(
+    return tables.pivot(
         f"winoground-tags-{corpus}",
         f"{corpus} · binding by tag (winoground/…) · group score in percent",
         dict.fromkeys(r["encoder"] for of in tags for r in data.ranked(corpus, of.id, WINOGROUND[-1])),
-        texts("Encoder", str),
-        *(result_column(data, corpus, of.id, WINOGROUND[-1], heading=of.name.replace("-", " ")) for of in tags),
+        tables.texts("Encoder", str),
+        *(tables.result_column(data, corpus, of.id, WINOGROUND[-1], heading=of.name.replace("-", " ")) for of in tags),
         note="Encoders are compared by a test for every tag: see all comparisons under differences.",
         sortable=True,
     )
@@ -423,13 +420,13 @@ def pair_protocols(data: ReportData, corpus: str) -> list[str]:
 
 
 def _pairs(data: ReportData, corpus: str, protocols: list[str]) -> Table:
-    return pivot(
+    return tables.pivot(
         f"pairs-{corpus}",
         f"{corpus} · hard negatives · percent of items in which the right caption scores higher than they do",
         [r["encoder"] for r in data.ranked(corpus, protocols[0], PAIRS)],
-        texts("Encoder", str),
+        tables.texts("Encoder", str),
         *(
-            result_column(data, corpus, of.id, PAIRS, heading=of.name.replace("_", " "), group=of.family)
+            tables.result_column(data, corpus, of.id, PAIRS, heading=of.name.replace("_", " "), group=of.family)
             for of in map(Protocol.of, protocols)
         ),
         extra_rows=[_chance_row(data, corpus, [(p, PAIRS) for p in protocols])],

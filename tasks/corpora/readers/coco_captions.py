@@ -11,16 +11,8 @@ from pathlib import Path
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
+from capim.tasks.corpora import files
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.corpora.files import (
-    corpus_name,
-    field,
-    first_match,
-    read_json,
-    require_file,
-    require_folder,
-    require_match,
-)
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 
 # COCO's 80 object categories: supercategory -> its categories, and the reverse
@@ -54,38 +46,38 @@ def read_coco_captions(
     Raises:
         RequestError: A folder or file is missing, is not of this format, or names an image that does not exist.
     """
-    folder = require_folder(root, "corpus folder")
+    folder = files.require_folder(root, "corpus folder")
     if captions is not None:
-        captions_file = require_file(captions, "captions file")
+        captions_file = files.require_file(captions, "captions file")
     else:
         patterns = ("captions.json", "captions*.json", "annotations/captions*.json")
-        captions_file = require_match(folder, *patterns, hint='or name the file with captions = "…"')
+        captions_file = files.require_match(folder, *patterns, hint='or name the file with captions = "…"')
     beside = [path for path in (folder / "images", folder) if path.is_dir()]
     if instances is not None:
-        boxes_file: Path | None = require_file(instances, "boxes file")
+        boxes_file: Path | None = files.require_file(instances, "boxes file")
     else:
         same = f"instances{captions_file.stem.removeprefix('captions')}.json"  # captions_val2017, instances_val2017
-        boxes_file = first_match(captions_file.parent, same, "instances.json", "instances*.json")
+        boxes_file = files.first_match(captions_file.parent, same, "instances.json", "instances*.json")
     objects = read_objects(boxes_file) if boxes_file is not None else {}
 
-    content = read_json(captions_file)
+    content = files.read_json(captions_file)
     of_image: defaultdict[str, list[CaptionRow]] = defaultdict(list)
-    for position, entry in enumerate(field(content, "annotations", list, captions_file)):
+    for position, entry in enumerate(files.field(content, "annotations", list, captions_file)):
         where = f"{captions_file}: annotation {position}"
-        identifier = str(field(entry, "id", int | str, where))
-        image = str(field(entry, "image_id", int | str, where))
-        text = field(entry, "caption", str, where)
+        identifier = str(files.field(entry, "id", int | str, where))
+        image = str(files.field(entry, "image_id", int | str, where))
+        text = files.field(entry, "caption", str, where)
         of_image[image].append(CaptionRow(identifier, image, text, annotation_id=identifier))
     rows = []
-    for position, entry in enumerate(field(content, "images", list, captions_file)):
+    for position, entry in enumerate(files.field(content, "images", list, captions_file)):
         where = f"{captions_file}: image {position}"
-        identifier = str(field(entry, "id", int | str, where))
-        key = field(entry, "file_name", str, where)
+        identifier = str(files.field(entry, "id", int | str, where))
+        key = files.field(entry, "file_name", str, where)
         rows.append(ImageRow(identifier, key, objects=objects.get(identifier)))
     located = locate_images(rows, images or beside, missing=missing, origin=captions_file)
     in_order = dict.fromkeys([*(row.id for row in rows), *of_image])
     return build_corpus(
-        name or corpus_name(folder),
+        name or files.corpus_name(folder),
         located.rows,
         [caption for image in in_order for caption in of_image[image]],
         source=located.source,
@@ -100,22 +92,26 @@ def read_objects(file: Path) -> dict[str, list[str]]:
 
     In a boxes file, a listed image without a box has an empty list.
     """
-    content = read_json(file)
+    content = files.read_json(file)
     if isinstance(content, list):
         placed = [(f"{file}: entry {n}", entry) for n, entry in enumerate(content)]
-        return {str(field(row, "image_id", int | str, at)): field(row, "objects", list, at) for at, row in placed}
+        return {
+            str(files.field(row, "image_id", int | str, at)): files.field(row, "objects", list, at)
+            for at, row in placed
+        }
     categories = {
-        entry["id"]: field(entry, "name", str, f"{file}: categories")
-        for entry in field(content, "categories", list, file)
+        entry["id"]: files.field(entry, "name", str, f"{file}: categories")
+        for entry in files.field(content, "categories", list, file)
         if "id" in entry
     }
     objects_of: dict[str, set[str]] = {
-        str(field(entry, "id", int | str, f"{file}: images")): set() for entry in field(content, "images", list, file)
+        str(files.field(entry, "id", int | str, f"{file}: images")): set()
+        for entry in files.field(content, "images", list, file)
     }
-    for position, entry in enumerate(field(content, "annotations", list, file)):
+    for position, entry in enumerate(files.field(content, "annotations", list, file)):
         where = f"{file}: annotation {position}"
-        category = categories.get(field(entry, "category_id", int, where))
+        category = categories.get(files.field(entry, "category_id", int, where))
         if category is None:
             raise RequestError(f"{where}: category_id {entry['category_id']} is not in the categories of the file")
-        objects_of.setdefault(str(field(entry, "image_id", int | str, where)), set()).add(category)
+        objects_of.setdefault(str(files.field(entry, "image_id", int | str, where)), set()).add(category)
     return {image: sorted(names) for image, names in objects_of.items()}

@@ -21,17 +21,8 @@ from typing import Any, Literal, TypeAlias
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora import CORPORA, files
 from capim.tasks.corpora.build import ImageRow
-from capim.tasks.corpora.files import (
-    corpus_name,
-    field,
-    folder_in,
-    require_file,
-    require_folder,
-    require_match,
-    texts_in,
-)
 from capim.tasks.corpora.images.image_files import Missing, image_id_of
 from capim.tasks.corpora.readers.hub import HubSplit, load_split
 from capim.tasks.corpora.readers.published import (
@@ -86,14 +77,14 @@ def read_aro(
         if column is None:
             raise RequestError(f"{hub.name}: no column 'image' or 'images' with images")
     else:
-        folder = require_folder(root, "aro folder")
-        images = images or folder_in(folder, "images")
+        folder = files.require_folder(root, "aro folder")
+        images = images or files.folder_in(folder, "images")
         if part not in ("relation", "attribution"):
             raise RequestError(
                 f"aro: {part} has no files (its negatives are drawn at random); leave out root to read the hub"
             )
         hint = "it is linked from github.com/mertyg/vision-language-models-are-bows"
-        source = require_match(folder, f"visual_genome_{part}.json", hint=hint)
+        source = files.require_match(folder, f"visual_genome_{part}.json", hint=hint)
     items = [_aro_item(*each, column) for each in rows_of(source)]
     return published_corpus("aro", hard_negatives(items), part=part, images=images, missing=missing, hub=hub)
 
@@ -102,17 +93,19 @@ def _aro_item(where: str, number: object, row: Mapping[str, Any], column: str | 
     """One item; in the files, which have no column of images, its image is a box of a photograph."""
     box, identifier = None, str(number)
     if column is None:
-        x, y, width, height = (int(field(row, f"bbox_{side}", int | float, where)) for side in ("x", "y", "w", "h"))
+        x, y, width, height = (
+            int(files.field(row, f"bbox_{side}", int | float, where)) for side in ("x", "y", "w", "h")
+        )
         box = (x, y, width, height)
-    key = field(row, "image_path", str, where) if column is None else f"{column}/{number}"
+    key = files.field(row, "image_path", str, where) if column is None else f"{column}/{number}"
     if "true_caption" in row:
         category = str(row.get("relation_name") or "all")
         if isinstance(attributes := row.get("attributes"), Sequence) and not isinstance(attributes, str):
             category = "_".join(map(str, attributes))
-        caption, negative = (field(row, f"{kind}_caption", str, where) for kind in ("true", "false"))
+        caption, negative = (files.field(row, f"{kind}_caption", str, where) for kind in ("true", "false"))
         return HardNegativeItem(identifier, ImageRow(identifier, key), caption, [(category, negative)], box)
-    texts = [field(row, f"hard_text_{n}", str, where) for n in range(1, 5)]
-    caption = field(row, "correct_caption", str, where)
+    texts = [files.field(row, f"hard_text_{n}", str, where) for n in range(1, 5)]
+    caption = files.field(row, "correct_caption", str, where)
     return HardNegativeItem(identifier, ImageRow(identifier, key), caption, list(zip(_SHUFFLES, texts, strict=True)))
 
 
@@ -133,7 +126,7 @@ def read_crepe(
     Raises:
         RequestError: The folder has no such files, a column or image is missing, or negatives are not a list of texts.
     """
-    folder = require_folder(root, "crepe folder")
+    folder = files.require_folder(root, "crepe folder")
     items = [item for file in sorted(folder.rglob("*.csv")) for item in _crepe_items(file, train_set)]
     if not items:
         raise RequestError(
@@ -142,7 +135,7 @@ def read_crepe(
         )
     folders = None
     if images is not None:
-        base = require_folder(images, "image folder")
+        base = files.require_folder(images, "image folder")
         folders = [base, *(folder for name in ("VG_100K", "VG_100K_2") if (folder := base / name).is_dir())]
     return published_corpus("crepe", hard_negatives(items), images=folders, missing=missing)
 
@@ -169,7 +162,7 @@ def _crepe_items(file: Path, train_set: str) -> Iterator[HardNegativeItem]:
             (category, text)
             for column, category in columns.items()
             if row.get(column) not in (None, "", "[]")
-            for text in texts_in(row, column, where, single=False)
+            for text in files.texts_in(row, column, where, single=False)
         ]
         image = ImageRow(identifier, f"{row['image_id'].removesuffix('.0')}.jpg")
         yield HardNegativeItem(identifier, image, row["caption"], negatives, (x, y, width, height))
@@ -191,7 +184,7 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None, missing
     """
     path = Path(root).expanduser().absolute()
     hint = "the files are linked from https://github.com/m1k2zoo/negbench"
-    file = require_match(path, "*.csv", hint=hint) if path.is_dir() else require_file(path, "negbench file")
+    file = files.require_match(path, "*.csv", hint=hint) if path.is_dir() else files.require_file(path, "negbench file")
     rows = rows_with(file)
     header = list(rows[0]) if rows else []
     column = next((name for name in _PATHS if name in header), None)
@@ -209,7 +202,7 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None, missing
     for number, (row, image) in enumerate(zip(rows, image_rows, strict=True)):
         where = f"{file}: row {number}"
         if "captions" in header:
-            captions.append(Translation(image.id, texts_in(row, "captions", where, single=False)))
+            captions.append(Translation(image.id, files.texts_in(row, "captions", where, single=False)))
             continue
         right = f"caption_{row['correct_answer'].strip().removesuffix('.0')}"
         if right not in options or len(options) < 2:
@@ -221,4 +214,4 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None, missing
         negatives = [(category, row[option]) for option in options if option != right]
         items.append(HardNegativeItem(str(number), image, row[right], negatives))
     contents = hard_negatives(items) if items else translations(image_rows, captions)
-    return published_corpus("negbench", contents, part=corpus_name(file), images=images, missing=missing)
+    return published_corpus("negbench", contents, part=files.corpus_name(file), images=images, missing=missing)

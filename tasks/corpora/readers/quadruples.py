@@ -17,15 +17,7 @@ from typing import Any
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.files import (
-    field,
-    folder_in,
-    read_json,
-    require_file,
-    require_folder,
-    require_match,
-)
+from capim.tasks.corpora import CORPORA, files
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.hub import HubSplit, load_split
 from capim.tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples, rows_of
@@ -64,10 +56,10 @@ def read_winoground(
         need = ("image_0", "image_1", "caption_0", "caption_1")
         source = hub = load_split(dataset, split="test", revision=revision, need=need)
     else:
-        folder = require_folder(root, "winoground folder")
-        source = require_match(folder, "examples.jsonl", "data/examples.jsonl")
-        images = images or folder_in(source.parent, "images") or folder
-    assigned = None if tags is None else read_json(tags_file := require_file(tags, "tags file"))
+        folder = files.require_folder(root, "winoground folder")
+        source = files.require_match(folder, "examples.jsonl", "data/examples.jsonl")
+        images = images or files.folder_in(source.parent, "images") or folder
+    assigned = None if tags is None else files.read_json(tags_file := files.require_file(tags, "tags file"))
     if assigned is not None and not (
         isinstance(assigned, dict) and all(isinstance(each, list) for each in assigned.values())
     ):
@@ -77,9 +69,9 @@ def read_winoground(
         identifier = str(example.get("id", position))
         keys = [f"image_{side}/{position}" for side in (0, 1)]
         if hub is None:
-            names = [field(example, f"image_{side}", str, where) for side in (0, 1)]
+            names = [files.field(example, f"image_{side}", str, where) for side in (0, 1)]
             keys = [name if Path(name).suffix else f"{name}.png" for name in names]
-        captions = [field(example, f"caption_{side}", str, where) for side in (0, 1)]
+        captions = [files.field(example, f"caption_{side}", str, where) for side in (0, 1)]
         own = [str(example[key]) for key in ("collapsed_tag", "tag", "secondary_tag") if example.get(key)]
         if predicates := example.get("num_main_preds"):
             own.insert(1, f"{predicates} Main Pred{'s' if predicates != 1 else ''}")
@@ -115,13 +107,13 @@ def read_bivlc(
     if table is not None and table.is_file():
         rows, origin = rows_with(table, *_BIVLC), str(table)
     else:
-        folder = dataset if table is None else str(require_folder(table, "bivlc folder or CSV file"))
+        folder = dataset if table is None else str(files.require_folder(table, "bivlc folder or CSV file"))
         hub = load_split(folder, split=split, revision=revision, need=("image", "negative_image", *_BIVLC))
         rows, origin = hub.rows(), hub.origin
     items = []
     shown: dict[str, int] = {}  # caption -> the first row with its photograph, where there are no images to tell
     for position, row in enumerate(rows):
-        caption, negative, kind, subtype = (field(row, name, str, f"{origin}: row {position}") for name in _BIVLC)
+        caption, negative, kind, subtype = (files.field(row, name, str, f"{origin}: row {position}") for name in _BIVLC)
         of_caption = position if hub is not None else shown.setdefault(caption, position)
         keys = (f"image/{of_caption}", f"negative_image/{position}")
         items.append(QuadrupleItem(str(position), keys, (caption, negative), (kind, subtype)))
@@ -148,10 +140,10 @@ def read_mmvp_vlm(
     Raises:
         RequestError: A file, column or image is missing, or two rows that follow each other are not a pair.
     """
-    folder = require_folder(root, "mmvp-vlm folder")
+    folder = files.require_folder(root, "mmvp-vlm folder")
     hint = f"hf download MMVP/MMVP_VLM --repo-type dataset --local-dir {folder}"
-    file = require_match(folder, "Questions.csv", hint=hint)
-    images = images or folder_in(folder, "MLLM_VLM Images")
+    file = files.require_match(folder, "Questions.csv", hint=hint)
+    images = images or files.folder_in(folder, "MLLM_VLM Images")
     if "{}" not in prompt:
         raise RequestError(f"mmvp-vlm: prompt must have {{}} where the statement belongs, got {prompt!r}")
     rows = [tuple(row[column].strip() for column in _MMVP) for row in rows_with(file, *_MMVP)]

@@ -16,16 +16,9 @@ from torch import Tensor
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
+from capim.tasks.encoders import checkpoint
 from capim.tasks.encoders.adapters import adapter_named
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of
-from capim.tasks.encoders.checkpoint import (
-    folder_of,
-    json_file,
-    open_clip_tag,
-    related_folder,
-    repository_of,
-    snapshot,
-)
 from capim.tasks.encoders.pixels import pipeline_of_transform
 from capim.tasks.encoders.weights import weights_file
 
@@ -36,16 +29,16 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     """Load an open_clip model."""
     import open_clip
 
-    if tag := open_clip_tag(spec):
-        folder = snapshot(tag.repository, spec.revision, tag.weights)
+    if tag := checkpoint.open_clip_tag(spec):
+        folder = checkpoint.snapshot(tag.repository, spec.revision, tag.weights)
         config: Any = tag.config
         name = tag.architecture
         # the preprocessing that belongs to the weights, under the names of open_clip's arguments
         settings: dict[str, Any] = {f"image_{key}": value for key, value in tag.preprocess.items()}
         settings["pretrained"] = str(weights_file(folder, tag.weights, spec))
     else:
-        folder = folder_of(spec)
-        config = json_file(folder / "open_clip_config.json").get("model_cfg")
+        folder = checkpoint.folder_of(spec)
+        config = checkpoint.json_file(folder / "open_clip_config.json").get("model_cfg")
         if config is None:
             raise RequestError(
                 f"encoder {spec.name!r}: {spec.checkpoint} has no open_clip_config.json; name it as architecture/tag, "
@@ -56,7 +49,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     text = dict(config["text_cfg"])
     if text.get("hf_model_name"):
         # the text tower's architecture is described in a second repository: use its pinned folder
-        tower = related_folder(spec, text["hf_model_name"])
+        tower = checkpoint.related_folder(spec, text["hf_model_name"])
         settings["text_cfg"] = text | {"hf_model_name": str(tower), "hf_model_pretrained": False}
     model, transform = open_clip.create_model_from_pretrained(name, precision=_PRECISIONS[spec.precision], **settings)
     accepts_shorter, encode_text = _text_forward(model)
@@ -110,10 +103,10 @@ def _tokenizer(spec: EncoderSpec, folder: Path, name: str, text: dict[str, Any])
 
     named = text.get("hf_tokenizer_name")
     language = {"language": str(spec.options["language"])} if "language" in spec.options else {}
-    if not named or named == repository_of(spec.checkpoint) or (folder / "tokenizer_config.json").is_file():
+    if not named or named == checkpoint.repository_of(spec.checkpoint) or (folder / "tokenizer_config.json").is_file():
         return open_clip.get_tokenizer(name, **language)
     return open_clip.tokenizer.HFTokenizer(
-        str(related_folder(spec, named)),
+        str(checkpoint.related_folder(spec, named)),
         context_length=text.get("context_length", open_clip.tokenizer.DEFAULT_CONTEXT_LENGTH),
         tokenizer_mode=text.get("tokenizer_mode"),
         **{**text.get("tokenizer_kwargs", {}), **language},

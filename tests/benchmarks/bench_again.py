@@ -1,0 +1,119 @@
+"""What is asked for again: runs that change nothing, an encoder more, a newer metric, two encoders compared.
+
+Every run is a process of its own, imports included. Ratios are of processor time, of runs made one after the other.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from capim.store.inventory import disk_bytes
+from tests.benchmarks.own_process import REPOSITORY, command_of
+from tests.benchmarks.rows import Row
+
+CAPIM = [sys.executable, "-c", "import capim; capim.main()"]
+SCENES = 200  # of five captions each
+
+
+class Took(NamedTuple):
+    """Seconds of a process, on the clock and of processors."""
+
+    wall: float
+    cpu: float
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Rows of RESULTS.md; ``quick`` takes three encoders and few queries, and no demo."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [] if quick else _demo(Path(folder) / "demo")
+        return [*rows, *_encoders(Path(folder) / "encoders", 3 if quick else 9, 10 if quick else SCENES)]
+
+
+def _demo(workspace: Path) -> list[Row]:
+    first = _took([*CAPIM, "demo", "--quiet", "--workspace", str(workspace)])
+    size = disk_bytes(workspace)
+    again = _took([*CAPIM, "demo", "--quiet", "--workspace", str(workspace)])
+    seconds = f"the first run takes {first.cpu:.3g} s of processor time, the second {again.cpu:.3g} s"
+    written = (disk_bytes(workspace) - size) / 1000
+    return [
+        Row("demo, unchanged: share of the first run", again.cpu / first.cpu, "", "<= 0.05", note=seconds),
+        Row("demo, unchanged", again.wall, "s", "<= 3"),
+        Row("demo, unchanged: written", written, "kB", "<= 20", note="two runs"),
+    ]
+
+
+def _encoders(place: Path, n: int, scenes: int) -> list[Row]:
+    _took(command_of(make, place / "ten", n + 1, scenes))
+    _took(command_of(make, place / "nine", n, scenes))
+    at_once = _took(command_of(benchmarked, place / "ten"))
+    nothing = _took(command_of(benchmarked, place / "ten"))
+    metric = _took(command_of(benchmarked, place / "ten", newer="MRR"))
+    _took(command_of(benchmarked, place / "nine"))
+    _took(command_of(make, place / "nine", n + 1, scenes))
+    one_more = _took(command_of(benchmarked, place / "nine"))
+    shutil.rmtree(place / "nine" / "reports", ignore_errors=True)
+    pair = ["--encoders", "encoder-0,encoder-1", "--protocols", "t2i/all", "--quiet"]
+    compared = _took([*CAPIM, "compare", *pair, "--replicates", "2000", "--workspace", str(place / "ten")])
+    of_all = f"of the {at_once.cpu:.3g} s of processor time of all {n + 1} at once; {5 * scenes:,} queries"
+    subject = f"{n} encoders, {5 * scenes:,} queries"
+    return [
+        Row(f"{subject}: a run that changes nothing", nothing.wall, "s", "<= 3"),
+        Row(f"one encoder added to {n}", one_more.cpu / at_once.cpu, "", "<= 0.15", note=of_all),
+        Row(f"a newer metric, {n + 1} encoders", metric.cpu / at_once.cpu, "", note=of_all),
+        Row(f"compare two encoders, {5 * scenes:,} queries", compared.wall, "s", "<= 3", note="one protocol"),
+    ]
+
+
+def _took(command: list[str]) -> Took:
+    """Runs a command; its children count."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=True, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Took(time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def make(workspace: Path, n_encoders: int, scenes: int) -> None:
+    """A store with the embedding sets of so many encoders, random vectors; those that it has stay."""
+    import numpy as np
+
+    from capim.store import Block, EmbeddingStore
+    from capim.store.schema import texts
+    from capim.store.types import MODALITIES
+    from capim.tasks.corpora.readers.shapes import read_shapes
+    from tests.random_store import SPECS, embeddings
+
+    corpus = read_shapes(n_scenes=scenes)
+    store = EmbeddingStore.open(workspace / "store", create=True)
+    store.write_corpus(corpus)
+    for number in range(n_encoders):
+        spec = replace(SPECS[0], name=f"encoder-{number}", checkpoint=f"me/{number}", dim=64)
+        store.write_encoder(spec)
+        for modality in MODALITIES:
+            key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
+            ids = texts((corpus.images if modality == "image" else corpus.captions)["id"])
+            if store.sealed(key) is None:
+                vectors = embeddings(spec, len(ids), seed=100 * number + len(ids))
+                ords = np.arange(len(ids), dtype=np.int32)
+                block = Block(ords=ords, ids=ids, embeddings=vectors, input_shas=[""] * len(ids), batch_id="b")
+                store.put(key, spec, block)
+                store.seal(key, n_items=len(ids))
+
+
+def benchmarked(workspace: Path, newer: str = "") -> None:
+    """One run over all that is stored, with its report; ``newer``: by a newer version of this metric."""
+    from capim.flows.benchmark import benchmark
+    from capim.flows.config import run_config
+    from capim.flows.execution import start
+    from capim.tasks.metrics import METRICS
+
+    if newer:
+        METRICS[newer] = replace(METRICS[newer], version="newer")
+    start(benchmark, run_config({"workspace": str(workspace), "replicates": 2000, "device": "cpu"}))
