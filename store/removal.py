@@ -373,7 +373,8 @@ def _vanished_images(
     for table, condition in (("image_index", "thumbnail IS NOT NULL"), ("image_hashes", None)):
         known = set(texts(read(store.connection, table, condition, ("sha",))["sha"]))
         if known and present is None:
-            present = {sha for row in corpora for sha in store.items(row["fingerprint"], "image")["sha"].to_pylist()}
+            columns = [store.items(row["fingerprint"], "image")["sha"] for row in corpora]
+            present = {sha for column in columns for sha in texts(column.drop_null())}
         left = known - (present or set())
         gone[table] = ("sha", tuple(sorted(left)), len(left))
     return gone
