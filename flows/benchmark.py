@@ -1,7 +1,8 @@
 """Flow `benchmark`: embed -> evaluate -> compare -> publish, in one flow run; and flow `watch`: checks for regressions.
 
 Each step can also run alone, as a flow. Steps exchange references, never arrays: what a step makes is in the store when
-it ends.
+it ends. Tasks that few runs need are imported by the flow that calls them: with what they compute with, they take
+seconds.
 """
 
 from __future__ import annotations
@@ -29,9 +30,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
-from capim.tasks.combine import score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
-from capim.tasks.custom_metric import custom_metric
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.reference.changes import WatchFinding, WatchRule
 from capim.tasks.report import diagnose_corpus, publish_report, show_report
@@ -48,7 +47,6 @@ from capim.tasks.runtime.references import (
     encoder_name,
 )
 from capim.tasks.runtime.task import artifact_key, show_table
-from capim.tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors
 
 # --- Flow `evaluate`: exact ranks and metrics with intervals, for every sealed pair of embedding sets.
 
@@ -98,6 +96,8 @@ def evaluate_step(
     if failed and len(failed) == len(sets):
         refuse_all(list(failed.values()))
     if config.distractors:
+        from capim.tasks.combine import score_distractors
+
         how |= {"corpora": config.distractors, **task_settings(config, run)}
         scored = [pair for pair in sets if pair not in failed and pair.corpus not in config.distractors]
         call_each(score_distractors, [{"sets": pair, **how} for pair in scored])
@@ -123,6 +123,8 @@ def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: b
     ``metric`` is ``FILE.py:NAME``, or the loaded metric. Without ``results`` only the comparisons and slices. One
     reference per corpus.
     """
+    from capim.tasks.custom_metric import custom_metric
+
     load_metric(metric)  # a wrong request leaves no record of a run
     check_analyses(config.analyses)
     if config.analyses and not results and set(config.analyses).isdisjoint(of_parts()):
@@ -343,6 +345,8 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
         RequestError: Among other faults, the run to pin has no figures of these encoders.
         RegressionError: At least one finding fails.
     """
+    from capim.tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors
+
     opened = OpenCorpora()
     encoders = tuple(encoder_name(entry) for entry in config.encoders)
     faults = call(check_baseline, config.baseline, store_uri=config.store_uri, encoders=encoders)

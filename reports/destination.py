@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow.fs
 
 from capim.store.errors import WorkError
 from capim.store.files import replacing
+from capim.store.types import digest16
 
 
 def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace_folder: str = "") -> None:
@@ -51,6 +55,13 @@ def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace
 
 PAGES = "pages"  # folder of the reports, each under the digest of what it shows; the folders of runs point there
 _POINTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=../{folder}/report.html">\n'
+
+
+@cache
+def version_of_pages() -> str:
+    """A digest of the code that makes reports, templates and styles included, and the release."""
+    code = sorted(path for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return digest16([version("capim"), *(sha256(path.read_bytes()).hexdigest() for path in code)])
 
 
 def has_file(target: str) -> bool:

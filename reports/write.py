@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeAlias
 
@@ -36,7 +33,6 @@ from capim.reports.sections import (
 from capim.store import EmbeddingStore
 from capim.store.files import json_value
 from capim.store.plugins import Plugin, PluginTable
-from capim.store.types import digest16
 
 log = logging.getLogger(__name__)
 
@@ -83,13 +79,6 @@ def _of_package(plugin: Plugin, found: object) -> Build:
 
 
 SECTIONS = PluginTable("capim.sections", _OWN, _of_package)
-
-
-@cache
-def version_of_pages() -> str:
-    """A digest of the code that makes reports, templates and styles included, and the release."""
-    code = sorted(path for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    return digest16([version("capim"), *(hashlib.sha256(path.read_bytes()).hexdigest() for path in code)])
 
 
 def report_of(data: ReportData) -> Report:

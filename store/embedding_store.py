@@ -46,6 +46,7 @@ from capim.store.types import (
     CORPUS_PREFIX,
     Corpus,
     EncoderSpec,
+    HashedImage,
     IndexedImage,
     Modality,
     SetKey,
@@ -256,6 +257,16 @@ class EmbeddingStore:
         while batch := list(islice(remaining, _IMAGES)):
             unique = {image.sha: image._asdict() for image in batch}
             register(self.connection, "image_index", unique.values(), update=False)
+
+    def write_image_hashes(self, images: Iterable[HashedImage]) -> None:
+        """Keeps hashes of images by their place; what is known of another state of a place is replaced."""
+        if rows := [image._asdict() for image in images]:
+            register(self.connection, "image_hashes", rows)
+
+    def image_hashes(self) -> dict[str, HashedImage]:
+        """All known hashes of images, by their place."""
+        columns = [column.to_pylist() for column in read(self.connection, "image_hashes").columns]
+        return {image.place: image for image in map(HashedImage._make, zip(*columns, strict=True))}
 
     def indexed_images(self, shas: Sequence[str]) -> dict[str, str | None]:
         """The image hashes that are in the index, with the reason why an image cannot be decoded, or None."""

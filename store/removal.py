@@ -275,7 +275,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     old = [row for row in described_corpora if row["fingerprint"] not in current | corpora | left]
     rows["corpora"] = ("fingerprint", tuple(row["fingerprint"] for row in old), len(old))
     if not running:  # a run writes the thumbnails of a corpus before the corpus
-        rows["image_index"] = _vanished_images(store, [row for row in described_corpora if row not in old])
+        rows |= _vanished_images(store, [row for row in described_corpora if row not in old])
     rows["encoders"] = _left_out(described, "fingerprint", meant | {encoder for encoder, _ in pairs} | encoders)
     named = {row["baseline"] for row in watched} | {row["run"] for row in kept}
     for table in ("comparisons", "slices", "rankings", "batches"):
@@ -371,14 +371,20 @@ def _unless(stays: Callable[[Row], bool], rows: list[dict[str, Any]], key: str) 
     return key, tuple(sorted({*gone})), len(gone)
 
 
-def _vanished_images(store: EmbeddingStore, corpora: list[dict[str, Any]]) -> tuple[str, tuple[str, ...], int]:
-    """Thumbnails of images that none of these corpora has; what cannot be decoded stays known."""
-    index = store.connection.find("image_index")
-    if index is None:
-        return "sha", (), 0
-    indexed = index.to_table(columns=["sha"], filter="thumbnail IS NOT NULL")["sha"].to_pylist()
-    gone = {*indexed}.difference(*(store.items(row["fingerprint"], "image")["sha"].to_pylist() for row in corpora))
-    return "sha", tuple(sorted(gone)), len(gone)
+def _vanished_images(
+    store: EmbeddingStore, corpora: list[dict[str, Any]]
+) -> dict[str, tuple[str, tuple[str, ...], int]]:
+    """Thumbnails and hashes of images that none of these corpora has; what cannot be decoded stays known."""
+    present: set[str] | None = None
+    gone = {}
+    for table, condition in (("image_index", "thumbnail IS NOT NULL"), ("image_hashes", None)):
+        known = set(texts(read(store.connection, table, condition, ("sha",))["sha"]))
+        if known and present is None:
+            columns = [store.items(row["fingerprint"], "image")["sha"] for row in corpora]
+            present = {sha for column in columns for sha in texts(column.drop_null())}
+        left = known - (present or set())
+        gone[table] = ("sha", tuple(sorted(left)), len(left))
+    return gone
 
 
 def _superseded_sets(

@@ -406,6 +406,15 @@ REGISTERS = {
             *optional(pa.string(), "reason"),  # why the image cannot be decoded; null if it can
         ),
     ),
+    "image_hashes": StoredTable(
+        key=("place",),
+        columns=_columns(
+            *required(pa.string(), "place"),  # the path of an image file; or what draws an image, and its key
+            *required(pa.string(), "state"),  # of a file its size and times of change; of a drawing its code
+            *required(pa.string(), "sha"),
+            *optional(pa.int32(), "width", "height"),  # as in the file's header; null where it cannot be read
+        ),
+    ),
     "sets": StoredTable(
         key=("set_name",),
         columns=_columns(

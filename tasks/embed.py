@@ -17,7 +17,7 @@ from capim.tasks.corpora.naming import Row, corpus_to_read
 from capim.tasks.encoders import identity_gap, resolve
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime import encoding
-from capim.tasks.runtime.open_corpora import OpenCorpora, register_at
+from capim.tasks.runtime.open_corpora import OpenCorpora, store_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from capim.tasks.runtime.task import may_pass, task
 
@@ -138,12 +138,13 @@ def check_corpora(
         RequestError: The same faults, if one of them may pass (a hub that did not answer), so that the task is retried.
     """
     faults: list[str] = []
-    passing, register = None, register_at(store_uri)
+    passing, store = None, store_at(store_uri)
+    register = [] if store is None else store.corpora().to_pylist()
     known, states = ({str(row[column]) for row in register} for column in ("name", "fingerprint"))
     for what in corpora:
         try:
             request = corpus_to_read(what, register, sample=sample, seed=seed)
-            corpus = opened.read(request)
+            corpus = opened.read(request, store)
             faults += filter(None, [encoding_fault(corpus, modalities, given=what)])
             select_protocols(corpus, protocols)
             known |= {corpus.name}
@@ -169,7 +170,7 @@ def register_corpus(
     store = EmbeddingStore.open(store_uri, create=True)
     register = store.corpora().to_pylist()
     request = corpus_to_read(what, register, sample=sample, seed=seed)
-    usual = opened.read(request).name
+    usual = opened.read(request, store).name
     corpus = opened.index(store, request)
     changes = _changes(store, corpus, register)
     store.write_corpus(corpus)

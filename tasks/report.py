@@ -12,18 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.reports.destination import PAGES, has_file, point
+from capim.reports.destination import PAGES, has_file, point, version_of_pages
 from capim.reports.format import percent, percent_range
 from capim.reports.rows.report_data import goodness
 from capim.reports.rows.snapshot import answer_lines, first_screen
-from capim.reports.write import version_of_pages, write_report
 from capim.store import EmbeddingStore
 from capim.store.current import newest_rows
 from capim.store.schema import texts
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
-from capim.tasks.analyses.ablations import device_rows
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
-from capim.tasks.analyses.content import caption_features
 from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
 from capim.tasks.derive import Derivation, Made, derive, one_by_one, page_key
 from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
@@ -176,7 +173,13 @@ def devices_of(store: EmbeddingStore, corpus: Corpus, run: str) -> Work:
     inputs = [digest16(sorted(texts(batches["batch_id"])))]
     subject = {"analysis": "hardware", "corpus": corpus.fingerprint}
     devices = Derivation(kind="devices", subject=subject, inputs=inputs, settings={}, version="1")
-    return [devices], one_by_one(lambda _: device_rows(batches, corpus=corpus, run=run))
+
+    def rows(_: Derivation) -> pa.Table:
+        from capim.tasks.analyses.ablations import device_rows
+
+        return device_rows(batches, corpus=corpus, run=run)
+
+    return [devices], one_by_one(rows)
 
 
 def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[EvaluationRef]]:
@@ -210,6 +213,9 @@ def publish_report(
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
     page = page_of(store, store.keys_of(run) if of_run else None, **chosen)
     if not has_file(f"{reports_uri}/{page}/report.html"):
+        from capim.reports.write import write_report  # with templates and charts
+        from capim.tasks.analyses.content import caption_features
+
         how: dict[str, Any] = {"describe": caption_features, "explain": partial(explain_pairs, store), **chosen}
         write_report(store, f"{reports_uri}/{page}", run=shown, **how)
     return f"{point(reports_uri, run, page)}/report.html"

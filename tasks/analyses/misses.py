@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import METRIC, AnalysisInput, QueryValues, Slice, mean_slices
 from capim.tasks.analyses.gallery import K, is_hub, k_occurrence
+from capim.tasks.corpora.subset import first_linked
 from capim.tasks.protocols import Direction
-from capim.tasks.ranking.layout import first_linked, layout_of, ords_of
+from capim.tasks.ranking.layout import layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 
 ANALYSIS = "ambiguous"

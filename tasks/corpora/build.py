@@ -18,7 +18,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 from capim.store.types import Corpus, ImageSource, Modality
 from capim.tasks.corpora.files import some
-from capim.tasks.corpora.images.decode import image_facts
+from capim.tasks.corpora.images.hashes import ImageHashes, hashes_in_use
 
 BLOCK = 4096  # rows that are taken at once
 Row = TypeVar("Row", bound=tuple[Any, ...])
@@ -244,18 +244,19 @@ def _offender(block: Sequence[Row], schema: pa.Schema, error: Exception) -> str:
 def _images(rows: Iterable[ImageRow], source: ImageSource | None, faults: Faults) -> Iterator[ImageRow]:
     """The images with key, hash and size."""
     iterator = (row if row.key else row._replace(key=row.id) for row in rows)
+    hashes = hashes_in_use()  # which other threads do not see
     with ThreadPoolExecutor(thread_name_prefix="hash") as pool:
         while block := list(islice(iterator, BLOCK)):
-            filled = block if source is None else pool.map(lambda row: _with_facts(row, source, faults), block)
+            filled = block if source is None else pool.map(lambda row: _with_facts(row, source, hashes, faults), block)
             for row in filled:
                 yield row if row.objects is None else row._replace(objects=sorted(set(row.objects)))
 
 
-def _with_facts(row: ImageRow, source: ImageSource, faults: Faults) -> ImageRow:
+def _with_facts(row: ImageRow, source: ImageSource, hashes: ImageHashes, faults: Faults) -> ImageRow:
     if row.sha is not None and row.width is not None and row.height is not None:
         return row
     try:
-        facts = image_facts(source.read(row.key))
+        facts = hashes.facts(source, row.key)
     except OSError as error:
         faults.add("images that cannot be read", f"{row.id!r} ({error})")
         return row

@@ -6,7 +6,7 @@ Samples, and corpora without the images that cannot be decoded (:func:`index_ima
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -15,8 +15,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import SKIPPED
@@ -199,6 +198,31 @@ def _groups(corpus: Corpus) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The group number of every image; images of one quadruple, or of linked quadruples, are in one group."""
     n_images, ids = corpus.images.num_rows, corpus.images["id"].combine_chunks()
     ends = [pc.index_in(corpus.quadruples[side], ids).to_numpy() for side in ("image_0", "image_1")]
-    links = coo_array((np.ones(len(ends[0])), (ends[0], ends[1])), shape=(n_images, n_images))
-    groups: np.ndarray[tuple[int], np.dtype[np.int64]] = connected_components(links, directed=False)[1].astype(np.int64)
-    return groups
+    rows = [*range(n_images), *ends[0], *ends[1]]
+    first = first_linked(rows, [None] * n_images + [*range(len(ends[0]))] * 2)[:n_images]
+    return np.unique(first, return_inverse=True)[1]
+
+
+def first_linked(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
+    """Position of the first row that a row is linked to by equal values in any column, directly or by others.
+
+    None is equal to nothing.
+
+    Examples:
+        >>> first_linked(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
+        [0, 1, 1, 1, 4]
+    """
+    above = list(range(len(columns[0])))  # of every row one that it is linked to, none after it: a forest
+
+    def lowest(row: int) -> int:
+        while above[row] != row:
+            above[row] = row = above[above[row]]
+        return row
+
+    for column in columns:
+        first: dict[Hashable, int] = {}
+        for at, value in enumerate(column):
+            if value is not None and (other := first.setdefault(value, at)) != at:
+                one, two = lowest(other), lowest(at)
+                above[max(one, two)] = min(one, two)
+    return np.array([lowest(row) for row in range(len(above))], dtype=np.int32)

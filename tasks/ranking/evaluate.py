@@ -24,7 +24,6 @@ from capim.tasks.ranking.ranker import BidirectionalRanker, PartOutcomes
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 
-SCORER_VERSION = 4  # raised whenever a stored outcome would change
 MIXED = "images and captions must both be matrices (single), or both functions that yield blocks"
 
 

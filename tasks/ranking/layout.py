@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from capim.store.types import Corpus
 from capim.tasks.corpora.images.source import photograph_key
+from capim.tasks.corpora.subset import first_linked
 from capim.tasks.protocols import Protocol
 
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
@@ -91,26 +90,6 @@ class CorpusLayout:
         described = int((self.captions_per_image > 0).sum())
         first_five = self.ordinals[self.captions[self.ordinals[self.captions] < FIVE]]
         return described > 0 and bool((np.bincount(first_five, minlength=FIVE) == described).all())
-
-
-def first_linked(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
-    """Position of the first row that a row is linked to by equal values in any column, directly or by others.
-
-    None is equal to nothing.
-
-    Examples:
-        >>> first_linked(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
-        [0, 1, 1, 1, 4]
-    """
-    n = len(columns[0])
-    ends = []
-    for column in columns:
-        first: dict[Hashable, int] = {}
-        ends += [(first.setdefault(value, at), at) for at, value in enumerate(column) if value is not None]
-    links = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-    _, group = connected_components(coo_array((np.ones(links.shape[1]), tuple(links)), shape=(n, n)), directed=False)
-    _, lowest = np.unique(group, return_index=True)  # groups are numbered from 0 without a gap
-    return np.asarray(lowest[group], dtype=np.int32)
 
 
 def layout_of(corpus: Corpus) -> CorpusLayout:

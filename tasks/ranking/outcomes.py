@@ -15,6 +15,7 @@ from capim.store.schema import OUTCOMES
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import Direction, Protocol
 
+SCORER_VERSION = 4  # raised whenever a stored outcome would change
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
 """Attribute -> column of the stored table, where the names differ."""
 _RANKS = ("relevant_rank_best", "relevant_rank_worst")

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-import torch
-
 DEFAULT_MEMORY_BYTES = 2 << 30
 
 
@@ -46,6 +44,8 @@ _AHEAD = 2  # items per thread that are read before the first of them is done
 
 def n_threads() -> int:
     """Threads that scores are computed on."""
+    import torch  # takes two seconds: when scores are computed
+
     return torch.get_num_threads()
 
 
@@ -62,6 +62,8 @@ def one_thread_each(device: str) -> Iterator[Each]:
     an idle thread takes milliseconds to wake. On a CUDA device it has two workers, so that the device does not wait
     for the items to be read and for results to be stored.
     """
+    import torch
+
     n_threads = torch.get_num_threads()
     initializer: Callable[[], object] | None = None
     if device.startswith("cuda"):

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from capim.store.schema import JUDGED
 from capim.store.types import Modality
 from capim.store.vectors import offsets_of, positions_within
+from capim.tasks.corpora.subset import first_linked
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.layout import FIVE, CorpusLayout, first_linked, ords_of
+from capim.tasks.ranking.layout import FIVE, CorpusLayout, ords_of
 
 # --- The task that a protocol sets on a corpus: queries, galleries and relevant items, or small sets to choose in.
 

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from capim.store.schema import RANKINGS, texts
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.images.source import photograph_key
+from capim.tasks.corpora.subset import first_linked
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.layout import drawn_clusters, first_linked
+from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.draws import Resampling

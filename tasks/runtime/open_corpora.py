@@ -11,7 +11,8 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.naming import CorpusToRead, Row, corpus_to_read, disambiguate
+from capim.tasks.corpora.images.hashes import ImageHashes, using
+from capim.tasks.corpora.naming import CorpusToRead, corpus_to_read, disambiguate
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CorpusRef
@@ -25,19 +26,25 @@ class OpenCorpora:
 
     def __init__(self) -> None:
         self._corpora: dict[str, Corpus] = {}
+        self._hashes: ImageHashes | None = None
 
     def __reduce__(self) -> tuple[type[OpenCorpora], tuple[()]]:
         return (OpenCorpora, ())
 
-    def read(self, request: CorpusToRead) -> Corpus:
+    def read(self, request: CorpusToRead, store: EmbeddingStore | None = None) -> Corpus:
         """The corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
+
+        Images whose hashes the store has are not read.
 
         Raises:
             RequestError: The corpus is unknown, missing, empty or contradicts itself.
         """
         key = _key(request)
         if key not in self._corpora:
-            self._corpora[key] = open_corpus(request.what, sample=request.sample, seed=request.seed)
+            if self._hashes is None:
+                self._hashes = ImageHashes(dict if store is None else store.image_hashes)
+            with using(self._hashes):
+                self._corpora[key] = open_corpus(request.what, sample=request.sample, seed=request.seed)
         return self._corpora[key]
 
     def index(self, store: EmbeddingStore, request: CorpusToRead, *, write: bool = True) -> Corpus:
@@ -46,6 +53,8 @@ class OpenCorpora:
         Images that the store has not seen are decoded; ``write``: it keeps what was found and their thumbnails.
         """
         corpus = disambiguate(self._decoded(store, request, write=write), request, store.corpora().to_pylist())
+        if write and self._hashes is not None:
+            store.write_image_hashes(self._hashes.take_fresh())
         self._corpora[_key(request)] = corpus
         return corpus
 
@@ -69,7 +78,7 @@ class OpenCorpora:
 
     def _decoded(self, store: EmbeddingStore, request: CorpusToRead, *, write: bool = True) -> Corpus:
         """The corpus without the images that cannot be decoded."""
-        corpus = self.read(request)
+        corpus = self.read(request, store)
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
         indexed = store.indexed_images(shas)
         with track(f"{corpus.name} · decoding", total=len(shas) - len(indexed), unit="images") as advance:
@@ -98,12 +107,12 @@ def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corp
     return OpenCorpora().index(store, corpus_to_read(what, register))
 
 
-def register_at(store_uri: str) -> list[Row]:
-    """The rows of a store's register of corpora; none where there is no store yet."""
+def store_at(store_uri: str) -> EmbeddingStore | None:
+    """The store; None where there is none yet."""
     try:
-        return [*EmbeddingStore.open(store_uri).corpora().to_pylist()]
+        return EmbeddingStore.open(store_uri)
     except RequestError:
-        return []
+        return None
 
 
 def _key(request: CorpusToRead) -> str:

@@ -1,4 +1,7 @@
-"""Outcomes of one encoder on one corpus: read from the store where they are complete, else scored and stored."""
+"""Outcomes of one encoder on one corpus: read from the store where they are complete, else scored and stored.
+
+What scores needs torch, and is imported where something is to be scored.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,8 @@ from capim.store.types import MODALITIES, Corpus, Modality, SetKey, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
-from capim.tasks.ranking.languages import CaptionParts
-from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import SCORER_VERSION, Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
-from capim.tasks.ranking.ranker import PartOutcomes
 from capim.tasks.ranking.resources import Advance, Resources, ignore
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import read_outcomes, vectors_of
@@ -180,6 +180,8 @@ def write_score_part(
     missing = incomplete(scored, scored.protocols, stored)
     if not missing:
         return
+    from capim.tasks.ranking.evaluate import evaluate_part
+
     part = _parts(scored, n_parts)[number]
     resources = replace(resources, device=choose_device(resources.device))
     vectors = scored.vectors()
@@ -203,6 +205,9 @@ def _merged(
     scored: ScoredSets, protocols: Sequence[Protocol], n_parts: int, resources: Resources
 ) -> dict[str, Outcomes]:
     """Outcomes from stored parts; a part that is not stored, because its task failed, is scored here."""
+    from capim.tasks.ranking.evaluate import evaluate_merged, evaluate_part
+    from capim.tasks.ranking.ranker import PartOutcomes
+
     vectors = scored.vectors()
     left = {str(part): part for part in _parts(scored, n_parts) if part}
 
@@ -248,6 +253,9 @@ def _portions(protocols: Sequence[Protocol]) -> Iterator[list[Protocol]]:
 def _score(
     scored: ScoredSets, protocols: Sequence[Protocol], resources: Resources, advance: Advance
 ) -> dict[str, Outcomes]:
+    from capim.tasks.ranking.evaluate import evaluate
+    from capim.tasks.ranking.languages import CaptionParts
+
     encoder, corpus, vectors = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint, scored.vectors()
 
     def captions_of(language: str, translator: str) -> NDArray[np.float32]:

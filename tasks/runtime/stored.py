@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -18,10 +18,12 @@ from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.store.vectors import UNKNOWN, Explanation, Ragged, grids_of, tokens_of
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.cosine import VectorRows
-from capim.tasks.ranking.maxsim_products import Blocks, token_similarities
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.runtime.references import SetsRef
+
+if TYPE_CHECKING:
+    from capim.tasks.ranking.cosine import VectorRows
+    from capim.tasks.ranking.maxsim_products import Blocks
 
 
 def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) -> Outcomes:
@@ -183,6 +185,8 @@ def explain_pairs(
         corpus: Name or fingerprint.
         pairs: Positions of a caption and an image in the corpus.
     """
+    from capim.tasks.ranking.maxsim_products import token_similarities  # with torch
+
     spec, stored = store.encoder(encoder), store.corpus(corpus)
     items: dict[tuple[Modality, int], tuple[NDArray[np.float32], str]] = {}
     for modality, side in zip(MODALITIES, (1, 0), strict=True):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import false_discovery_control
 
 # --- p-values adjusted for multiple testing.
 
@@ -46,7 +46,8 @@ def adjusted(
     if not ((p >= 0) & (p <= 1)).all():
         raise ValueError(f"p-values must lie in 0..1, got {p[(p < 0) | (p > 1) | np.isnan(p)].tolist()}")
     result: list[float | None] = [None] * len(p_values)
-    for i, value in zip(tested, _holm(p) if adjustment == "holm" else false_discovery_control(p), strict=True):
+    values = _holm(p) if adjustment == "holm" else scipy.stats.false_discovery_control(p)
+    for i, value in zip(tested, values, strict=True):
         result[i] = float(value)
     return result
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri, stdtrit
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA
@@ -440,12 +440,12 @@ def _bca_tails(
     Replicates equal to the estimate count half on each side, as in SciPy; a jackknife without spread or third
     moment has acceleration 0.
     """
-    bias = ndtri(((drawn < estimate).mean() + (drawn <= estimate).mean()) / 2)
+    bias = scipy.special.ndtri(((drawn < estimate).mean() + (drawn <= estimate).mean()) / 2)
     influence = np.nanmean(left_out) - left_out[np.isfinite(left_out)]
     spread = float((influence**2).sum())
     acceleration = float((influence**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
-    normal = bias + ndtri(tails)
-    shifted: NDArray[np.float64] = ndtr(bias + normal / (1 - acceleration * normal))
+    normal = bias + scipy.special.ndtri(tails)
+    shifted: NDArray[np.float64] = scipy.special.ndtr(bias + normal / (1 - acceleration * normal))
     return shifted
 
 
@@ -475,7 +475,7 @@ def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple
             f"a proportion needs n > 0, 0 <= successes <= n and a level in (0, 1), "
             f"got {successes} of {n} at level {level}"
         )
-    z = float(ndtri((1 + level) / 2))
+    z = float(scipy.special.ndtri((1 + level) / 2))
     share = successes / n
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
@@ -534,7 +534,7 @@ def clustered_wilson(share: float, error: float, *, n_queries: float, n_clusters
 
     def ends(level: float) -> tuple[float, float]:
         tail = (1 + level) / 2
-        trials = effective * float(ndtri(tail) / stdtrit(freedom, tail)) ** 2
+        trials = effective * float(scipy.special.ndtri(tail) / scipy.special.stdtrit(freedom, tail)) ** 2
         return wilson_interval(share * trials, trials, level=level)
 
     low, high = ends(level)

@@ -16,9 +16,8 @@ from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
-from scipy.stats import beta, binom
 
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.decision import ALPHA, adjusted
@@ -45,7 +44,9 @@ SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not i
 POWER = 0.8  # of a detectable effect
 AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
-TWO_SIDED = float(ndtri(0.975))  # studentised difference at which one pair is significant at 5 %
+TWO_SIDED = (
+    1.959963984540054  # scipy.special.ndtri(0.975): studentised difference at which one pair is significant at 5 %
+)
 NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
 _ORDER = 5  # the stream of random numbers that puts clusters in order; the seed has no say in it
 _LARGEST_BET = 0.9  # of what the worst round can lose
@@ -150,7 +151,7 @@ def mcnemar_exact(wins: int, losses: int) -> float | None:
     n = wins + losses
     if n == 0:
         return None
-    return min(1.0, 2 * float(binom.cdf(min(wins, losses), n, 0.5)))
+    return min(1.0, 2 * float(scipy.stats.binom.cdf(min(wins, losses), n, 0.5)))
 
 
 def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
@@ -199,7 +200,7 @@ def detectable_effect(
     if clusters.n_occupied < 2:
         return None
     error = cluster_robust_error(difference, clusters)
-    multiple = critical + float(ndtri(POWER))
+    multiple = critical + float(scipy.special.ndtri(POWER))
     if not share:
         return multiple * error or None
     n, spread = clusters.n_queries, float(np.var(difference))
@@ -209,10 +210,11 @@ def detectable_effect(
     by_error = (scale + math.sqrt(scale**2 + 8 * lost * scale * (1 + scale))) / (2 * (1 + scale))
     means = np.abs(clusters.sums(difference[None])[:, 0]) / np.maximum(clusters.sizes, 1)
     size = float(means[means > 0].mean()) if (means > 0).any() else 1.0  # of the difference of a cluster that differs
-    least = math.ceil(1 - math.log2(2 * float(ndtr(-critical))))  # clusters, all in one direction: p = 2 ** (1 - least)
+    p = 2 * float(scipy.special.ndtr(-critical))
+    least = math.ceil(1 - math.log2(p))  # clusters, all in one direction: p = 2 ** (1 - least)
     if least > clusters.n_occupied:
         return 1.0
-    by_count = size * float(beta.ppf(POWER, least, clusters.n_occupied - least + 1))
+    by_count = size * float(scipy.stats.beta.ppf(POWER, least, clusters.n_occupied - least + 1))
     return min(1.0, max(by_error, by_count))
 
 
@@ -507,7 +509,7 @@ def _compared(
         if scale.reduce == "mean":
             detectable = detectable_effect(per_query, clusters, critical=critical, share=scale.share)
         elif difference.standard_error:  # by the bootstrap
-            detectable = (critical + float(ndtri(POWER))) * difference.standard_error
+            detectable = (critical + float(scipy.special.ndtri(POWER))) * difference.standard_error
     return Comparison(
         a=names[0],
         b=names[1],

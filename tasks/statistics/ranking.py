@@ -14,9 +14,8 @@ from itertools import combinations, pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
-from scipy.stats import t
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA, adjusted
@@ -195,7 +194,8 @@ def rank_over_corpora(
         ends = np.cumsum([0, *map(len, shares)])
         units = [np.arange(start, end) for start, end in pairwise(ends)]
     shared = np.array([[np.intersect1d(one, other).size > 0 for other in units] for one in units])
-    _, group = connected_components(shared, directed=False)  # corpora that are linked by common units
+    linked = scipy.sparse.csgraph.connected_components(shared, directed=False)  # corpora, by common units
+    _, group = linked
     groups = [np.flatnonzero(group == number).tolist() for number in range(group.max() + 1)]
     together = np.zeros((1 + max(int(unit.max()) for unit in units), n_encoders))
     for unit, share in zip(units, shares, strict=True):
@@ -319,7 +319,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
     if reason:
         return [Standing(Interval(value=value, reason=reason), None) for value in means.tolist()]
     errors = table.std(axis=0, ddof=1) / np.sqrt(n_corpora)
-    reach = t.ppf((1 + resampling.level) / 2, n_corpora - 1) * errors
+    reach = scipy.stats.t.ppf((1 + resampling.level) / 2, n_corpora - 1) * errors
     figures = [
         Interval(value=m, low=max(0.0, m - r), high=min(1.0, m + r), standard_error=e, method="t")
         if e > _ROUNDING
@@ -333,7 +333,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
     differences = np.stack([table[:, a] - table[:, b] for a, b in pairs])
     error = differences.std(axis=1, ddof=1) / np.sqrt(n_corpora)
     p = [
-        float(2 * t.sf(abs(m) / e, n_corpora - 1)) if e > _ROUNDING else None
+        float(2 * scipy.stats.t.sf(abs(m) / e, n_corpora - 1)) if e > _ROUNDING else None
         for m, e in zip(differences.mean(axis=1).tolist(), error.tolist(), strict=True)
     ]
     return _standings(figures, _winners(means, pairs, adjusted(p), alpha))

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from scipy.special import ndtr
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.draws import Resampling, count_blocks, rounded_to_grid
@@ -108,7 +107,7 @@ def part_means(
     totals = clusters.sums(inside.reshape(len(patterns) * n_parts, -1).astype(np.float64))
     columns = rounded_to_grid(np.column_stack([sums, totals]), weight=clusters.n_clusters)
     # sums on a grid are exact, so it does not matter in which order they are added up
-    factors = sparse.csc_matrix(columns) if np.count_nonzero(columns) < SPARSE * columns.size else columns
+    factors = scipy.sparse.csc_matrix(columns) if np.count_nonzero(columns) < SPARSE * columns.size else columns
     drawn = np.empty((n_encoders, n_parts, resampling.replicates))
     start = 0
     for counts in count_blocks(clusters.n_clusters, replicates=resampling.replicates, seed=resampling.seed):
@@ -210,4 +209,4 @@ def label_tests(
     distance = np.abs(table @ has.T - expected)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(variance > _ROUNDING, distance / np.sqrt(variance), np.nan)
-    return 2 * ndtr(-z)
+    return 2 * scipy.special.ndtr(-z)

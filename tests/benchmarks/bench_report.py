@@ -11,9 +11,9 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from capim.reports import write_report
 from capim.reports.exports import FORMATS, export_results
 from capim.reports.rows.reading import read_report_data
+from capim.reports.write import write_report
 from tests.benchmarks.own_process import peak_gib
 from tests.benchmarks.rows import Row, clocked, timed
 from tests.reports.conftest import CHROMIUM

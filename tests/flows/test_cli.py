@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from capim.flows import cli
 from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
 from tests.command import command
+from tests.flows.conftest import WORDS
 from tests.flows.leaf_parsers import all_parsers
 
 
@@ -68,6 +70,18 @@ def test_help_answers_without_importing_anything_heavy() -> None:
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         f"sys.exit(','.join(m for m in {heavy!r} if m in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_run_that_has_nothing_to_do_imports_nothing_that_computes_or_draws(small_demo: Path, tmp_path: Path) -> None:
+    workspace = shutil.copytree(small_demo, tmp_path / "workspace")
+    heavy = ("torch", "transformers", "scipy.stats", "scipy.special", "scipy.sparse", "altair", "jinja2", "lancedb")
+    program = (
+        "import sys; from capim.flows.cli import main\n"
+        f"code = main({[*WORDS, str(workspace)]!r})\n"
+        f"sys.exit(code or ','.join(m for m in {heavy!r} if m in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

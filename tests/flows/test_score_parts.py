@@ -62,7 +62,7 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
         scored.append(args[2])
         return evaluate_part(*args, **how)
 
-    monkeypatch.setattr("capim.tasks.runtime.scoring.evaluate_part", counted)
+    monkeypatch.setattr("capim.tasks.ranking.evaluate.evaluate_part", counted)
     evaluate.fn(config)
     assert len(scored) == 2 * len(sets)
     assert outcomes(store).equals(expected)

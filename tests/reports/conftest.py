@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from capim.reports import write_report
+from capim.reports.write import write_report
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, demo
 

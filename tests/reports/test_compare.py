@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from capim.reports import write_report
 from capim.reports.compare import compare, write_comparison
 from capim.reports.rows.snapshot import changed_figures, load_snapshot
+from capim.reports.write import write_report
 from capim.store.errors import RequestError
 from tests.reports.stand_in import StandIn, comparison, demo, spec
 

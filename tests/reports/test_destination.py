@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capim.reports import write_report
 from capim.reports.destination import write_files
+from capim.reports.write import write_report
 from tests.deployments.object_storage import WORKSPACE, bucket
 from tests.reports.stand_in import StandIn
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from capim.reports import write_report
+from capim.reports.write import write_report
 from capim.store import EmbeddingStore
 from capim.tasks.analyses.content import caption_features
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from capim.reports import render_markdown, write_report
+from capim.reports.render import render_markdown
+from capim.reports.write import write_report
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from tests.reports.stand_in import StandIn, report, written

@@ -5,23 +5,28 @@ Keys come from the files of a corpus and are not trusted: no key can name anythi
 
 from __future__ import annotations
 
+import hashlib
 import io
 import random
 import re
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PureWindowsPath
-from time import sleep
+from time import sleep, time
 
-from PIL import Image
+import PIL
+from PIL import Image, features
 
 from capim.store.files import replacing
-from capim.store.types import ImageSource
+from capim.store.types import ImageSource, digest16
 from capim.tasks.corpora.images.decode import MAX_PIXELS, UndecodableImage, decode_image
 
 CACHE = Path("~/.cache/capim/images")
+_SETTLED_SECONDS = 2.0  # since its last change, before the state of a file tells what is in it
 _ATTEMPTS = 4
 _TIMEOUT_SECONDS = 30.0
 _LARGEST = 256 * 1024 * 1024
@@ -49,6 +54,18 @@ class Folder:
         """The bytes of one file; raises ``OSError`` if it cannot be read."""
         return self.path(key).read_bytes()
 
+    def state(self, key: str) -> tuple[str, str] | None:
+        """See :func:`_state_of_file`."""
+        return _state_of_file(self.path(key))
+
+
+def _state_of_file(path: Path) -> tuple[str, str] | None:
+    """The path of a file, and its size and times of change; None where these do not tell what is in it."""
+    found = path.stat()
+    if max(found.st_mtime, found.st_ctime) > time() - _SETTLED_SECONDS:
+        return None
+    return str(path.absolute()), f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
 
 @dataclass(frozen=True)
 class Folders:
@@ -58,10 +75,17 @@ class Folders:
 
     def read(self, key: str) -> bytes:
         """The bytes of one file; raises ``FileNotFoundError`` naming all folders if none has it."""
+        return self._path(key).read_bytes()
+
+    def state(self, key: str) -> tuple[str, str] | None:
+        """See :func:`_state_of_file`."""
+        return _state_of_file(self._path(key))
+
+    def _path(self, key: str) -> Path:
         for root in self.roots:
             path = Folder(root).path(key)
             if path.is_file():
-                return path.read_bytes()
+                return path
         raise FileNotFoundError(f"{key!r} is in none of {', '.join(map(str, self.roots))}")
 
 
@@ -179,3 +203,17 @@ class RenderedImages:
         buffer = io.BytesIO()
         image.save(buffer, format="PNG")
         return buffer.getvalue()
+
+    def state(self, key: str) -> tuple[str, str]:
+        """What draws the image and its key, and the version of the code that draws and compresses."""
+        module = self.draw.__module__
+        return f"{module}.{self.draw.__qualname__}/{self.seed}/{key}", _version_of_drawings(module)
+
+
+@cache
+def _version_of_drawings(module: str) -> str:
+    """A digest of a world's module and the files beside it that have its name, of this file, and Pillow's version."""
+    place = Path(str(sys.modules[module].__file__))
+    files = [Path(__file__), *sorted(place.parent.glob(f"{place.stem}.*"))]
+    parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    return digest16([PIL.__version__, str(features.version("zlib")), *parts])

@@ -1,0 +1,135 @@
+"""Images are hashed once: again only when their file, or the code that draws them, has changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from capim.store import Corpus, EmbeddingStore
+from capim.tasks.corpora.images import source
+from capim.tasks.corpora.images.hashes import ImageHashes
+from capim.tasks.corpora.images.source import Folder, Folders, RenderedImages
+from capim.tasks.corpora.naming import CorpusToRead
+from capim.tasks.runtime.open_corpora import OpenCorpora
+
+PHOTOS = ("a.png", "b.png", "deep/c.png")
+
+
+def paint(path: Path, colour: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 6), colour).save(path)
+
+
+def age(path: Path, seconds: float = 60) -> None:
+    """Set the time of the last change back; that of the inode cannot be set."""
+    then = path.stat().st_mtime_ns - int(seconds * 1e9)
+    os.utime(path, ns=(then, then))
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    for name, colour in zip(PHOTOS, ("red", "green", "blue"), strict=True):
+        paint(tmp_path / "photos" / name, colour)
+        age(tmp_path / "photos" / name)
+    lines = ["image,caption", *(f"{name},a photo of {name}" for name in PHOTOS)]
+    (tmp_path / "photos" / "captions.csv").write_text("\n".join(lines))
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], tuple[Corpus, list[str]]]:
+    """Reads a corpus as a new run does: the corpus, and the keys of the images whose bytes were read."""
+    store = EmbeddingStore.open(tmp_path / "store", create=True)
+    keys = Counter[str]()
+    for kind in (Folder, Folders, RenderedImages):
+        original = kind.read
+
+        def counted(self: Any, key: str, original: Callable[[Any, str], bytes] = original) -> bytes:
+            keys[key] += 1
+            return original(self, key)
+
+        monkeypatch.setattr(kind, "read", counted)
+
+    def run(what: Any) -> tuple[Corpus, list[str]]:
+        keys.clear()
+        return OpenCorpora().index(store, CorpusToRead(what)), sorted(keys)
+
+    return run
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files were changed long ago."""
+    monkeypatch.setattr(source, "time", lambda: time.time() + 60)
+
+
+@pytest.mark.usefixtures("later")
+def test_a_folder_that_did_not_change_is_listed_and_not_read(photos: Path, read: Any) -> None:
+    first, keys = read(str(photos))
+    assert keys == [*PHOTOS]
+    second, keys = read(str(photos))
+    assert keys == []
+    assert second.fingerprint == first.fingerprint
+    assert second.images.equals(first.images)
+
+
+@pytest.mark.usefixtures("later")
+@pytest.mark.parametrize("change", ["contents", "size alone", "time alone", "contents, with the time set back"])
+def test_a_file_that_may_have_changed_is_read_again(change: str, photos: Path, read: Any) -> None:
+    first, _ = read(str(photos))
+    file = photos / "b.png"
+    before = file.stat()
+    if change == "time alone":
+        age(file)
+    elif change == "size alone":
+        file.write_bytes(file.read_bytes() + b"\0")
+    else:
+        paint(file, "yellow")
+    if change != "contents":
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns - (change == "time alone")))
+    second, keys = read(str(photos))
+    assert keys == ["b.png"]
+    assert (second.fingerprint == first.fingerprint) is (change == "time alone")
+    assert read(str(photos))[1] == []
+
+
+def test_a_file_that_was_changed_just_now_is_not_trusted(photos: Path, read: Any, request: Any) -> None:
+    read(str(photos))
+    assert read(str(photos))[1] == [*PHOTOS]
+    request.getfixturevalue("later")
+    assert [read(str(photos))[1] for _ in range(2)] == [[*PHOTOS], []]
+
+
+@pytest.mark.usefixtures("later")
+def test_a_file_that_is_gone_is_a_fault_as_before(photos: Path, read: Any) -> None:
+    read(str(photos))
+    (photos / "b.png").unlink()
+    with pytest.raises(Exception, match=r"b\.png"):
+        read(str(photos))
+
+
+@pytest.mark.usefixtures("later")
+def test_an_image_of_several_folders_is_known_by_the_file_that_is_found(photos: Path, tmp_path: Path) -> None:
+    folders, hashes = Folders((tmp_path / "first", photos)), ImageHashes()
+    hashes.facts(folders, "a.png")
+    [known] = hashes.take_fresh()
+    assert known.place == str(photos / "a.png")
+    paint(tmp_path / "first" / "a.png", "yellow")
+    assert ImageHashes(lambda: {known.place: known}).facts(folders, "a.png").sha != known.sha
+
+
+def test_a_rendered_world_is_drawn_again_when_its_code_changes(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = {"reader": "shapes", "n_scenes": 5}
+    (first, drawn), (second, again) = read(world), read(world)
+    assert (len(drawn), again) == (5, [])
+    assert second.fingerprint == first.fingerprint
+    assert read(world | {"seed": 1})[1] != []
+    monkeypatch.setattr(source, "_version_of_drawings", lambda _: "another")
+    assert read(world)[1] == drawn
