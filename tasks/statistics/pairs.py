@@ -44,9 +44,7 @@ SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not i
 POWER = 0.8  # of a detectable effect
 AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
-TWO_SIDED = (
-    1.959963984540054  # scipy.special.ndtri(0.975): studentised difference at which one pair is significant at 5 %
-)
+TWO_SIDED = 1.959963984540054  # ndtri(0.975): the studentised difference at which one pair is significant at 5 %
 NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
 _ORDER = 5  # the stream of random numbers that puts clusters in order; the seed has no say in it
 _LARGEST_BET = 0.9  # of what the worst round can lose
