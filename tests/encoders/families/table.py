@@ -105,11 +105,14 @@ CASES: dict[str, Case] = {
 
 def spec_in_cache(name: str, cache: Path) -> EncoderSpec:
     """The spec of a family, whose repositories are put into the cache if they are not there yet."""
+    import torch
+
     case = CASES[name]
     if not (cache / f"models--{case.repository.replace('/', '--')}").exists():
         with TemporaryDirectory() as work:
             folder = Path(work) / "repository"
             folder.mkdir()
+            torch.manual_seed(0)  # what the constructor draws and `lively` leaves, whatever was built before
             case.build(folder, *([cache] if case.others else []))
             add_to_cache(cache, case.repository, folder)
     return EncoderSpec(name=name, adapter=case.adapter, checkpoint=case.checkpoint, dim=case.dim, vectors=case.vectors)
