@@ -122,7 +122,7 @@ def link(where: str, out: TextIO) -> str:
     where = without_credentials(where)
     if not out.isatty():
         return where
-    target = where if "://" in where else Path(where).resolve().as_uri()
+    target = where if "://" in where else Path(where).absolute().as_uri()  # a link to a page stays what it is called
     return f"\x1b]8;;{target}\x1b\\{plain(where)}\x1b]8;;\x1b\\"
 
 

@@ -62,7 +62,7 @@ def read_report_data(
     uses, results = source.uses(), tables["results"]
     if not results:
         fault = f"run {run!r} has no results" if run else "there are no results yet"
-        with_results = ", ".join(sorted(source.counts("results", "run"))[-5:])
+        with_results = ", ".join(sorted({*texts(source.rows("results")["run"])})[-5:])
         newest_runs = f"the newest runs with results: {with_results}"
         step = newest_runs if with_results else "run `capim run` (or `capim demo`) first"
         raise RequestError(f"store {source.uri}: {fault}; {step}")

@@ -117,13 +117,13 @@ def test_two_corpora_have_no_ranking_and_the_reason_and_one_no_word_about_it(wor
     assert stored(workspace) == []
 
 
-def test_the_same_command_again_replaces_the_ranking_which_goes_with_the_outcomes_of_any_encoder(
+def test_the_ranking_is_that_of_the_last_command_and_goes_with_the_outcomes_of_any_encoder(
     workspace: Path,
 ) -> None:
     compare(workspace)
     before = stored(workspace)
     compare(workspace, "--level 0.9")
-    after = stored(workspace)
+    after = EmbeddingStore.open(workspace / "store").current("rankings")
     assert len(after) == len(before) > 0
     assert {row["level"] for row in after} == {0.9}
     imported(workspace, "weak", "y", 30, "--replace")
