@@ -85,6 +85,8 @@ def _value(field: pa.Field, seed: int) -> object:
         return [_value(field.type.value_field, seed + i) for i in range(3)]
     if pa.types.is_string(field.type):
         return "" if field.name.endswith("_tag") else f"{field.name}-{seed}"
+    if pa.types.is_binary(field.type):
+        return bytes([seed])
     if pa.types.is_temporal(field.type):
         return _BEGUN + timedelta(minutes=seed)
     if pa.types.is_boolean(field.type):

@@ -46,7 +46,12 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, size = versions(workspace), disk_bytes(workspace)
-    for module, name in ((results, "result_rows"), (compare, "comparison_rows"), (report, "slices_of")):
+    for module, name in (
+        (results, "result_rows"),
+        (compare, "figure_rows"),
+        (compare, "made_facts"),
+        (report, "slices_of"),
+    ):
         monkeypatch.setattr(module, name, None)
     for module in (compare, report):
         monkeypatch.setattr(module, "read_outcomes", None)  # no outcomes are read
