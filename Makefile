@@ -43,6 +43,7 @@ sample: $(VENV)/.ready demo
 	$(BIN)/python -m tests.reports.sample "$$(ls -d workspace/reports/* | tail -1)"
 
 deploy: export CAPIM_WORKSPACE ?= $(CURDIR)/workspace
+deploy: export CAPIM_FORM_WORKSPACE ?= $(CAPIM_WORKSPACE)
 deploy: export DO_NOT_TRACK ?= 1
 deploy: export PREFECT_SERVER_ANALYTICS_ENABLED ?= false
 deploy: $(VENV)/.demo

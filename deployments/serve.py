@@ -25,6 +25,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.templating import apply_values
 
+from capim.flows.config import FORM_VARIABLE, WORKSPACE_VARIABLE
 from capim.store.errors import RequestError
 
 FILE = Path(__file__).with_name("prefect.yaml")
@@ -36,6 +37,7 @@ def runner_deployments() -> list[RunnerDeployment]:
     Raises:
         RequestError: A variable that the file reads from the environment is not set.
     """
+    os.environ.setdefault(FORM_VARIABLE, os.environ.get(WORKSPACE_VARIABLE, ""))  # read when a flow is imported
     text = FILE.read_text(encoding="utf-8")
     if missing := sorted({name for name in re.findall(r"{{ \$(\w+) }}", text) if not os.environ.get(name)}):
         raise RequestError([f"{name} is not set (deployments/README.md says what it is for)" for name in missing])

@@ -16,6 +16,7 @@ from capim.flows.embed import check_request, device_faults, embed_step, evaluati
 from capim.flows.execution import (
     Failed,
     IncompleteError,
+    after,
     announce,
     call,
     call_each,
@@ -36,6 +37,7 @@ from capim.tasks.reference.changes import WatchFinding, WatchRule
 from capim.tasks.report import diagnose_corpus, publish_report, show_report
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import (
+    AnalysisRef,
     CompareRef,
     EmbedRef,
     EvaluationRef,
@@ -182,7 +184,7 @@ def analyse(config: RunConfig) -> dict[str, int]:
     check_analyses(config.analyses)
     evaluations = evaluations_of(config)
     with recorded_run(config, "analyse") as run:
-        return analyse_step(config, run, evaluations)
+        return {each.corpus: each.n_slices for each in analyse_step(config, run, evaluations)}
 
 
 def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> Compared:
@@ -198,12 +200,10 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
     return Compared(comparisons=tuple(compared), ranking=ranking)
 
 
-def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> dict[str, int]:
-    """Slice these evaluations by the analyses that are named, or all; returns corpus -> number of slices stored."""
+def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> list[AnalysisRef]:
+    """Slice these evaluations, corpus by corpus, by the analyses that are named, or all."""
     arguments = task_settings(config, run) | {"analyses": config.analyses}
-    groups = by_corpus(evaluations)
-    stored = call_each(diagnose_corpus, [{"evaluations": group, **arguments} for group in groups])
-    return {each.corpus: each.n_slices for each in stored}
+    return call_each(diagnose_corpus, [{"evaluations": group, **arguments} for group in by_corpus(evaluations)])
 
 
 def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:
@@ -288,14 +288,15 @@ def benchmark(config: RunConfig, report: Literal["run", "all", "none"] = "run") 
         evaluated, unscored = evaluate_step(config, run, sets)
         missing = (*missing, *unscored)
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))
-        evaluations = call(scoring.find_evaluations, config.store_uri, corpora=corpora)
+        with after(evaluated):
+            evaluations = call(scoring.find_evaluations, config.store_uri, corpora=corpora)
         own = {each.sets for each in evaluated}
         others = [each for each in evaluations if each.sets not in own]  # the report compares with them
         call_each(scoring.complete_figures, [{"evaluation": each, **_settings(config, run)} for each in others])
-        compare_step(config, run, evaluations)
-        analyse_step(config, run, evaluations)
+        shown = (compare_step(config, run, evaluations), analyse_step(config, run, evaluations))
         record_end(config, run, missing)
-        page = "" if report == "none" else publish_step(config, run, of_run=report == "run")
+        with after(shown):
+            page = "" if report == "none" else publish_step(config, run, of_run=report == "run")
         done = BenchmarkRef(run=run, embedded=embedded, report=page)
         if missing:
             raise IncompleteError(done, missing)

@@ -21,6 +21,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -29,7 +30,8 @@ from pydantic import BeforeValidator, ByteSize, ConfigDict, Field, ValidationErr
 from pydantic.dataclasses import dataclass as validated
 from pydantic.fields import FieldInfo
 
-from capim.store.errors import RequestError, unknown
+from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.schema import texts
 from capim.store.types import Precision, Storage
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.runtime.references import encoder_name
@@ -252,10 +254,42 @@ class Watching(Permutations, Scoring, Encoding):
 
 
 def _describe(schema: dict[str, Any]) -> None:
-    """Write the help of every option into the schema of Prefect's form, instead of a list of some."""
+    """Write the help of every option into the schema of Prefect's form, instead of a list of some, and what there is.
+
+    A run with another name than these is refused when it is created.
+    """
     schema["description"] = schema["description"].partition("\n\n")[0]
+    properties = schema["properties"]
     for name, text in described(RunConfig).items():
-        schema["properties"][name]["description"] = text
+        properties[name]["description"] = text
+    from capim.tasks.analyses.table import ANALYSES
+    from capim.tasks.corpora import CORPORA
+    from capim.tasks.encoders import catalog
+
+    stored = _stored_names(os.environ.get(FORM_VARIABLE, ""))
+    for side, names in (("corpora", [*CORPORA]), ("encoders", [*catalog()])):
+        [table] = [kind for kind in properties[side]["items"]["anyOf"] if kind["type"] == "object"]
+        choices = {"title": "name", "type": "string", "enum": list(dict.fromkeys([*names, *stored[side]]))}
+        path = {"title": "path or fingerprint", "type": "string", "pattern": r"[/\\]|\.\w+$|^[0-9a-f]{16}$"}
+        kinds = [choices, path, {**table, "title": "table"}]
+        properties[side]["items"] = {"anyOf": kinds if side == "corpora" else [choices, kinds[-1]]}
+    properties["analyses"]["items"]["enum"] = [name for name, each in ANALYSES.items() if each.function is not None]
+    properties["device"]["pattern"] = rf"^{_DEVICE}(,{_DEVICE})*$"
+
+
+FORM_VARIABLE = "CAPIM_FORM_WORKSPACE"  # whose own corpora and encoders the form of a deployment offers, too
+_DEVICE = r"(auto|cpu|mps|cuda(:\d+)?)"
+
+
+def _stored_names(workspace: str) -> dict[str, list[str]]:
+    """Names of the corpora and encoders in the store of a workspace; none where there is no store."""
+    from capim.store import EmbeddingStore
+
+    with suppress(RequestError, WorkError):
+        if workspace:
+            store = EmbeddingStore.open(f"{workspace.rstrip('/')}/store")
+            return {"corpora": texts(store.corpora()["name"]), "encoders": texts(store.encoders()["name"])}
+    return {"corpora": [], "encoders": []}
 
 
 @validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", json_schema_extra=_describe))
@@ -275,7 +309,8 @@ class RunConfig(Comparing, Watching, Where):
         """The name of its Prefect runs: ``nightly: tiny-clip +2 on shapes +1``."""
         lists = ([encoder_name(e) for e in self.encoders], [_title(c) for c in self.corpora])
         parts = [names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") for names in lists if names]
-        return f"{self.name}: {' on '.join(parts)}" if parts else self.name
+        title = f"{self.name}: {' on '.join(parts)}" if parts else self.name
+        return title if self.sample is None else f"{title}, sample of {self.sample}"
 
     def trusts(self, encoder: str) -> bool:
         """Whether code of an encoder's repository may run: allowed for all, or ``remote_code = true`` in its table."""

@@ -10,17 +10,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import secrets
 import shlex
 import sys
 import traceback
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
@@ -28,14 +29,18 @@ from uuid import UUID
 
 import httpx
 import pyarrow as pa
-from prefect import Flow, Task, flow, tags
+from prefect import Flow, State, Task, flow, tags
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+from prefect.concurrency.sync import concurrency
 from prefect.context import FlowRunContext, TagsContext
 from prefect.events import emit_event
-from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError, TerminationSignal
+from prefect.logging import get_run_logger
 from prefect.runtime import deployment, flow_run
 from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+from prefect.utilities.annotations import quote
 
 from capim.flows.config import RunConfig, run_config
 from capim.reports.destination import folders_of, remove_folder, unused_pages
@@ -45,8 +50,15 @@ from capim.store.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.removal import prune as remove
 from capim.store.schema import RUNS
 from capim.tasks.runtime.progress import Overall, track
-from capim.tasks.runtime.references import Missing, library_versions, this_host
-from capim.tasks.runtime.task import hide_prefects_lines, send_logs, shown_progress
+from capim.tasks.runtime.references import Missing, library_versions, named, this_host
+from capim.tasks.runtime.task import (
+    artifact_key,
+    forget_kept,
+    hide_prefects_lines,
+    send_logs,
+    shown_progress,
+    with_assets,
+)
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
@@ -70,8 +82,11 @@ class Failed:
         return " ".join((str(self.error) if known else f"{type(self.error).__name__}: {self.error}").split())
 
 
+GENERATED = re.compile(r"[a-z0-9]+(-[a-z]+)+")  # cunning-otter: the name of a run to which nobody gave one
+
+
 def run_flow(
-    name: str, *, hours: float, title: Callable[..., str] | None = None
+    name: str, *, hours: float, title: Callable[..., str] | None = None, beside: str | None = None
 ) -> Callable[[Callable[Concatenate[RunConfig, P], R]], Flow[Concatenate[RunConfig, P], R]]:
     """Make a function of a run's configuration a Prefect flow.
 
@@ -82,6 +97,7 @@ def run_flow(
         name: Name of the flow.
         hours: Time limit, unless ``$CAPIM_TIMEOUT_HOURS`` gives one.
         title: What its runs are named after, from their parameters; by default encoders and corpora.
+        beside: The parameter with which runs of deployments may go on beside others of the same workspace.
     """
 
     def declare(function: Callable[Concatenate[RunConfig, P], R]) -> Flow[Concatenate[RunConfig, P], R]:
@@ -93,18 +109,21 @@ def run_flow(
                 return function(config, *args, **kwargs)
             with within_limit(limit):
                 config = _with_deployed(config)
-                with _served(name, len(config.corpora)):
+                free = deployment.id is None or flow_run.parameters.get(beside or "") is not None
+                with nullcontext() if free else _turn(config), _served(name, len(config.corpora)):
                     return function(config, *args, **kwargs)
 
         # Prefect looks for the types of parameters in the module of this function
         vars(begin)["__signature__"] = signature(function, eval_str=True)
 
-        def named() -> str:
+        def run_name() -> str:
+            if flow_run.name and not GENERATED.fullmatch(flow_run.name):
+                return str(flow_run.name)
             parameters = dict(flow_run.parameters)
             config = _with_deployed(parameters.pop("config"))
             return f"{name} {config.title if title is None else title(config, **parameters)}"
 
-        declared = flow(name=name, flow_run_name=named, task_runner=task_runner(), timeout_seconds=limit)(begin)
+        declared = flow(name=name, flow_run_name=run_name, task_runner=task_runner(), timeout_seconds=limit)(begin)
         return cast("Flow[Concatenate[RunConfig, P], R]", declared)
 
     return declare
@@ -134,13 +153,36 @@ def within_limit(seconds: float) -> Iterator[None]:
         ) from error
 
 
+LEASE_SECONDS = 60  # after which the place of a lost run is free
+
+
+@contextmanager
+def _turn(config: RunConfig) -> Iterator[None]:
+    """Wait until no other run of a deployment uses the workspace: nightly runs, watches and prunes take turns.
+
+    The limit on the server is named after the workspace; whoever sets it to more than 1 there lets runs overlap.
+    """
+    name = artifact_key("capim", config.store_uri)
+    with get_client(sync_client=True) as client:
+        with suppress(ObjectAlreadyExists):
+            client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=1))
+        limit = client.read_global_concurrency_limit_by_name(name)
+    if limit.active_slots >= limit.limit:
+        get_run_logger().info("waits for another run of the workspace (concurrency limit %s)", name)
+    with concurrency(name, lease_duration=LEASE_SECONDS, raise_on_lease_renewal_failure=False):
+        yield
+
+
 @contextmanager
 def _served(name: str, n_corpora: int) -> Iterator[None]:
     """What the server shows of a run, while its function runs."""
     send_logs()
+    before = _MADE.set({})
     # tags of the run are not for its tasks: each set of tags costs requests to the server
     with TagsContext(current_tags=set()), shown_progress(Overall.of(name, n_corpora)):
         yield
+    _MADE.reset(before)
+    forget_kept()
 
 
 def _with_deployed(config: RunConfig) -> RunConfig:
@@ -161,8 +203,11 @@ def deployed_fields(deployment: UUID) -> dict[str, Any]:
 
 def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a task: as a task run inside a flow run, as the plain function outside one."""
-    run = task.fn if FlowRunContext.get() is None else cast("Callable[P, R]", _limited(task))
-    return _noted(run(*args, **kwargs))
+    if FlowRunContext.get() is None:
+        return _noted(task.fn(*args, **kwargs))
+    begin, words = _task_run(task, *args, **kwargs)
+    state = begin(**words, return_state=True)
+    return _noted(cast("R", state.result(_sync=True)), state)
 
 
 def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
@@ -179,25 +224,61 @@ def _each(task: Task[P, R], calls: Sequence[Mapping[str, Any]], end: Callable[[C
     """What ``end`` makes of the function that waits for the result of each call; all are begun first."""
     done = []
     with track(task.name, total=len(calls), unit="tasks", step=True) as advance:
-        if FlowRunContext.get() is None:
-            begun = [partial(cast("Callable[..., R]", task.fn), **arguments) for arguments in calls]
-        else:
-            submit = cast("Callable[..., Any]", _limited(task).submit)
-            begun = [submit(**arguments).result for arguments in calls]
+        begun = [_begun(task, arguments) for arguments in calls]
         for finish in begun:
-            done.append(_noted(end(finish)))
+            done.append(end(finish))
             advance(1)
     return done
 
 
+def _begun(task: Task[P, R], arguments: Mapping[str, Any]) -> Callable[[], R]:
+    """What waits for the result of a task that was handed to the task runner; outside a flow run, what runs it."""
+    if FlowRunContext.get() is None:
+        return lambda: _noted(cast("Callable[..., R]", task.fn)(**arguments))
+    begin, words = _task_run(cast("Task[..., R]", task), **arguments)
+    future = begin.submit(**words)
+    return lambda: _noted(future.result(), future.state)
+
+
+# --- The order of tasks in a flow run, as the server shows it.
+
+_MADE: ContextVar[dict[Hashable, State[Any]] | None] = ContextVar("made", default=None)  # reference -> who made it
+_AFTER: ContextVar[object] = ContextVar("after", default=())
 _USED: ContextVar[set[str] | None] = ContextVar("used", default=None)  # by the run that is recorded now
 
 
-def _noted(reference: T) -> T:
+@contextmanager
+def after(*references: object) -> Iterator[None]:
+    """Tasks that are run in here depend on those that made these references, beside those that made their arguments."""
+    before = _AFTER.set(references)
+    try:
+        yield
+    finally:
+        _AFTER.reset(before)
+
+
+def _task_run(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[Task[Any, R], dict[str, Any]]:
+    """A task as it is run in a flow run, and the arguments for that.
+
+    They are quoted: Prefect infers who made an argument from the identity of the texts and tuples in it, which several
+    tasks have.
+    """
+    bound = signature(task.fn).bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    made = _MADE.get() or {}
+    states = [made[each] for each in dict.fromkeys(named([given, _AFTER.get()])) if each in made]
+    words = {name: quote(value) for name, value in given.items()}
+    return with_assets(_limited(task), given), {**words, "wait_for": states}
+
+
+def _noted(reference: T, state: State[Any] | None = None) -> T:
     """The reference that a task returned; what it names of ``tasks.derive`` enters the record of the run."""
-    used = _USED.get()
+    used, made = _USED.get(), _MADE.get()
     if used is not None:
         used.update(getattr(reference, "uses", ()))
+    if made is not None and state is not None:  # without the data, in which Prefect would look for more task runs
+        made.update(dict.fromkeys(named(reference), state.model_copy(update={"data": True})))
     return reference
 
 
@@ -388,8 +469,9 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         _end(store, run, error.missing)
         raise
     except BaseException as error:
-        message = without_credentials(" ".join(str(error).split()))
-        write(state="failed", finished=datetime.now(UTC), message=f"{type(error).__name__}: {message}")
+        message, state = without_credentials(" ".join(str(error).split())), _state_after(error)
+        why = f"{type(error).__name__}: {message}" if state == "failed" else None
+        write(state=state, finished=datetime.now(UTC), message=why)
         if is_new and isinstance(error, RequestError):
             discard_if_empty(store)
         raise
@@ -424,6 +506,21 @@ def _end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
         row |= {"state": "incomplete", "message": message} if missing else {"state": "completed"}
         row |= {"finished": datetime.now(UTC), "uses": sorted(_USED.get() or ())}
         store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
+
+
+def _state_after(error: BaseException) -> str:
+    """What an error makes of a run: cancelled, on the server or from the keyboard, interrupted from outside, or failed.
+
+    The signal may come back from a library as a fault of its own, so that the server is asked.
+    """
+    context = FlowRunContext.get()
+    if context is not None and context.flow_run is not None:
+        with suppress(httpx.TransportError, PrefectHTTPStatusError), get_client(sync_client=True) as client:
+            state = client.read_flow_run(context.flow_run.id).state
+            if state is not None and (state.is_cancelling() or state.is_cancelled()):
+                return "cancelled"
+    stopped = {KeyboardInterrupt: "cancelled", TerminationSignal: "interrupted"}
+    return stopped.get(type(error), "failed")
 
 
 def _failures(missing: Sequence[Missing]) -> str:
@@ -514,7 +611,7 @@ class Pruned:
     running: tuple[str, ...]
 
 
-@run_flow("prune", hours=24)
+@run_flow("prune", hours=24, title=lambda config, **_: config.name)
 def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
     """Keep what reports show, the newest runs, the baselines of watches and what running runs use; remove the rest.
 

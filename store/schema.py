@@ -330,7 +330,9 @@ RUNS = _columns(
     *required(pa.string(), "command", "versions", "host"),
     *required(TIME, "started"),
     *optional(TIME, "finished"),
-    *required(pa.string(), "state"),  # running, completed, failed, incomplete (some encoders failed), interrupted
+    *required(
+        pa.string(), "state"
+    ),  # running, completed, failed, incomplete (some encoders failed), interrupted, cancelled
     *optional(pa.string(), "message"),
     *required(pa.int64(), "pid"),  # of its process on the host
     *optional(pa.string(), "flow_run", "deployment"),  # id of its Prefect run; FLOW/NAME

@@ -61,7 +61,7 @@ Results: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, Any]]
 """Evaluation, protocol and metric -> a row of ``schema.RESULTS``."""
 
 
-@task("check-baseline")
+@task("check-baseline", fresh=True)
 def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) -> list[str]:
     """What is wrong with the run that a watch pins; empty if nothing is or none is named."""
     fault = None if run is None else run_fault(store_uri, run, encoders)
@@ -134,7 +134,7 @@ def fresh_vectors(
     return np.split(embeddings.values, np.cumsum(embeddings.counts)[:-1])
 
 
-@task("watch-libraries")
+@task("watch-libraries", fresh=True)
 def watch_libraries(baselines: Sequence[str], *, store_uri: str) -> list[WatchFinding]:
     """Compare library versions with those of the pinned runs."""
     rows = EmbeddingStore.open(store_uri).rows("runs", run=list(baselines)).to_pylist() if baselines else []
@@ -200,7 +200,7 @@ class WatchedFigure:
         return results.get((evaluation, self.protocol.id, self.metric))
 
 
-@task("watch-metrics")
+@task("watch-metrics", fresh=True)
 def watch_metrics(
     evaluated: Sequence[EvaluationRef],
     *,

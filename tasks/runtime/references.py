@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -149,6 +149,23 @@ class RankingRef:
     ranking: str = ""
     reason: str = ""
     uses: tuple[str, ...] = ()
+
+
+def named(value: object) -> Iterator[Hashable]:
+    """What tells which task made a value, or a part of it: embedding sets, corpora, other references."""
+    if isinstance(value, SetsRef | CompareRef | AnalysisRef | RankingRef):
+        yield value
+    elif isinstance(value, CorpusRef):
+        yield value.fingerprint
+    elif isinstance(value, EmbedRef | EvaluationRef):
+        yield value.sets
+    elif isinstance(value, Mapping):
+        yield from named(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from named(each)
+    elif is_dataclass(value):
+        yield from named([getattr(value, each.name) for each in fields(value)])
 
 
 def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) -> list[str]:

@@ -9,33 +9,39 @@ import errno
 import logging
 import os
 import re
+import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from functools import partial, wraps
+from pathlib import Path
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 import httpx
 from prefect import Task
-from prefect import task as prefect_task
 from prefect.artifacts import (
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
 )
-from prefect.cache_policies import NO_CACHE
+from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.exceptions import PrefectException
+from prefect.filesystems import LocalFileSystem
 from prefect.logging.handlers import APILogHandler
+from prefect.tasks import MaterializingTask
 
 from capim.reports.rows.report_data import without_paths
 from capim.store.errors import without_credentials
-from capim.store.types import digest16
+from capim.store.types import canonical_json, digest16
 from capim.tasks.runtime.progress import Overall, Progress, current_listener, listening
+from capim.tasks.runtime.references import library_versions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,12 +64,23 @@ _LOST = (httpx.TransportError, PrefectException)
 
 
 def task(
-    name: str, *, encodes: bool = False, run_name: str | None = None, timeout_hours: float | None = None
+    name: str,
+    *,
+    encodes: bool = False,
+    fresh: bool = False,
+    makes: Makes | None = None,
+    run_name: str | None = None,
+    timeout_hours: float | None = None,
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Make a function a Prefect task that can be repeated; its results are kept in the store only.
+    """Make a function a Prefect task that can be repeated: what it makes is in the store, it returns a reference.
+
+    A flow run that is retried takes the reference that the task returned before, if it gets the same: Prefect shows the
+    task as Cached.
 
     Args:
         name: Name of the task.
+        fresh: Whether it also runs in a retried flow run, because it looks at what may have changed.
+        makes: The keys of the assets that it materializes (:func:`asset`), from its arguments.
         encodes: Whether ``prefect concurrency-limit create capim-encode 1`` limits it together with all others that
             encode: it gets this tag, without which ``flows.execution`` runs it where there is no such limit.
         run_name: Name of its runs, a template over the parameters.
@@ -78,19 +95,84 @@ def task(
                 send_logs()
             return function(*args, **kwargs)
 
-        return prefect_task(
+        if makes is not None:
+            _MAKES[name] = makes
+        return (Task if makes is None else partial(MaterializingTask, assets=[]))(
+            fn=run,
             name=name,
             task_run_name=run_name,
             tags=["capim-encode"] if encodes else None,
-            cache_policy=NO_CACHE,
+            cache_policy=NO_CACHE if fresh else KEPT,
+            cache_expiration=timedelta(days=1),  # later, `prune` may have removed what a reference names
+            persist_result=not fresh,
             retries=len(DELAYS_SECONDS),
             retry_delay_seconds=DELAYS_SECONDS,
             retry_jitter_factor=JITTER,
             retry_condition_fn=may_help,
             timeout_seconds=None if timeout_hours is None else 3600 * timeout_hours,
-        )(run)
+        )
 
     return declare
+
+
+Makes = Callable[..., Iterable[str]]
+_MAKES: dict[str, Makes] = {}  # name of a task -> the keys of the assets that it makes, from its arguments
+
+
+def asset(store_uri: str, *path: str) -> str:
+    """The key of an asset of one workspace.
+
+    Examples:
+        >>> asset("/home/ada/My work/store", "sets", "tiny-clip", "my photos")
+        'capim://my-work-56c3/sets/tiny-clip/my-photos'
+    """
+    return "/".join(["capim:/", _workspace(store_uri), *(re.sub(r"[^\w.@-]+", "-", part) for part in path)])
+
+
+def with_assets(task: Task[P, R], arguments: Mapping[str, Any]) -> Task[P, R]:
+    """The task, which materializes what it makes from these arguments."""
+    if not isinstance(task, MaterializingTask):
+        return task
+    return cast("Task[P, R]", task.with_options(assets=[*_MAKES[task.name](**arguments)]))
+
+
+def _key(context: TaskRunContext, arguments: Mapping[str, Any]) -> str | None:
+    """What a task returns, as long as it gets the same, in one flow run; what the store already has is not its matter.
+
+    None, which keeps nothing: for a task outside a flow run, and one that gets a function.
+    """
+    flow_run = context.task_run.flow_run_id
+    try:
+        about = canonical_json([context.task.name, library_versions(), _plain(dict(arguments))])
+    except TypeError:
+        return None
+    return None if flow_run is None else f"{_kept_in(flow_run)}/{digest16([about])}"
+
+
+KEPT = CacheKeyFnPolicy(cache_key_fn=_key)
+_OF_ATTEMPT = ("run", "opened")  # arguments, and fields of arguments, that another attempt has others of
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it, without what each attempt has of its own; TypeError if JSON has no such value."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"": type(value).__name__, **_plain({each.name: getattr(value, each.name) for each in fields(value)})}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items() if name not in _OF_ATTEMPT}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _kept_in(flow_run: UUID) -> str:
+    """The folder of Prefect's storage that holds what the tasks of a flow run returned."""
+    return f"capim/{flow_run}"
+
+
+def forget_kept() -> None:
+    """Remove what the tasks of this flow run returned, which has ended well; of local storage only."""
+    context = FlowRunContext.get()
+    storage = None if context is None else context.result_store.result_storage
+    if context is not None and context.flow_run is not None and isinstance(storage, LocalFileSystem):
+        shutil.rmtree(Path(storage.basepath or ".").expanduser() / _kept_in(context.flow_run.id), ignore_errors=True)
 
 
 def may_help(_task: object, _run: object, state: Any) -> bool:
@@ -168,9 +250,14 @@ def artifact_key(kind: str, store_uri: str) -> str:
         >>> artifact_key("report", "/home/ada/My work/store"), artifact_key("report", "s3://KEY:SECRET@bucket/store")
         ('report-my-work-56c3', 'report-bucket-fd54')
     """
+    return f"{kind}-{_workspace(store_uri)}"
+
+
+def _workspace(store_uri: str) -> str:
+    """What names a workspace in Prefect's UI: its folder and what tells it from others of this name."""
     workspace = without_credentials(store_uri).rstrip("/").removesuffix("/store")
     name = re.sub("[^a-z0-9]+", "-", workspace.rpartition("/")[2].rpartition("@")[2].lower()).strip("-")
-    return f"{kind}-{name or 'workspace'}-{digest16([workspace])[:4]}"
+    return f"{name or 'workspace'}-{digest16([workspace])[:4]}"
 
 
 def show_table(key: str, rows: Sequence[dict[str, Any]], description: str) -> None:

@@ -91,7 +91,8 @@ def test_all_deployments_are_registered_and_the_nights_ahead_are_scheduled(insta
 
 def test_the_form_of_a_deployment_refuses_what_its_flow_would(installation: Any) -> None:
     several = {"replicates": "many"}, {"corpora": 3}, {"interval": "guess"}, {"sample": 0}, {"margin": 0}
-    for wrong in (*several, {"nmae": "typo"}, {"replicates": 5}, {"precision": "fp16"}):
+    names = {"corpora": ["shaeps"]}, {"encoders": ["tiny-clop"]}, {"analyses": ["errosr"]}, {"device": "gpu"}
+    for wrong in (*several, *names, {"nmae": "typo"}, {"replicates": 5}, {"precision": "fp16"}):
         with pytest.raises(httpx.HTTPStatusError, match=r"409|422"):
             installation.begin("benchmark/nightly-benchmark", wrong)
 
@@ -180,7 +181,9 @@ def test_a_cancelled_encode_goes_on_where_it_stopped_and_so_does_one_that_took_t
         # what `prefect flow-run cancel` says, without its start
         cancelling = {"type": "CANCELLING", "name": "Cancelling"}
         installation.post(f"/flow_runs/{run}/set_state", {"state": cancelling})
-        assert installation.ended(run) == "CANCELLED"
+        assert installation.ended(run, seconds=30) == "CANCELLED"
+        rows = EmbeddingStore.open(f"{installation.workspace}/store").rows("runs", flow_run=run).to_pylist()
+        assert [(row["state"], row["message"]) for row in rows] == [("cancelled", None)]
         kept = stored(installation, "cancelled")
         assert 0 < kept < ITEMS
         late = installation.begin("embed/encode-on-gpu", slow("cancelled"), hours=3 / 3600)
@@ -190,6 +193,46 @@ def test_a_cancelled_encode_goes_on_where_it_stopped_and_so_does_one_that_took_t
         again = installation.begin("embed/encode-on-gpu", {**slow("cancelled"), "batch_size": 64})
         assert installation.ended(again) == "COMPLETED"
     assert is_whole(installation, "cancelled")
+
+
+def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(installation: Any) -> None:
+    """A run of another deployment that begins meanwhile waits for its turn in the workspace."""
+    reports = installation.workspace / "retried" / "reports"
+    reports.parent.mkdir()
+    reports.write_text("not a folder")
+    config = {**FEW, "workspace": str(reports.parent), "sample": 6}
+    found = installation.get("/deployments/name/benchmark/nightly-benchmark")
+    asked = {"parameters": {"config": config}, "name": "Q3 trial"}
+    with installation.worker("capim-cpu"):
+        run = installation.post(f"/deployments/{found['id']}/create_flow_run", asked)["id"]
+        installation.until("its tasks begin", lambda: tasks_of(installation, run))
+        other = installation.begin("evaluate/evaluate", {**config, "corpora": [], "encoders": [], "sample": None})
+        assert installation.ended(run) == "FAILED"
+        assert installation.ended(other) == "COMPLETED"
+        first, second = (tasks_of(installation, each).values() for each in (run, other))
+        assert max(task["end_time"] for task in first) < min(task["start_time"] for task in second)
+        reports.unlink()
+        retry = {"type": "SCHEDULED", "name": "AwaitingRetry"}  # what the button Retry says
+        installation.post(f"/flow_runs/{run}/set_state", {"state": retry})
+        installation.until("it begins again", lambda: installation.state(run) is None)
+        assert installation.ended(run) == "COMPLETED"
+    assert installation.get(f"/flow_runs/{run}")["name"] == "Q3 trial"
+    filters = {"flow_runs": {"id": {"any_": [run]}}, "sort": "EXPECTED_START_TIME_ASC"}
+    everything = installation.post("/task_runs/filter", filters)
+    names = {task["id"]: re.sub(r"-[0-9a-f]{3}$", "", task["name"]) for task in everything}
+    edges = {
+        names[task["id"]]: {names[each["id"]] for inputs in task["task_inputs"].values() for each in inputs}
+        for task in everything
+    }
+    [score] = {name for name in edges if name.startswith("score-tiny-clip-few")}
+    assert edges["embed-tiny-clip"] == {"register-corpus"}
+    assert edges[score] == {"embed-tiny-clip"}
+    assert edges["find-evaluations"] == {score}
+    publish = [name for name in edges if name.startswith("publish")]  # one of each attempt
+    assert {name.partition("-")[0] for name in edges[max(publish)]} == {"compare", "rank", "diagnose"}
+    states = {names[task["id"]]: task["state"]["name"] for task in everything}
+    assert {states[name] for name in ("register-corpus", "embed-tiny-clip", score, "rank")} == {"Cached"}
+    assert states[max(publish)] == "Completed"
 
 
 def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: Any) -> None:
