@@ -268,11 +268,19 @@ def _describe(schema: dict[str, Any]) -> None:
 
     stored = _stored_names(os.environ.get(FORM_VARIABLE, ""))
     for side, names in (("corpora", [*CORPORA]), ("encoders", [*catalog()])):
-        [table] = [kind for kind in properties[side]["items"]["anyOf"] if kind["type"] == "object"]
-        choices = {"title": "name", "type": "string", "enum": list(dict.fromkeys([*names, *stored[side]]))}
-        path = {"title": "path or fingerprint", "type": "string", "pattern": r"[/\\]|\.\w+$|^[0-9a-f]{16}$"}
-        kinds = [choices, path, {**table, "title": "table"}]
-        properties[side]["items"] = {"anyOf": kinds if side == "corpora" else [choices, kinds[-1]]}
+        known = {"type": "string", "enum": list(dict.fromkeys([*names, *stored[side]]))}
+        path = {"type": "string", "pattern": r"[/\\]|\.\w+$|^[0-9a-f]{16}$"}
+        paths = [path] if side == "corpora" else []
+        # Prefect's page makes a list to choose from of the first, and lines of JSON of the second
+        properties[side]["anyOf"] = [
+            {"title": "names", "type": "array", "items": known},
+            {
+                "title": "names, paths, tables" if paths else "names, tables",
+                "type": "array",
+                "items": {"anyOf": [known, *paths, {"type": "object"}]},
+            },
+        ]
+        del properties[side]["items"], properties[side]["type"]
     properties["analyses"]["items"]["enum"] = [name for name, each in ANALYSES.items() if each.function is not None]
     properties["device"]["pattern"] = rf"^{_DEVICE}(,{_DEVICE})*$"
 

@@ -509,7 +509,7 @@ def _end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
 
 
 def _state_after(error: BaseException) -> str:
-    """What an error makes of a run: cancelled, on the server or from the keyboard, interrupted from outside, or failed.
+    """What an error makes of a run: cancelled on the server, interrupted by a signal or from the keyboard, or failed.
 
     The signal may come back from a library as a fault of its own, so that the server is asked.
     """
@@ -519,8 +519,7 @@ def _state_after(error: BaseException) -> str:
             state = client.read_flow_run(context.flow_run.id).state
             if state is not None and (state.is_cancelling() or state.is_cancelled()):
                 return "cancelled"
-    stopped = {KeyboardInterrupt: "cancelled", TerminationSignal: "interrupted"}
-    return stopped.get(type(error), "failed")
+    return "interrupted" if isinstance(error, KeyboardInterrupt | TerminationSignal) else "failed"
 
 
 def _failures(missing: Sequence[Missing]) -> str:
