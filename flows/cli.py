@@ -1,6 +1,7 @@
 """The console script `capim`: parse, run one command, turn an error into one message and an exit code.
 
-Exit codes: 0 done, 1 the work failed, 2 the request was wrong. Results go to stdout, everything else to stderr.
+Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 and 143 ended by a signal. Results go to stdout,
+everything else to stderr.
 Heavy libraries are imported by the commands that need them, so that ``capim --help`` answers at once.
 """
 
@@ -9,16 +10,19 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 from capim.flows import inspection, set_environment, steps, stored
 from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
 
-DONE, FAILED, INTERRUPTED = 0, 1, 130
+DONE, FAILED = 0, 1
 
 
 def completion(
@@ -130,10 +134,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_environment(verbose=args.verbose)
 
     try:
-        return int(args.call(args))
-    except KeyboardInterrupt:
+        with _ended_by(signal.SIGTERM):
+            return int(args.call(args))
+    except KeyboardInterrupt as stopped:
         _print_error("interrupted; what was encoded is stored, run the same command to continue")
-        return INTERRUPTED
+        return 128 + int((stopped.args or (signal.SIGINT,))[0])
     except BrokenPipeError:
         # the program that reads our output (head, less) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -144,6 +149,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         code, message = _explain(error)
         _print_error(message)
         return code
+
+
+@contextmanager
+def _ended_by(number: signal.Signals) -> Iterator[None]:
+    """A signal ends what is done in here as Ctrl-C does; in threads, signals are nobody's."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def _explain(error: Exception) -> tuple[int, str]:

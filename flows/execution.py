@@ -40,7 +40,6 @@ from prefect.logging import get_run_logger
 from prefect.runtime import deployment, flow_run
 from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
-from prefect.utilities.annotations import quote
 
 from capim.flows.config import RunConfig, run_config
 from capim.reports.destination import folders_of, remove_folder, unused_pages
@@ -178,6 +177,7 @@ def _served(name: str, n_corpora: int) -> Iterator[None]:
     """What the server shows of a run, while its function runs."""
     send_logs()
     before = _MADE.set({})
+    vars(FlowRunContext.get())["run_results"] = _NoResults()
     # tags of the run are not for its tasks: each set of tags costs requests to the server
     with TagsContext(current_tags=set()), shown_progress(Overall.of(name, n_corpora)):
         yield
@@ -258,18 +258,20 @@ def after(*references: object) -> Iterator[None]:
 
 
 def _task_run(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[Task[Any, R], dict[str, Any]]:
-    """A task as it is run in a flow run, and the arguments for that.
-
-    They are quoted: Prefect infers who made an argument from the identity of the texts and tuples in it, which several
-    tasks have.
-    """
+    """A task as it is run in a flow run, and the arguments for that."""
     bound = signature(task.fn).bind(*args, **kwargs)
     bound.apply_defaults()
     given = bound.arguments
     made = _MADE.get() or {}
     states = [made[each] for each in dict.fromkeys(named([given, _AFTER.get()])) if each in made]
-    words = {name: quote(value) for name, value in given.items()}
-    return with_assets(_limited(task), given), {**words, "wait_for": states}
+    return with_assets(_limited(task), given), {**given, "wait_for": states}
+
+
+class _NoResults(dict[int, Any]):
+    """In place of what Prefect infers from, who made an argument: the identity of texts and tuples, which many have."""
+
+    def __setitem__(self, key: int, value: object) -> None:
+        pass
 
 
 def _noted(reference: T, state: State[Any] | None = None) -> T:

@@ -71,6 +71,6 @@ FAULTS = faults(
         **{f"reporting, {n}": kill_report for n in "ab"},
         "compacting": lambda s: kill(s, "store", "compact", base="whole"),
         "interrupted from the keyboard": partial(interrupt, number=signal.SIGINT, code=130),
-        "told to end (SIGTERM)": partial(interrupt, number=signal.SIGTERM, code=-signal.SIGTERM),
+        "told to end (SIGTERM)": partial(interrupt, number=signal.SIGTERM, code=143),
     },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,7 @@ def test_no_command_prints_the_help_and_is_a_wrong_request() -> None:
         (WorkError("the hub did not answer"), 1, "capim: the hub did not answer\n"),
         (ZeroDivisionError("division by zero"), 1, "unexpected ZeroDivisionError: division by zero"),
         (KeyboardInterrupt(), 130, "run the same command to continue"),
+        (KeyboardInterrupt(signal.SIGTERM), 143, "run the same command to continue"),
     ],
 )
 def test_what_breaks_becomes_a_message_and_an_exit_code(
