@@ -162,7 +162,8 @@ def page_key(
         shown = sorted(keys)
     else:
         uses = store.uses()
-        shown = [str(key) for key in sorted(uses, key=lambda key: (*uses[key], key))]
+        by_runs = {each for listed in store.rows("runs")["uses"].to_pylist() for each in listed or ()}
+        shown = sorted(store.keys_in(sorted(by_runs)) & uses.keys(), key=lambda key: (*uses[key], key))  # without pairs
     measured = [row for row in store.rows("slices").select(["derived", "created"]).to_pylist() if not row["derived"]]
     failed = store.rows("runs", state="incomplete").sort_by("started").select(["run", "message"]).to_pylist()
     parts = [keys is None, chosen, version, [str(row["created"]) for row in measured], failed, shown]
