@@ -44,6 +44,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from capim.flows.config import RunConfig, run_config
 from capim.reports.destination import folders_of, remove_folder, unused_pages
 from capim.store import EmbeddingStore
+from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.removal import prune as remove
@@ -105,8 +106,9 @@ def run_flow(
         @wraps(function)
         def begin(config: RunConfig, *args: P.args, **kwargs: P.kwargs) -> R:
             if FlowRunContext.get() is None:
-                return function(config, *args, **kwargs)
-            with within_limit(limit):
+                with one_connection():
+                    return function(config, *args, **kwargs)
+            with within_limit(limit), one_connection():
                 config = _with_deployed(config)
                 free = deployment.id is None or flow_run.parameters.get(beside or "") is not None
                 with nullcontext() if free else _turn(config), _served(name, len(config.corpora)):

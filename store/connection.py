@@ -13,9 +13,12 @@ import os
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, cached_property
 from importlib import import_module
@@ -152,13 +155,71 @@ def _session() -> lance.Session:
     return session
 
 
+_OF_RUN: ContextVar[dict[str, Connection] | None] = ContextVar("connections", default=None)
+
+
+@contextmanager
+def one_connection() -> Iterator[None]:
+    """In here, all stores with one address share a connection, which keeps the rows of small tables (``rows.read``).
+
+    So that the many tasks of a run do not read, and compare with their digests, the same tables again and again.
+    """
+    before = _OF_RUN.set({} if _OF_RUN.get() is None else _OF_RUN.get())
+    try:
+        yield
+    finally:
+        _OF_RUN.reset(before)
+
+
+MOST_KEPT = 50_000  # rows of a table that a connection keeps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """All rows of a table at a version, by a look at this time, when this connection had written so often."""
+
+    rows: pa.Table
+    version: int
+    looked: float
+    n_writes: int
+
+
 class Connection:
-    """Opens tables of one database; holds no table, so it may be shared by threads."""
+    """Opens tables of one database; may be shared by threads.
+
+    Attributes:
+        kept: Table -> its rows, as long as this connection does not write to it, and others are not looked for again;
+            None: nothing is kept.
+    """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/") or "/"
         self.is_local = "://" not in uri
         self.options = {} if self.is_local else storage_options(os.environ)
+        self.kept: dict[str, Kept] | None = None
+        self.n_writes: Counter[str] = Counter()
+        self.look_seconds = 1.0 if self.is_local else 30.0
+
+    @classmethod
+    def to(cls, uri: str) -> Connection:
+        """A new connection, or in :func:`one_connection` the one of this address."""
+        shared = _OF_RUN.get()
+        if shared is None:
+            return cls(uri)
+        if uri not in shared:
+            shared[uri] = cls(uri)
+            shared[uri].kept = {}
+        return shared[uri]
+
+    def kept_forever(self, name: str, read: Callable[[], pa.Table]) -> pa.Table:
+        """The rows of a table that nobody changes once it is written; read again only if it was written here."""
+        found = None if self.kept is None else self.kept.get(name)
+        if found is not None and found.n_writes == self.n_writes[name]:
+            return found.rows
+        n_writes, rows = self.n_writes[name], read()
+        if self.kept is not None and rows.num_rows <= MOST_KEPT:
+            self.kept[name] = Kept(rows=rows, version=0, looked=0.0, n_writes=n_writes)
+        return rows
 
     def table_uri(self, name: str) -> str:
         """Where Lance finds a table of this name.
@@ -199,6 +260,7 @@ class Connection:
 
     def record(self, name: str) -> None:
         """Writes the digests of the newest version of a table; to be called after each commit."""
+        self.n_writes[name] += 1
         table = self.open(name)
         if table is not None:
             self.digests.record(name, table)
@@ -258,6 +320,7 @@ class Connection:
                 return existing
         self.digests.forget(name)  # of a table of this name that was dropped
         self.digests.record(name, table)
+        self.n_writes[name] += 1
         return table
 
     def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], Rows]]) -> lance.LanceDataset:
@@ -317,6 +380,7 @@ class Connection:
         with storage_faults(f"dropping table {name!r}"):
             self.digests.end(name)
             self.digests.files.remove_all(name)
+        self.n_writes[name] += 1
 
 
 def _name(table: lance.LanceDataset) -> str:

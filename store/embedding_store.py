@@ -29,12 +29,12 @@ from capim.store.errors import MissingStoreError, RequestError, WorkError, did_y
 from capim.store.rows import (
     check_columns,
     conformed,
-    having,
     in_order,
     merge,
     now,
     one_of,
     read,
+    read_where,
     register,
 )
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
@@ -98,9 +98,10 @@ class EmbeddingStore:
             RequestError: There is no store and ``create`` is false, none can be there, or it has another format.
         """
         text = str(uri)
-        connection = Connection(text if "://" in text else str(Path(text).expanduser().absolute()))
-        _check_address(connection)
-        _check_format(connection, create=create)
+        connection = Connection.to(text if "://" in text else str(Path(text).expanduser().absolute()))
+        if not connection.kept:  # else the run has opened it before
+            _check_address(connection)
+            _check_format(connection, create=create)
         return cls(connection)
 
     @property
@@ -117,7 +118,7 @@ class EmbeddingStore:
     # --- encoders ---------------------------------------------------------------------------------------------
     def encoders(self, **equals: str) -> pa.Table:
         """One row per name and fingerprint: name, fingerprint, spec (JSON), written; those with the given texts."""
-        rows = read(self.connection, "encoders", having(equals))
+        rows = read(self.connection, "encoders", equals)
         for row in rows.to_pylist():
             if not is_spec_of(**row):
                 raise WorkError(
@@ -169,7 +170,7 @@ class EmbeddingStore:
         """The row of :meth:`corpora` for a name (the newest), a fingerprint given as the name, or both."""
         wanted = {"fingerprint" if fingerprint is None and is_fingerprint(name) else "name": name}
         wanted |= {"fingerprint": fingerprint} if fingerprint else {}
-        rows: list[dict[str, Any]] = read(self.connection, "corpora", having(wanted)).to_pylist()
+        rows: list[dict[str, Any]] = read(self.connection, "corpora", wanted).to_pylist()
         if not rows:
             names = sorted(set(texts(self.corpora()["name"])))
             state = f" with fingerprint {fingerprint}" if fingerprint else ""
@@ -283,7 +284,7 @@ class EmbeddingStore:
         unique = sorted(set(shas))
         for start in range(0, len(unique), _IMAGES):
             condition = one_of("sha", unique[start : start + _IMAGES]) + " AND thumbnail IS NOT NULL"
-            rows = read(self.connection, "image_index", condition, ("sha", "thumbnail"))
+            rows = read_where(self.connection, "image_index", condition, ("sha", "thumbnail"))
             pictures |= zip(texts(rows["sha"]), rows["thumbnail"].to_pylist(), strict=True)
         return pictures
 
@@ -330,7 +331,7 @@ class EmbeddingStore:
 
     def sealed(self, key: SetKey) -> SealedSet | None:
         """The sealed state of a set, or None."""
-        rows = read(self.connection, "sets", one_of("set_name", [key.table])).to_pylist()
+        rows = read(self.connection, "sets", {"set_name": key.table}).to_pylist()
         return SealedSet.of_row(rows[0]) if rows else None
 
     def intact(self, key: SetKey) -> bool:
@@ -453,12 +454,12 @@ class EmbeddingStore:
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
         """Rows of an analysis whose columns hold the given texts (of several: any); outcomes in query order."""
         check_columns(table, equals)
-        return in_order(table, read(self.connection, table, having(equals)))
+        return in_order(table, read(self.connection, table, equals))
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
         """How many of :meth:`rows` have each text in one column; reads no other column."""
         check_columns(table, (column, *equals))
-        return dict(Counter(texts(read(self.connection, table, having(equals), (column,))[column])))
+        return dict(Counter(texts(read(self.connection, table, equals, (column,))[column])))
 
     def current(self, table: str, **equals: str | Sequence[str]) -> list[Row]:
         """Those of :meth:`rows` that are current (``store.current``): one per figure, of what names mean now.
@@ -482,7 +483,7 @@ class EmbeddingStore:
     def states(self, **equals: str | Sequence[str]) -> States:
         """What names mean by the stored results, or by those whose columns hold the given texts."""
         columns = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "derived", "created", "run")
-        results = read(self.connection, "results", having(equals), columns)
+        results = read(self.connection, "results", equals, columns)
         return States.of(results.to_pylist(), texts(self.corpora()["fingerprint"]), self.uses())
 
     def uses(self, until: datetime | None = None) -> Uses:
@@ -536,13 +537,17 @@ def corpus_table(part: str, name: str, fingerprint: str) -> str:
 
 def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) -> pa.Table:
     """One table of a stored corpus, in corpus order, with the columns of ``store.schema``."""
-    schema = CORPUS_PARTS[part]
-    table = connection.find(corpus_table(part, name, fingerprint))
-    if table is None:
-        return schema.empty_table()
-    with storage_faults(f"reading the {part} of corpus {name!r}"):
-        rows: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
-        return rows.cast(schema)
+    stored, schema = corpus_table(part, name, fingerprint), CORPUS_PARTS[part]
+
+    def rows() -> pa.Table:
+        table = connection.find(stored)
+        if table is None:
+            return schema.empty_table()
+        with storage_faults(f"reading the {part} of corpus {name!r}"):
+            found: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
+            return found.cast(schema)
+
+    return connection.kept_forever(stored, rows)
 
 
 def _check_address(connection: Connection) -> None:

@@ -26,7 +26,7 @@ from capim.store.digests import RECORDS
 from capim.store.embedding_store import EmbeddingStore, corpus_table
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import disk_bytes, stored_sets
-from capim.store.rows import delete, now, read
+from capim.store.rows import delete, now, read, read_where
 from capim.store.schema import CORPUS_PARTS, TABLES, texts
 from capim.store.sets.seal import drop_repeats
 from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, EncoderSpec, Modality, SetKey
@@ -378,7 +378,7 @@ def _vanished_images(
     present: set[str] | None = None
     gone = {}
     for table, condition in (("image_index", "thumbnail IS NOT NULL"), ("image_hashes", None)):
-        known = set(texts(read(store.connection, table, condition, ("sha",))["sha"]))
+        known = set(texts(read_where(store.connection, table, condition, ("sha",))["sha"]))
         if known and present is None:
             columns = [store.items(row["fingerprint"], "image")["sha"] for row in corpora]
             present = {sha for column in columns for sha in texts(column.drop_null())}

@@ -353,6 +353,7 @@ class StoredTable:
             Of comparisons and rankings, whose rows belong together, those of one request are. None: every row is.
         time: The column that says how new a row is.
         order: Columns that rows are sorted by when they are read; Lance gives rows of a merge in any order.
+        small: Whether its rows are small enough to be kept in memory, all of them, during a run.
     """
 
     columns: pa.Schema
@@ -361,6 +362,7 @@ class StoredTable:
     shown_for: tuple[str, ...] | None = None
     time: str = "created"
     order: tuple[str, ...] = ()
+    small: bool = True
 
     @property
     def keyed_columns(self) -> pa.Schema:
@@ -400,6 +402,7 @@ REGISTERS = {
     ),
     "image_index": StoredTable(
         key=("sha",),
+        small=False,
         columns=_columns(
             *required(pa.string(), "sha"),
             *optional(pa.int32(), "width"),  # null: the image cannot be decoded
@@ -437,6 +440,7 @@ REGISTERS = {
 ANALYSES = {
     "outcomes": StoredTable(
         columns=OUTCOMES,
+        small=False,
         key=("evaluation", "query_id"),
         order=("corpus", "protocol", "encoder", "evaluation", "query_ord", "query_id"),
     ),
@@ -446,9 +450,9 @@ ANALYSES = {
         shown_for=("corpus", "protocol", "metric", "encoder"),
         order=("corpus", "protocol", "metric", "encoder", "created", "result"),
     ),
-    "replicates": StoredTable(columns=REPLICATES, key=("derived",)),
+    "replicates": StoredTable(columns=REPLICATES, key=("derived",), small=False),
     "comparisons": StoredTable(columns=COMPARISONS, key=("comparison",), shown_for=("corpus", "protocol", "metric")),
-    "pair_facts": StoredTable(columns=PAIR_FACTS, key=("derived",)),
+    "pair_facts": StoredTable(columns=PAIR_FACTS, key=("derived",), small=False),
     "rankings": StoredTable(
         columns=RANKINGS, key=("ranking", "encoder_fingerprint", "estimand", "statistic"), shown_for=()
     ),
@@ -460,7 +464,7 @@ ANALYSES = {
     "derived": StoredTable(columns=DERIVED, key=("key",)),
     "uses": StoredTable(columns=USES, key=("uses",)),
     "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),
-    "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item")),
+    "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item"), small=False),
     "metrics": StoredTable(columns=METRICS, key=("metric",)),
     "runs": StoredTable(columns=RUNS, key=("run",), shared=False),
     "watched": StoredTable(

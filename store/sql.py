@@ -32,7 +32,7 @@ import pyarrow as pa
 from capim.store.connection import storage_faults
 from capim.store.embedding_store import EmbeddingStore, corpus_part
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.rows import one_of, read
+from capim.store.rows import read
 from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, optional
 from capim.store.sets.reading import open_set
 from capim.store.types import digest16
@@ -398,7 +398,7 @@ class TableCache:
                 if name in CORPUS_PARTS:
                     found = pa.Table.from_batches(batches_of(self._store, name, missing, key), schema=missing)
                 else:  # read again where another process has just compacted it
-                    found = read(self._store.connection, name, one_of("evaluation", [key]), missing.names)
+                    found = read(self._store.connection, name, {"evaluation": key}, missing.names)
                 part.n_rows = found.num_rows
                 part.columns |= {column: found[column] for column in missing.names}
             self._parts[name, key] = part
