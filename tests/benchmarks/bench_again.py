@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from capim.store.inventory import disk_bytes
 from tests.benchmarks.own_process import REPOSITORY, command_of
@@ -34,7 +36,8 @@ def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes three encoders and few queries, and no demo."""
     with tempfile.TemporaryDirectory() as folder:
         rows = [] if quick else _demo(Path(folder) / "demo")
-        return [*rows, *_encoders(Path(folder) / "encoders", 3 if quick else 9, 10 if quick else SCENES)]
+        rows += _encoders(Path(folder) / "encoders", 3 if quick else 9, 10 if quick else SCENES)
+        return rows if quick else [*rows, _object_storage(Path(folder) / "suite.toml")]
 
 
 def _demo(workspace: Path) -> list[Row]:
@@ -70,6 +73,31 @@ def _encoders(place: Path, n: int, scenes: int) -> list[Row]:
         Row(f"a newer metric, {n + 1} encoders", metric.cpu / at_once.cpu, "", note=of_all),
         Row(f"compare two encoders, {5 * scenes:,} queries", compared.wall, "s", "<= 3", note="one protocol"),
     ]
+
+
+def _object_storage(suite: Path) -> Row:
+    """The requests of a run that changes nothing, counted by the server."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication
+
+    from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
+
+    suite.write_text(
+        'encoders = ["tiny-clip", "tiny-clip-plain"]\nreplicates = 200\ndevice = "cpu"\n'
+        '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 40\n'
+    )
+    n_requests, answer = Counter[str](), DomainDispatcherApplication.__call__
+
+    def counted(app: Any, *asked: Any) -> Any:
+        n_requests["all"] += 1
+        return answer(app, *asked)
+
+    with bucket() as reach, patch.object(DomainDispatcherApplication, "__call__", counted):
+        for _ in range(2):
+            n_requests.clear()
+            run_at_once([["run", str(suite), "--workspace", WORKSPACE, "--quiet"]], reach, seconds=600)
+    return Row(
+        "object storage, 2 encoders, 200 queries, unchanged: requests", n_requests["all"], "", "<= 60", note="moto"
+    )
 
 
 def _took(command: list[str]) -> Took:
