@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

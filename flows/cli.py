@@ -174,6 +174,11 @@ def _explain(error: Exception) -> tuple[int, str]:
         return WRONG_REQUEST, str(error)
     if isinstance(error, WorkError):
         return FAILED, str(error)
+    if isinstance(error, RecursionError):
+        return (
+            WRONG_REQUEST,
+            "a file of this request is nested too deeply to be read (JSON or TOML, some thousand levels)",
+        )
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return WRONG_REQUEST, f"a name is too long for a file: {error.filename}"
     return FAILED, f"unexpected {type(error).__name__}: {error}\nrun the command again with --debug for the traceback"

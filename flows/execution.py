@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import re
 import secrets
@@ -62,6 +63,7 @@ from capim.tasks.runtime.task import (
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
+log = logging.getLogger(__name__)
 TAG = "capim"  # of every run: what automations look for
 
 P = ParamSpec("P")
@@ -181,9 +183,11 @@ def _served(name: str, n_corpora: int) -> Iterator[None]:
     before = _MADE.set({})
     vars(FlowRunContext.get())["run_results"] = _NoResults()
     # tags of the run are not for its tasks: each set of tags costs requests to the server
-    with TagsContext(current_tags=set()), shown_progress(Overall.of(name, n_corpora)):
-        yield
-    _MADE.reset(before)
+    try:
+        with TagsContext(current_tags=set()), shown_progress(Overall.of(name, n_corpora)):
+            yield
+    finally:
+        _MADE.reset(before)
     forget_kept()
 
 
@@ -398,6 +402,8 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """
     address = PREFECT_API_URL.value()
     if address is None:
+        if runner := os.environ.get(RUNNER_VARIABLE):
+            log.warning("%s=%s has no effect without a Prefect server (PREFECT_API_URL)", RUNNER_VARIABLE, runner)
         return flow.fn(*args, **kwargs)
     hide_prefects_lines()
     try:

@@ -202,7 +202,7 @@ def results(
     return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
 
 
-def query(sql: str, *, workspace: str | None) -> Rows:
+def query(sql: str, *, workspace: str | None, seconds: Annotated[float | None, "S"] = None) -> Rows:
     """Query the store with SQL (DuckDB), read-only.
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
@@ -213,9 +213,10 @@ def query(sql: str, *, workspace: str | None) -> Rows:
 
     Args:
         sql: a SELECT statement
+        seconds: how long it may take (default: as long as it takes)
     """
     store = open_store(workspace)
-    return Rows(rows=store.sql(sql), none=lambda: unknown_texts(store, sql))
+    return Rows(rows=store.sql(sql, seconds=seconds), none=lambda: unknown_texts(store, sql))
 
 
 # --- `search`, `explain`, `serve`

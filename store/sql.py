@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from threading import RLock
+from threading import TIMEOUT_MAX, RLock, Timer
 from typing import Any, cast
 
 import pyarrow as pa
@@ -96,6 +96,9 @@ CURRENT = {f"current_{name}": name for name, table in ANALYSES.items() if table.
 """View -> the table whose current rows it has, see ``store.current``."""
 
 
+_LISTS = {"information_schema", "duckdb_tables", "duckdb_views", "duckdb_columns"}  # what lists tables
+
+
 class _CompactedError(WorkError):
     """Another process compacted the version of a table that was being read."""
 
@@ -119,33 +122,40 @@ def select(
     parameters: Sequence[object] = (),
     *,
     cached: Callable[[str, pa.Schema], pa.Table | None] | None = None,
+    seconds: float | None = None,
 ) -> pa.Table:
-    """The answer to one SELECT (or DESCRIBE, SUMMARIZE, EXPLAIN) over the store's tables.
+    """The answer to one SELECT (or SHOW, DESCRIBE, SUMMARIZE, PIVOT, EXPLAIN) over the store's tables.
 
     Of columns with one name, such as those of a join, the second is called ``name_2``.
     ``parameters`` are the values of the ``?`` in the statement. ``cached`` gives the chosen columns of a table that is
-    in memory; None: the table is read.
+    in memory; None: the table is read. ``seconds``: how long it may take.
 
     Raises:
-        RequestError: The statement is not a SELECT, or DuckDB refuses it, with the message of DuckDB.
+        RequestError: The statement is not a SELECT, DuckDB refuses it, with the message of DuckDB, or it took longer.
         WorkError: A table could not be read.
     """
     import duckdb
 
     words = {word.lower() for word in re.findall(r"\w+", statement)}
+    lists = _LISTS & words or words >= {"show", "tables"}
+    words |= {*known_tables()} if lists else set()
     wanted = words.union(*(re.findall(r"\w+", VIEWS[name][1]) for name in _needed(words) if name in VIEWS))
     faults: list[WorkError] = []
     with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database:
+        limit = Timer(seconds or TIMEOUT_MAX, database.interrupt)
+        limit.daemon = True
+        limit.start()
         try:
             statements = database.extract_statements(statement)
             allowed = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
+            allowed |= {duckdb.StatementType.MULTI}  # PIVOT, which looks for the columns first
             if len(statements) != 1 or statements[0].type not in allowed:
                 raise RequestError("the query failed: expected one SELECT; the store is read-only here")
             for name in _needed(words):
                 if name in VIEWS:
                     database.execute(f"CREATE VIEW {name} AS {VIEWS[name][1]}")
                     continue
-                chosen = _chosen(name, wanted, everything=_selects_all(statement))
+                chosen = _chosen(name, wanted, everything=bool(lists) or _selects_all(statement))
                 rows = None if cached is None else cached(name, chosen)
                 batches = partial(_read, store, name, chosen, faults)
                 database.register(name, Stream(schema=chosen, batches=batches) if rows is None else rows)
@@ -157,10 +167,14 @@ def select(
                     if not faults or not isinstance(faults[0], _CompactedError):
                         raise
                     faults.clear()  # every table is read again from its beginning
+        except duckdb.InterruptException:
+            raise RequestError(f"the query took longer than {seconds:g} seconds") from None
         except duckdb.Error as fault:
             if faults:
                 raise faults[0] from fault
             raise RequestError(f"the query failed: {_explained(str(fault), words)}") from None
+        finally:
+            limit.cancel()
 
 
 def _apart(names: Sequence[str]) -> list[str]:

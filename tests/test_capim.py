@@ -82,6 +82,8 @@ def test_names_that_the_store_does_not_have_are_errors_with_the_nearest_and_no_r
         workspace.run()
     with pytest.raises(ValueError, match="compare takes two encoders"):
         workspace.compare("one")
+    with pytest.raises(capim.RequestError, match="compare takes two encoders or more, got one alone"):
+        workspace.compare("one", "one")
 
 
 def test_two_encoders_are_compared_in_the_order_given(workspace: capim.Workspace) -> None:
@@ -136,6 +138,9 @@ def test_vectors_outcomes_and_sql(workspace: capim.Workspace) -> None:
     vectors = workspace.vectors(encoder="one", corpus="shapes", modality="image")
     assert vectors.matrix.shape == (N_SCENES, 8)
     assert len(vectors.ids) == N_SCENES
+    assert re.fullmatch(rf"Vectors\(matrix: {N_SCENES} × 8 float32, ids: '.+', '.+' … '.+', tag: '.+'\)", repr(vectors))
+    with pytest.raises(capim.RequestError, match="modality 'images' is unknown; did you mean 'image'"):
+        workspace.vectors(encoder="one", corpus="shapes", modality="images")  # type: ignore[arg-type]
     ranks = workspace.outcomes(encoders=["one"], protocols="t2i/all").rank_worst
     counted = workspace.sql("SELECT rank_worst FROM outcomes WHERE encoder = 'one' AND protocol = 't2i/all'")
     np.testing.assert_array_equal(np.sort(ranks), np.sort(counted.rank_worst))

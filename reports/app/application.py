@@ -139,12 +139,17 @@ class OnlyThisBrowser:
         """The refusal of a request, or the redirection that moves its token to a cookie; None to pass it on."""
         headers, request = Headers(scope=scope), Request(scope)
         host = headers.get("host", "")
-        if (urlsplit(f"//{host}").hostname or "") not in HOSTS:
+        try:
+            address = urlsplit(f"//{host}")
+            name, port = address.hostname, address.port or 80
+        except ValueError:  # "[", "127.0.0.1:abc"
+            name, port = None, 0
+        if name not in HOSTS:
             return _refusal(f"host {host!r}: these pages are for this machine only, at 127.0.0.1 or localhost")
         embedded = headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
         if embedded or headers.get("origin") not in (None, f"http://{host}"):
             return _refusal("the request comes from a page of another site")
-        cookie = f"capim-{urlsplit(f'//{host}').port or 80}"  # a browser sends the cookies of all ports of a host
+        cookie = f"capim-{port}"  # a browser sends the cookies of all ports of a host
         given = request.query_params.get("token")
         if given is not None and secrets.compare_digest(given.encode(), self.token.encode()):
             rest = urlencode([(key, value) for key, value in parse_qsl(request.url.query) if key != "token"])

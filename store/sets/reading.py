@@ -56,6 +56,11 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        n, dim = self.matrix.shape
+        ends = ", ".join(map(repr, self.ids[:2])) + (f" … {self.ids[-1]!r}" if n > 2 else "")
+        return f"Vectors(matrix: {n} × {dim} float32, ids: {ends}, tag: {self.tag!r})"
+
     def to_arrow(self) -> pa.Table:
         """Columns ``id``, ``ord``, ``vector``, ``norm``, ``n_tokens``, ``truncated``; the vectors are not copied.
 

@@ -39,6 +39,7 @@ def test_no_command_prints_the_help_and_is_a_wrong_request() -> None:
         (RequestError(["corpus 'x' is unknown", "device 'y' is unknown"]), 2, "2 faults:\n  - corpus 'x'"),
         (WorkError("the hub did not answer"), 1, "capim: the hub did not answer\n"),
         (ZeroDivisionError("division by zero"), 1, "unexpected ZeroDivisionError: division by zero"),
+        (RecursionError("maximum recursion depth exceeded"), 2, "nested too deeply"),
         (KeyboardInterrupt(), 130, "run the same command to continue"),
         (KeyboardInterrupt(signal.SIGTERM), 143, "run the same command to continue"),
     ],

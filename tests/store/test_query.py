@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import duckdb
 import numpy as np
@@ -24,6 +25,25 @@ def filled(tmp_path_factory):
     fill(store, corpus, make_spec(name="dense", storage="float16"), "caption")
     fill(store, corpus, make_spec(name="late", vectors="multi"))
     return store
+
+
+def test_a_statement_that_takes_longer_than_it_may_is_stopped(filled):
+    begun = time.monotonic()
+    with pytest.raises(RequestError, match=r"the query took longer than 0\.3 seconds"):
+        filled.sql(
+            "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range % 7 = b.range % 11", seconds=0.3
+        )
+    assert time.monotonic() - begun < 10
+
+
+def test_tables_are_listed_and_pivoted(filled) -> None:
+    listed = filled.sql("SHOW TABLES").column("name").to_pylist()
+    assert {*known_tables()} == {*listed}
+    named = filled.sql("SELECT column_name FROM information_schema.columns WHERE table_name = 'encoders'")
+    assert {"name", "fingerprint", "spec"} <= {*named.column("column_name").to_pylist()}
+    pivoted = filled.sql("PIVOT results ON metric USING first(value) GROUP BY encoder, protocol")
+    metrics = filled.sql("SELECT DISTINCT metric FROM results").column("metric").to_pylist()
+    assert pivoted.column_names == ["encoder", "protocol", *sorted(metrics)]
 
 
 def test_every_table_and_view_can_be_selected_from(filled):
