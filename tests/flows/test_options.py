@@ -159,6 +159,11 @@ SPECIAL = {
         "--projection umap",
         refused="umap is not installed: pip install umap-learn",
     ),
+    "query seconds": Case(
+        "query 'SELECT count(*) FROM range(30000) a, range(30000) b WHERE a.range % 7 = b.range % 11'",
+        "--seconds 0.02",
+        refused="the query took longer than 0.02 seconds",
+    ),
     "query sql": Case("query", "'SELECT 1 AS one, 2 AS two'", without="'SELECT 2 AS one, 1 AS two'"),
     "search text": Case(f"search {SEARCH}", "'a blue square'", without="'a red circle'"),
     "search vector": Case(f"search {SEARCH}", "--vector {vector}", without="'a red circle'"),
