@@ -143,7 +143,8 @@ def _add_option(
         settings |= {"nargs": len(get_args(kind)), "metavar": tuple(str(metavar).split())}
     else:
         several = get_origin(kind) is tuple
-        settings |= {"metavar": metavar, "type": split if several else kind if checked and kind in (int, float) else str}
+        number = checked and kind in (int, float)
+        settings |= {"metavar": metavar, "type": split if several else kind if number else str}
     if default is inspect.Parameter.empty:
         settings |= {"default": None, **({} if positional else {"required": True})}
     elif positional:
