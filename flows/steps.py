@@ -439,21 +439,27 @@ def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Row
     return Rows(rows=[{"corpus": corpus, "slices": n} for corpus, n in stored.items()])
 
 
-def watch(config: Annotated[RunConfig, Suite, Where, Watching], *, form: Form, quiet: bool) -> None:
+def watch(
+    config: Annotated[RunConfig, Suite, Where, Watching], *, form: Form, quiet: bool, strict: bool = False
+) -> None:
     """Check for regressions since the pinned run; exit code 1 if there is one.
 
     Encodes a sample of every stored set again, and tests the figures of changed encoders against the pinned run, query
-    by query: at most one year in twenty has a false alarm. The first watch pins itself; --baseline RUN pins another
+    by query: at most 3 % of years have a false alarm. The first watch pins itself; --baseline RUN pins another
     run, such as one whose changes are intended. Prints the findings, with changes of weights, libraries and data.
 
     Example: capim watch --corpora shapes --encoders tiny-clip
+
+    Args:
+        strict: a drop of a point also fails where so few images cannot show that any drop is significant
     """
     from capim.flows.benchmark import RegressionError
     from capim.flows.benchmark import watch as flow
+    from capim.tasks.reference.changes import WatchRule
 
     regression = None
     try:
-        done: Any = _run(flow, config, quiet=quiet)
+        done: Any = _run(flow, config, quiet=quiet, rule=WatchRule(strict=strict))
     except RegressionError as error:
         done = regression = error
     found = [finding._asdict() for finding in done.findings]

@@ -43,6 +43,7 @@ from capim.tasks.reference.changes import (
     judge_vectors,
     setting_changes,
     tested_changes,
+    units_needed,
 )
 from capim.tasks.runtime.encoding import device_for, hardware_of, held, probe_cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
@@ -256,7 +257,9 @@ def watch_metrics(
         *_exploratory(changed, stored, rule, since),
         *_weights(store, changed, results),
     ]
-    summary = _summary_lines(len(figures), Counter(states.values()), since, run=run, level=level, rule=rule)
+    shown = [(figure.sets.corpus, figure.row(results, figure.evaluation)) for figure in figures]
+    units = {corpus: min(r["n_clusters"] for c, r in shown if r and c == corpus) for corpus, row in shown if row}
+    summary = _summary_lines(len(figures), Counter(states.values()), since, units, run=run, level=level, rule=rule)
     return WatchedFigures(findings=tuple(findings), summary=summary, baselines=tuple(runs))
 
 
@@ -368,6 +371,7 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure], since: Mappi
             p=None,
             basis="paired test",
             lower_is_better=not metric.higher_is_better,
+            n_units=len(earlier),
         )
         groups[figure.sets.corpus_fingerprint, figure.protocol.kind == "quadruples"].append(
             (change, earlier - later if metric.higher_is_better else later - earlier)
@@ -431,9 +435,16 @@ def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure], results: R
 
 
 def _summary_lines(
-    n: int, states: Mapping[str, int], since: Mapping[str, str], *, run: str, level: float, rule: WatchRule
+    n: int,
+    states: Mapping[str, int],
+    since: Mapping[str, str],
+    units: Mapping[str, int],
+    *,
+    run: str,
+    level: float,
+    rule: WatchRule,
 ) -> tuple[str, ...]:
-    """What was compared of ``n`` figures, at which level, and the next step."""
+    """What was compared of ``n`` figures, at which level, corpora with too few images for it, and the next step."""
     first, watched = (f"{k} figure{'s' if k != 1 else ''}" for k in (states["baseline"], n - states["baseline"]))
     lines = []
     if states["baseline"]:
@@ -442,12 +453,19 @@ def _summary_lines(
         pinned = ", ".join(f"run {baseline} of {date}" for baseline, date in since.items())
         lines.append(
             f"{watched} (the main metric of each protocol), tested as one family, compared with "
-            f"pinned {pinned}: {states['unchanged']} unchanged, {states['fail']} failed"
+            f"pinned {pinned}: {states['unchanged']} unchanged, {states['fail']} failed, {states['warn']} warned"
         )
         lines.append(
             f"alarm level of this watch {level:.2g}: at most {100 * rule.alpha:g} % of years with up to one watch a "
             "day have a false alarm"
         )
+    needed = units_needed(level)
+    lines += [
+        f"{corpus} has {n_units} images: no drop there can be significant at the level {level:.2g}, which takes "
+        f"{needed}; one of {rule.least_drop} or more {'fails' if rule.strict else 'warns'}"
+        for corpus, n_units in units.items()
+        if n_units < needed
+    ]
     if states["fail"] or states["warn"] or states["not comparable"]:
         lines.append(
             f"all figures of all watches: {HISTORY}; if the changes are intended, repeat the watch with "

@@ -40,6 +40,7 @@ class FigureChange:
         basis: Where ``p`` comes from; ``same rows`` for figures of the same evaluation, which need no test;
             ``another version`` for figures that different code of the metric computed, which no test compares.
         p_adjusted: The p-value after Holm's correction over all figures of one :func:`adjust`.
+        n_units: Images (or queries) that the test flips; 0 where there is no such test.
     """
 
     key: FigureKey
@@ -50,6 +51,7 @@ class FigureChange:
     basis: Basis
     lower_is_better: bool = False
     p_adjusted: float | None = None
+    n_units: int = 0
 
     @property
     def significant(self) -> bool:
@@ -178,6 +180,7 @@ class WatchRule:
         warn_cosine: Lowest cosine that does not warn.
         fail_drop: Smallest drop of a figure that fails if it is significant and warns if it is not (a fraction: 0.01 is
             one point); smaller significant drops warn.
+        strict: A drop of ``fail_drop`` also fails where so few images cannot show that any drop is significant.
         alpha: Highest probability that the watches of a year find any significant drop where nothing changed. Below
             one in twenty, with room for what the test leaves out: the images of a corpus share a gallery.
     """
@@ -186,6 +189,7 @@ class WatchRule:
     fail_cosine: float = 0.999
     warn_cosine: float = 0.9999
     fail_drop: float = 0.01
+    strict: bool = False
     alpha: float = 0.03
 
     def __post_init__(self) -> None:
@@ -216,6 +220,16 @@ class WatchRule:
             (0.03, True)
         """
         return self.alpha * min(max(days, 1.0), MOST_DAYS) / DAYS_PER_YEAR
+
+
+def units_needed(level: float) -> int:
+    """Fewest images with which a figure can fail: of ``n`` that all fell, ``2**n`` flips have one as bad.
+
+    Examples:
+        >>> units_needed(0.05), units_needed(0.03 / 365)
+        (5, 14)
+    """
+    return math.floor(-math.log2(level)) + 1
 
 
 def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
@@ -271,7 +285,8 @@ def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict
     large = abs(change.difference) >= rule.fail_drop
     if change.is_significant(level):
         return "fail" if large else "warn"
-    return "warn" if large else None
+    unseen = 0 < change.n_units < units_needed(level)
+    return ("fail" if rule.strict and unseen else "warn") if large else None
 
 
 def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float) -> list[WatchFinding]:
@@ -297,10 +312,12 @@ def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float
     for subject, drops in unclear.items():
         largest = min(drops, key=lambda change: change.difference or 0.0)
         message = f"{largest.key[1]} {largest.key[2]} {_drop(largest, '≥', level)}, not significant"
+        if 0 < largest.n_units < (needed := units_needed(level)):
+            message += f", as no drop of {largest.n_units} images can be: that takes {needed}"
         if len(drops) > 1:
             more = f"{len(drops) - 1} more drop{'s' if len(drops) > 2 else ''}"
             message += f"; the same holds for {more} of {rule.least_drop} or more"
-        findings.append(WatchFinding("warn", subject, message))
+        findings.append(WatchFinding(judge_change(largest, rule, level) or "warn", subject, message))
     return findings
 
 

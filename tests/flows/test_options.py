@@ -108,7 +108,7 @@ VALUES = {
     "level": "0.9", "margin": "2", "memory": "1GiB", "methods": "binary", "metric": "{metric}:hit", "metrics": "R@1",
     "modality": "caption", "note": "'a remark'", "only": "images", "open": "", "parts": "2", "permutations": "2000",
     "port": "1", "precision": "bfloat16", "protocol": "t2i/all", "protocols": "t2i/all", "recompute": "",
-    "replicates": "200",
+    "replicates": "200", "strict": "",
     "revision": "r2", "sample": "8", "seed": "1", "shards": "2", "storage": "float16", "suite": "{suite}",
     "to": "{tmp}/f.json", "trust_remote_code": "", "weights": "1,2", "yes": "",
 }  # fmt: skip

@@ -17,6 +17,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.encoders import encode_images, load_encoder, spec_of
 from capim.tasks.metrics import METRICS
+from capim.tasks.reference.changes import WatchRule
 from tests.command import command
 
 pytestmark = pytest.mark.slow
@@ -52,6 +53,8 @@ def watched(config: RunConfig) -> list[dict[str, Any]]:
 def test_a_second_watch_finds_nothing_where_nothing_changed(config: RunConfig) -> None:
     first = start(watch, config)
     assert first.summary[0].startswith(f"run {first.run} is the baseline of ")
+    few = "few has 12 images: no drop there can be significant at the level 8.2e-05, which takes 14; one of 1 point or"
+    assert first.summary[1] == f"{few} more warns"
     second = start(watch, config)
     assert second.findings == ()
     assert f"compared with pinned run {first.run} of 20" in second.summary[0]
@@ -94,6 +97,18 @@ def test_a_worse_revision_fails_by_a_paired_test_until_it_is_put_right(config: R
         assert f"compared with pinned run {first.run} of 20" in str(caught.value)
         assert "[note] weights of ours: checkpoint: " in str(caught.value)
     assert not [f for f in start(watch, named(config, "tiny-clip")).findings if f.verdict != "note"]
+
+
+def test_a_drop_on_so_few_images_that_none_can_be_significant_warns_or_fails_as_the_rule_says(
+    config: RunConfig,
+) -> None:
+    few = dataclasses.replace(named(config, "tiny-clip"), corpora=config.corpora)
+    start(watch, few)
+    worse = dataclasses.replace(few, encoders=named(config, "tiny-clip-plain").encoders)
+    [drop] = [each for each in start(watch, worse).findings if each.verdict == "warn"]
+    assert drop.message.endswith("not significant, as no drop of 12 images can be: that takes 14")
+    with pytest.raises(RegressionError, match=r"\[fail\] ours on few: t2i/all R@1 from "):
+        start(watch, worse, WatchRule(strict=True))
 
 
 def test_figures_by_another_version_of_a_metric_are_no_drop(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
