@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.shared_data import SHARED_DATA
@@ -23,6 +24,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # one process per core already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+settings.register_profile("capim", deadline=None)  # a slower machine is no fault
+settings.load_profile("capim")
 
 NEEDS_DATA = "needs the real data in ../shared/data"
 

@@ -101,7 +101,7 @@ def grid(request: Request) -> Response:
 FROM results
 WHERE ({of_task})
   AND encoder IN ({app.placeholders(order)})
-ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -value END""",  # noqa: S608 - only placeholders are put in
+ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -value END, encoder""",  # noqa: S608 - only placeholders are put in
         parameters=(*(part for task in tasks for part in task[:3]), *order),
     )
     view = View(template="grid.html", title="Every encoder on every task", statement=statement, values=values)

@@ -88,7 +88,7 @@ def scattered(batches, n: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("vectors", ["single", "multi"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(texts=st.lists(st.text(max_size=60), max_size=30), batch_size=st.integers(1, 7))
 def test_every_caption_comes_once_and_equals_the_one_shot_result(vectors, texts, batch_size) -> None:
     got = scattered(encode_stream(ToyEncoder(vectors=vectors), caption_work(texts), batch_size=batch_size), len(texts))

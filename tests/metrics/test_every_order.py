@@ -96,7 +96,7 @@ def tables(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]]]:
     return [draw(query) for _ in range(n_queries)], [draw(items) for _ in range(n_queries)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables())
 def test_every_metric_is_the_mean_over_every_order_of_all_ties_and_its_bounds_are_the_ends(
     case: tuple[list[list[int]], list[list[int]]],

@@ -85,7 +85,7 @@ def tables(draw: st.DrawFn) -> tuple[list[int], list[int | None]]:
     return scores, grades
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(tables())
 def test_every_metric_is_the_mean_over_every_order_of_graded_ties_and_its_bounds_are_the_ends(
     case: tuple[list[int], list[int | None]],

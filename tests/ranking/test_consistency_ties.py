@@ -39,7 +39,7 @@ def plain_rbo(one: list[int], other: list[int], depth: int, p: float = 0.9) -> f
     return agreement[-1] * p**depth + (1 - p) / p * sum(a * p**d for d, a in enumerate(agreement, start=1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SCORES, st.data(), st.integers(0, 2))
 def test_both_measures_are_the_mean_over_every_order_of_both_lists(
     one: list[int], data: st.DataObject, shorter: int

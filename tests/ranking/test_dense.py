@@ -101,7 +101,7 @@ def test_a_constant_scorer_gets_what_the_table_calls_chance() -> None:
     assert median.chance(other["i2t/any"]) == 33
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 60), dim=st.sampled_from([3, 17, 64]), exact=st.booleans())
 def test_permuting_the_gallery_changes_no_rank(seed: int, n: int, dim: int, exact: bool) -> None:
     rng = np.random.default_rng(seed)

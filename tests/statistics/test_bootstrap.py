@@ -154,7 +154,7 @@ def test_the_order_of_queries_changes_nothing() -> None:
         assert cluster_bootstrap(values[:, order], labels[order], **how) == cluster_bootstrap(values, labels, **how)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_weighted_medians_equal_medians_of_the_repeated_queries(data: st.DataObject) -> None:
     n_clusters = data.draw(st.integers(1, 6))
@@ -227,7 +227,7 @@ def test_draws_without_a_single_query_are_left_out() -> None:
     assert (ranks.low, ranks.value, ranks.high) == (4.0, 6.0, 8.0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.floats(0, 1), min_size=12, max_size=40), st.sampled_from(["mean", "median"]))
 def test_a_higher_level_widens_the_interval(values: list[float], reduce: str) -> None:
     labels = np.arange(len(values)) // 2

@@ -154,7 +154,7 @@ def test_a_difference_without_spread_is_not_equivalent() -> None:
     assert equivalence_p(np.full(50, 1 / 3), Clusters.of(np.repeat(range(20), 5)[:50], 20), margin=0.01) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_adjusted_p_values_equal_statsmodels(p_values: list[float]) -> None:
     for ours, peer in (("holm", "holm"), ("benjamini-hochberg", "fdr_bh")):

@@ -57,7 +57,7 @@ def test_the_place_by_value_lies_among_the_places_that_tests_leave_open(values: 
     reduce=st.sampled_from(["mean", "median"]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_undecided_could_be_worse_by_the_interval_that_left_it_undecided(
     n_encoders: int, sizes: list[int], adjustment: Any, reduce: Any, seed: int
 ) -> None:
