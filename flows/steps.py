@@ -324,13 +324,13 @@ def compare(
     from capim.tasks.compare import compared_rows
 
     if pair := tuple(name for name in (a, b) if name is not None):
+        if a == b:
+            raise RequestError(f"compare takes two encoders, got {a} twice")
         if config.encoders or len(pair) == 1:
             raise RequestError(
                 f"compare takes two encoders, or encoders=[…]; got {', '.join(pair)} and {config.encoders or None}"
             )
         config = replace(config, encoders=pair)
-    if len({encoder_name(each) for each in config.encoders}) == 1:
-        raise RequestError(f"compare takes two encoders or more, got {encoder_name(config.encoders[0])} alone")
     if metric is not None:
         rows = _evaluate_metric(config, metric, quiet=quiet, results=False, first=a)
         return Rows(rows=rows, columns=PAIR_COLUMNS)

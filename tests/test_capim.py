@@ -82,7 +82,7 @@ def test_names_that_the_store_does_not_have_are_errors_with_the_nearest_and_no_r
         workspace.run()
     with pytest.raises(ValueError, match="compare takes two encoders"):
         workspace.compare("one")
-    with pytest.raises(capim.RequestError, match="compare takes two encoders or more, got one alone"):
+    with pytest.raises(capim.RequestError, match="compare takes two encoders, got one twice"):
         workspace.compare("one", "one")
 
 
