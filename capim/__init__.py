@@ -55,6 +55,9 @@ CapimError = (RequestError, WorkError)
 
 def main() -> int:
     """The console script `capim`."""
+    import gc
+
+    gc.set_threshold(100_000, 20, 50)  # imports make many objects and no garbage
     from capim.flows.cli import main as run
 
     return run()

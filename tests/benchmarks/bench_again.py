@@ -5,6 +5,7 @@ Every run is a process of its own, imports included. Ratios are of processor tim
 
 from __future__ import annotations
 
+import logging
 import resource
 import shutil
 import subprocess
@@ -81,6 +82,7 @@ def _object_storage(suite: Path) -> Row:
 
     from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     suite.write_text(
         'encoders = ["tiny-clip", "tiny-clip-plain"]\nreplicates = 200\ndevice = "cpu"\n'
         '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 40\n'
