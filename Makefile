@@ -40,7 +40,7 @@ newcomer: $(VENV)/.ready
 
 # the sample report and the README's picture, from today's demo (needs chromium)
 sample: $(VENV)/.ready demo
-	$(BIN)/python -m tests.reports.sample "$$(ls -d workspace/reports/* | tail -1)"
+	$(BIN)/python -m tests.reports.sample "$$(ls -d workspace/reports/2* | tail -1)"
 
 deploy: export CAPIM_WORKSPACE ?= $(CURDIR)/workspace
 deploy: export CAPIM_FORM_WORKSPACE ?= $(CAPIM_WORKSPACE)
