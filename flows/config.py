@@ -31,7 +31,6 @@ from pydantic.dataclasses import dataclass as validated
 from pydantic.fields import FieldInfo
 
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.schema import texts
 from capim.store.types import Precision, Storage
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.runtime.references import encoder_name
@@ -292,6 +291,7 @@ _DEVICE = r"(auto|cpu|mps|cuda(:\d+)?)"
 def _stored_names(workspace: str) -> dict[str, list[str]]:
     """Names of the corpora and encoders in the store of a workspace; none where there is no store."""
     from capim.store import EmbeddingStore
+    from capim.store.schema import texts
 
     with suppress(RequestError, WorkError):
         if workspace:

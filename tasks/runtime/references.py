@@ -8,10 +8,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from capim.store.types import Modality, digest16
-from capim.tasks.derive import Derived
+
+if TYPE_CHECKING:  # with the store, which the help of a command does not need
+    from capim.tasks.derive import Derived
 
 LIBRARIES = (
     "capim",
