@@ -33,8 +33,6 @@ from capim.flows.config import (
 from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
 from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
-from capim.store.errors import RequestError, unknown
-from capim.store.types import MODALITIES
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
     from capim.flows.benchmark import BenchmarkRef, Compared
@@ -226,8 +224,6 @@ class Workspace:
 
         Several vectors per item are read with ``.store.multivectors(…)``.
         """
-        if modality not in MODALITIES:
-            raise RequestError(unknown("modality", modality, MODALITIES))
         store = self.store
         part: dict[str, Any] = {"modality": modality, "language": language, "translator": translator}
         return store.vectors(encoder=encoder, corpus=str(stored.corpus_in(store, corpus)["fingerprint"]), **part)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property
 from importlib import import_module
@@ -171,7 +171,7 @@ def one_connection() -> Iterator[None]:
         _OF_RUN.reset(before)
 
 
-MOST_KEPT = 50_000  # rows of a table that a connection keeps
+_MOST_KEPT = 50_000  # rows of a table that a connection keeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,16 +188,17 @@ class Connection:
     """Opens tables of one database; may be shared by threads.
 
     Attributes:
-        kept: Table -> its rows, as long as this connection does not write to it, and others are not looked for again;
-            None: nothing is kept.
+        is_checked: Whether the address and the format of the store were found right.
+        look_seconds: After which it is looked for what others wrote to a table of which it keeps the rows.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, keeps: bool = False) -> None:
         self.uri = uri.rstrip("/") or "/"
         self.is_local = "://" not in uri
         self.options = {} if self.is_local else storage_options(os.environ)
-        self.kept: dict[str, Kept] | None = None
-        self.n_writes: Counter[str] = Counter()
+        self.is_checked = False
+        self._kept: dict[str, Kept] | None = {} if keeps else None
+        self._n_writes: Counter[str] = Counter()
         self.look_seconds = 1.0 if self.is_local else 30.0
 
     @classmethod
@@ -207,19 +208,31 @@ class Connection:
         if shared is None:
             return cls(uri)
         if uri not in shared:
-            shared[uri] = cls(uri)
-            shared[uri].kept = {}
+            shared[uri] = cls(uri, keeps=True)
         return shared[uri]
 
-    def kept_forever(self, name: str, read: Callable[[], pa.Table]) -> pa.Table:
-        """The rows of a table that nobody changes once it is written; read again only if it was written here."""
-        found = None if self.kept is None else self.kept.get(name)
-        if found is not None and found.n_writes == self.n_writes[name]:
-            return found.rows
-        n_writes, rows = self.n_writes[name], read()
-        if self.kept is not None and rows.num_rows <= MOST_KEPT:
-            self.kept[name] = Kept(rows=rows, version=0, looked=0.0, n_writes=n_writes)
-        return rows
+    def kept(
+        self, name: str, read: Callable[[lance.LanceDataset | None], pa.Table], *, seconds: float
+    ) -> pa.Table | None:
+        """All rows of a table, read once; None if the connection keeps nothing, or they are too many.
+
+        They are read again when this connection has written to the table, or when others have, which is looked for
+        again after ``seconds``.
+        """
+        if self._kept is None:
+            return None
+        found, n_writes, looked = self._kept.get(name), self._n_writes[name], time.monotonic()
+        if found is not None and found.n_writes != n_writes:
+            found = None
+        if found is None or looked - found.looked > seconds:
+            table = self.find(name)
+            version = 0 if table is None else table.version
+            if found is None or version != found.version:
+                if table is not None and table.count_rows() > _MOST_KEPT:
+                    return None
+                found = Kept(rows=read(table), version=version, looked=looked, n_writes=n_writes)
+            self._kept[name] = found = replace(found, looked=looked)
+        return found.rows
 
     def table_uri(self, name: str) -> str:
         """Where Lance finds a table of this name.
@@ -260,7 +273,7 @@ class Connection:
 
     def record(self, name: str) -> None:
         """Writes the digests of the newest version of a table; to be called after each commit."""
-        self.n_writes[name] += 1
+        self._n_writes[name] += 1
         table = self.open(name)
         if table is not None:
             self.digests.record(name, table)
@@ -320,7 +333,7 @@ class Connection:
                 return existing
         self.digests.forget(name)  # of a table of this name that was dropped
         self.digests.record(name, table)
-        self.n_writes[name] += 1
+        self._n_writes[name] += 1
         return table
 
     def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], Rows]]) -> lance.LanceDataset:
@@ -380,7 +393,7 @@ class Connection:
         with storage_faults(f"dropping table {name!r}"):
             self.digests.end(name)
             self.digests.files.remove_all(name)
-        self.n_writes[name] += 1
+        self._n_writes[name] += 1
 
 
 def _name(table: lance.LanceDataset) -> str:

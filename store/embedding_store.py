@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import Row, States, Uses, current_rows, newest_rows, uses_of
-from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, without_credentials
+from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
 from capim.store.rows import (
     check_columns,
     conformed,
@@ -44,6 +45,7 @@ from capim.store.sets.seal import SealedSet, seal
 from capim.store.sets.writing import Block, SetWriter
 from capim.store.types import (
     CORPUS_PREFIX,
+    MODALITIES,
     Corpus,
     EncoderSpec,
     HashedImage,
@@ -54,6 +56,9 @@ from capim.store.types import (
     name_fault,
 )
 from capim.store.vectors import Ragged
+
+if TYPE_CHECKING:
+    import lance
 
 log = logging.getLogger(__name__)
 
@@ -99,9 +104,10 @@ class EmbeddingStore:
         """
         text = str(uri)
         connection = Connection.to(text if "://" in text else str(Path(text).expanduser().absolute()))
-        if not connection.kept:  # else the run has opened it before
+        if not connection.is_checked:
             _check_address(connection)
             _check_format(connection, create=create)
+            connection.is_checked = True
         return cls(connection)
 
     @property
@@ -291,6 +297,8 @@ class EmbeddingStore:
     # --- embedding sets ---------------------------------------------------------------------------------------
     def key(self, *, encoder: str, corpus: str, modality: Modality) -> SetKey:
         """The identity of the set of a stored encoder and a stored corpus."""
+        if modality not in MODALITIES:
+            raise RequestError(unknown("modality", modality, MODALITIES))
         row = self.corpus_row(corpus)
         return SetKey.of(self.encoder(encoder), row["name"], row["fingerprint"], modality)
 
@@ -539,15 +547,15 @@ def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) 
     """One table of a stored corpus, in corpus order, with the columns of ``store.schema``."""
     stored, schema = corpus_table(part, name, fingerprint), CORPUS_PARTS[part]
 
-    def rows() -> pa.Table:
-        table = connection.find(stored)
+    def rows(table: lance.LanceDataset | None) -> pa.Table:
         if table is None:
             return schema.empty_table()
         with storage_faults(f"reading the {part} of corpus {name!r}"):
             found: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
             return found.cast(schema)
 
-    return connection.kept_forever(stored, rows)
+    kept = connection.kept(stored, rows, seconds=inf)  # nobody changes it once it is written
+    return rows(connection.find(stored)) if kept is None else kept
 
 
 def _check_address(connection: Connection) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.connection import MOST_KEPT, Connection, Kept, retrying, storage_faults
+from capim.store.connection import Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.schema import ANALYSES, TABLES, required
 
@@ -33,31 +32,15 @@ def read(
     connection: Connection, name: str, equals: Equals = MappingProxyType({}), columns: Sequence[str] = ()
 ) -> pa.Table:
     """The rows of a table whose columns hold these texts, or some columns of them; none if it was never written."""
-    kept = _kept(connection, name)
+    kept = None
+    if TABLES[name].small:
+        kept = connection.kept(name, lambda _: read_where(connection, name), seconds=connection.look_seconds)
     if kept is None:
         return read_where(connection, name, having(equals), columns)
     for column, wanted in equals.items():
         any_of = pa.array([wanted] if isinstance(wanted, str) else wanted, pa.string())
         kept = kept.filter(pc.is_in(kept[column], value_set=any_of))
     return kept.select(list(columns)) if columns else kept
-
-
-def _kept(connection: Connection, name: str) -> pa.Table | None:
-    """All rows of a small table, if the connection keeps what it reads."""
-    if connection.kept is None or not TABLES[name].small:
-        return None
-    found, n_writes = connection.kept.get(name), connection.n_writes[name]
-    if found is None or found.n_writes != n_writes or time.monotonic() - found.looked > connection.look_seconds:
-        table, looked = connection.find(name), time.monotonic()
-        version = 0 if table is None else table.version
-        if found is None or version != found.version:
-            if table is not None and table.count_rows() > MOST_KEPT:
-                return None
-            rows = read_where(connection, name)
-        else:
-            rows = found.rows
-        connection.kept[name] = found = Kept(rows=rows, version=version, looked=looked, n_writes=n_writes)
-    return found.rows
 
 
 def read_where(

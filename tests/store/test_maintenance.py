@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
+from capim.store.connection import one_connection
 from capim.store.integrity import repair, verify
 from capim.store.inventory import diff, find_set, info
 from capim.store.removal import compact_store, drop, drop_superseded
@@ -237,3 +238,7 @@ def test_a_store_of_another_format_says_which_release_reads_it(store, format_, w
     with pytest.raises(RequestError, match=re.escape(said)) as refused:
         EmbeddingStore.open(store.uri)
     assert len(str(refused.value).splitlines()) == 1
+    with one_connection():  # of a run, whose tasks open it one after the other
+        for create in (False, True):
+            with pytest.raises(RequestError, match=re.escape(said)):
+                EmbeddingStore.open(store.uri, create=create)
