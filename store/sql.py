@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -141,15 +142,10 @@ def select(
     words |= {*known_tables()} if lists else set()
     wanted = words.union(*(re.findall(r"\w+", VIEWS[name][1]) for name in _needed(words) if name in VIEWS))
     faults: list[WorkError] = []
-    with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database:
-        done = Event()
-
-        def interrupt() -> None:
-            late = not done.wait(seconds)
-            while late and not done.wait(0.05):  # again: while nothing runs, it has no effect
-                database.interrupt()
-
-        Thread(target=interrupt, daemon=True).start()
+    with (
+        duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database,
+        _limited_to(seconds, database.interrupt),
+    ):
         try:
             statements = database.extract_statements(statement)
             allowed = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
@@ -178,8 +174,28 @@ def select(
             if faults:
                 raise faults[0] from fault
             raise RequestError(f"the query failed: {_explained(str(fault), words)}") from None
-        finally:
-            done.set()
+
+
+@contextmanager
+def _limited_to(seconds: float | None, interrupt: Callable[[], None]) -> Iterator[None]:
+    """After so many seconds in here, interrupts again and again: while nothing runs, it has no effect."""
+    if seconds is None:
+        yield
+        return
+    done = Event()
+
+    def watch() -> None:
+        late = not done.wait(seconds)
+        while late and not done.wait(0.05):
+            interrupt()
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 def _apart(names: Sequence[str]) -> list[str]:
