@@ -257,8 +257,10 @@ def watch_metrics(
         *_exploratory(changed, stored, rule, since),
         *_weights(store, changed, results),
     ]
-    shown = [(figure.sets.corpus, figure.row(results, figure.evaluation)) for figure in figures]
-    units = {corpus: min(r["n_clusters"] for c, r in shown if r and c == corpus) for corpus, row in shown if row}
+    units: dict[str, int] = {}  # corpus -> the fewest of any of its figures
+    for figure in figures:
+        if row := figure.row(results, figure.evaluation):
+            units[figure.sets.corpus] = min(row["n_clusters"], units.get(figure.sets.corpus, row["n_clusters"]))
     summary = _summary_lines(len(figures), Counter(states.values()), since, units, run=run, level=level, rule=rule)
     return WatchedFigures(findings=tuple(findings), summary=summary, baselines=tuple(runs))
 

@@ -67,6 +67,10 @@ class FigureChange:
         """Whether the adjusted p-value is below ``alpha``."""
         return self.p_adjusted is not None and self.p_adjusted < alpha
 
+    def has_too_few_units(self, level: float) -> bool:
+        """Whether no change of so few images could be significant at this level."""
+        return 0 < self.n_units < units_needed(level)
+
 
 class SettingChange(NamedTuple):
     """A setting that differs: of what (``library``, ``encoder NAME``), its name, and both values, None if absent."""
@@ -285,8 +289,7 @@ def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict
     large = abs(change.difference) >= rule.fail_drop
     if change.is_significant(level):
         return "fail" if large else "warn"
-    unseen = 0 < change.n_units < units_needed(level)
-    return ("fail" if rule.strict and unseen else "warn") if large else None
+    return ("fail" if rule.strict and change.has_too_few_units(level) else "warn") if large else None
 
 
 def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float) -> list[WatchFinding]:
@@ -312,12 +315,13 @@ def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float
     for subject, drops in unclear.items():
         largest = min(drops, key=lambda change: change.difference or 0.0)
         message = f"{largest.key[1]} {largest.key[2]} {_drop(largest, '≥', level)}, not significant"
-        if 0 < largest.n_units < (needed := units_needed(level)):
-            message += f", as no drop of {largest.n_units} images can be: that takes {needed}"
+        if largest.has_too_few_units(level):
+            message += f", as no drop of {largest.n_units} images can be: that takes {units_needed(level)}"
         if len(drops) > 1:
             more = f"{len(drops) - 1} more drop{'s' if len(drops) > 2 else ''}"
             message += f"; the same holds for {more} of {rule.least_drop} or more"
-        findings.append(WatchFinding(judge_change(largest, rule, level) or "warn", subject, message))
+        verdict = "fail" if any(judge_change(drop, rule, level) == "fail" for drop in drops) else "warn"
+        findings.append(WatchFinding(verdict, subject, message))
     return findings
 
 
