@@ -330,9 +330,8 @@ RUNS = _columns(
     *required(pa.string(), "command", "versions", "host"),
     *required(TIME, "started"),
     *optional(TIME, "finished"),
-    *required(
-        pa.string(), "state"
-    ),  # running, completed, failed, incomplete (some encoders failed), interrupted, cancelled
+    # running, completed, failed, incomplete (some encoders failed), cancelled, interrupted
+    *required(pa.string(), "state"),
     *optional(pa.string(), "message"),
     *required(pa.int64(), "pid"),  # of its process on the host
     *optional(pa.string(), "flow_run", "deployment"),  # id of its Prefect run; FLOW/NAME
