@@ -98,6 +98,23 @@ class Clusters:
         return int(np.count_nonzero(self.sizes))
 
     @cached_property
+    def n_effective(self) -> float:
+        """Kish's effective number of clusters, ``1 / sum(w_i^2)`` of the shares of the weight: all equal, their number.
+
+        Examples:
+            >>> Clusters.of([0, 1, 2, 3]).n_effective
+            4.0
+            >>> round(Clusters.of([0] * 50 + [1, 2, 3, 4, 5, 6, 7, 8, 9]).n_effective, 2)
+            1.39
+        """
+        return float(self.totals.sum() ** 2 / (self.totals**2).sum())
+
+    @cached_property
+    def largest_share(self) -> float:
+        """The share of the whole weight that the heaviest cluster holds, in 0..1."""
+        return float(self.totals.max() / self.totals.sum())
+
+    @cached_property
     def independent(self) -> bool:
         """Whether every query is a cluster of its own."""
         return int(self.sizes.max()) == 1
