@@ -150,7 +150,7 @@ _OWN: dict[str, Adapter] = {
     ),
     "http": Adapter(
         module="endpoint",
-        title="a model behind an address: POST /v1/embeddings of OpenAI, vLLM, Jina and others",
+        title="a model behind an address: OpenAI's form, vLLM, Jina, Infinity, TEI, Cohere, Voyage, Gemini",
         options=("caption_template", *EndpointOptions.model_fields, *BODY),
         endpoint=True,
         unverified="the weights are with the service",
