@@ -26,7 +26,7 @@ from capim.tasks.encoders.checkpoint import folder_of, json_file, local_path, op
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images, service_of
 from capim.tasks.encoders.identity import identity_gap, resolve, roles_line
 from capim.tasks.encoders.loading import load_encoder
-from capim.tasks.encoders.weights import MissingWeightsError, digests_of_model, matrices_of_files, weights_of
+from capim.tasks.encoders.weights import MissingWeightsError, lost_matrices, weights_of
 
 NORM_TOLERANCE = 1e-3
 PRECISION_COSINE = 0.999
@@ -99,13 +99,10 @@ def weights_are_in_the_model(encoder: Encoder) -> str:
         raise CheckSkipped("the adapter does not expose its weights")
     if adapter_named(encoder.spec.adapter).unverified:
         raise CheckSkipped("the adapter does not say which files hold them")
-    in_files = matrices_of_files(encoder.spec)
-    in_model = digests_of_model(encoder.modules)
-    if missing := sorted(name for name, digest in in_files.items() if digest not in in_model):
-        raise CheckFailed(
-            f"{len(missing)} of {len(in_files)} weight matrices are not in the model: {', '.join(missing[:3])}"
-        )
-    return f"all {len(in_files)} weight matrices of the checkpoint"
+    missing, of = lost_matrices(encoder.spec, encoder.modules)
+    if missing:
+        raise CheckFailed(f"{len(missing)} of {of} weight matrices are not in the model: {', '.join(missing[:3])}")
+    return f"all {of} weight matrices of the checkpoint"
 
 
 def shapes_and_norms(encoder: Encoder) -> str:

@@ -191,10 +191,12 @@ class LoadReports:
         dtypes: dict[str, set[torch.dtype]] = {}
         for name, tensor in _all_tensors(encoder.modules):
             dtypes.setdefault(name.rpartition(".")[2], set()).add(tensor.dtype)
+        of_weights = {parameter.dtype for module in encoder.modules for parameter in module.parameters()}
         faults, in_model = self._reshaped(), frozenset[str]()
         for file, name, tensor in stored:
             found, shapes = tuple(tensor.shape), self._given.get(name)
-            kinds = None if matches(name, COMPUTED) else dtypes.get(name.rpartition(".")[2])
+            # a tensor that a loader takes apart has a name of its own
+            kinds = None if matches(name, COMPUTED) else dtypes.get(name.rpartition(".")[2], of_weights)
             read = file.resolve() in self._read
             if not read and shapes and found not in shapes and tensor.numel() > 1:
                 faults[name] = f"{found} in the files, {min(shapes)} in the model"
@@ -417,19 +419,26 @@ def stored_tensors(spec: EncoderSpec) -> Iterator[StoredTensor]:
                     yield StoredTensor(file, f"{name}.{key}" if key else name, tensor)
 
 
-def matrices_of_files(spec: EncoderSpec) -> Mapping[str, str]:
-    """Digest of each weight matrix in a spec's files, by name, as it is after loading.
+def lost_matrices(spec: EncoderSpec, modules: Iterable[nn.Module]) -> tuple[list[str], int]:
+    """The names of the weight matrices in a spec's files that a model does not hold, and how many there are in all.
+
+    A matrix counts as held, too, where the model holds it in two or three parts: queries, keys and values.
 
     Vectors and counters are left out: architectures drop some of them (position ids), and a lost layer shows in its
     matrices. So are weights that the model has no place for, if it was allowed to leave them out.
     """
     allowed = [*COMPUTED, *adapter_named(spec.adapter).unused, *_patterns(spec)]
-    return {
-        each.name: digest_of_tensor(each.tensor, DTYPES[spec.precision])
+    held, dtype = digests_of_model(modules), DTYPES[spec.precision]
+    matrices = [
+        each
         for each in stored_tensors(spec)
-        if each.tensor.ndim > 1 and each.tensor.is_floating_point()
-        if not matches(each.name, allowed)
-    }
+        if each.tensor.ndim > 1 and each.tensor.is_floating_point() and not matches(each.name, allowed)
+    ]
+
+    def is_held(tensor: Tensor) -> bool:
+        return any(all(digest_of_tensor(part, dtype) in held for part in tensor.chunk(n)) for n in (1, 2, 3))
+
+    return sorted(each.name for each in matrices if not is_held(each.tensor)), len(matrices)
 
 
 def digest_of_tensor(tensor: Tensor, dtype: torch.dtype = torch.float32) -> str:

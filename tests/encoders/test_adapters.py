@@ -165,12 +165,36 @@ def test_the_same_weights_in_two_formats_give_the_same_vectors(family, tmp_path)
     assert_same(encode_images(first, square), encode_images(second, square).values)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(n for n, c in CASES.items() if c.adapter in ("hf_dual", "openclip", "uform") and "naflex" not in n)
+@pytest.mark.parametrize(  # TIPSv2's processor has no form for Pillow
+    "name",
+    sorted(
+        name
+        for name, case in CASES.items()
+        if case.adapter in ("hf_dual", "openclip", "uform") and name not in ("siglip2-naflex", "tipsv2")
+    ),
 )
 def test_the_fast_way_to_pixels_is_taken(name, family) -> None:
     encoder: Any = load_encoder(family(name))
     assert encoder.pixel_pipeline is not None
+
+
+def test_tipsv2_equals_its_own_processor_and_model(family) -> None:
+    from transformers import AutoModel, AutoProcessor
+
+    encoder = load_encoder(family("tipsv2"))
+    folder = folder_of(encoder.spec)
+    model, processor = AutoModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+    texts = processor(text=CAPTIONS, return_tensors="pt")
+    assert texts["input_ids"].shape[1] == 64
+    with torch.no_grad():
+        captions = model.get_text_features(**texts).pooler_output
+        pixels = processor(images=photographs(), return_tensors="pt")
+        images = model.get_image_features(**pixels).pooler_output
+    empty = CAPTIONS.index("")  # of which it makes zeros, and we the vector of padding
+    assert not captions[empty].any()
+    ours, theirs = encode_captions(encoder, CAPTIONS).values, torch.nn.functional.normalize(captions).numpy()
+    np.testing.assert_allclose(np.delete(ours, empty, axis=0), np.delete(theirs, empty, axis=0), atol=2e-6)
+    assert_same(encode_images(encoder, photographs()), torch.nn.functional.normalize(images).numpy())
 
 
 def test_a_text_model_of_sentence_transformers_equals_its_own_loop(tmp_path) -> None:

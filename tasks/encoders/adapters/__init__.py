@@ -99,7 +99,7 @@ def _of_package(plugin: Plugin, found: object) -> Adapter:
 
 _OWN: dict[str, Adapter] = {
     "hf_dual": Adapter(
-        title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP",
+        title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP, TIPSv2",
         weights=_HF_WEIGHTS,
     ),
     "colvision": Adapter(
