@@ -16,7 +16,9 @@ architecture (``Adapter.unused``), or the spec does (option ``unused_weights``).
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import itertools
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -192,20 +194,27 @@ class LoadReports:
         for name, tensor in _all_tensors(encoder.modules):
             dtypes.setdefault(name.rpartition(".")[2], set()).add(tensor.dtype)
         of_weights = {parameter.dtype for module in encoder.modules for parameter in module.parameters()}
-        faults, in_model = self._reshaped(), frozenset[str]()
-        for file, name, tensor in stored:
+        in_model = functools.cache(lambda: digests_of_model(encoder.modules))
+
+        def fault_of(name: str, tensor: Tensor, read: bool) -> str:
             found, shapes = tuple(tensor.shape), self._given.get(name)
             # a tensor that a loader takes apart has a name of its own
             kinds = None if matches(name, COMPUTED) else dtypes.get(name.rpartition(".")[2], of_weights)
-            read = file.resolve() in self._read
             if not read and shapes and found not in shapes and tensor.numel() > 1:
-                faults[name] = f"{found} in the files, {min(shapes)} in the model"
-            elif kinds and tensor.dtype not in kinds and not (tensor.dtype in _PLAIN and kinds & {*_PLAIN}):
-                faults[name] = f"{_plain(tensor.dtype)} in the files, {_plain(min(kinds, key=str))} in the model"
-            elif (_end(name) in ends if read else name not in given) and not matches(name, allowed):
-                in_model = in_model or digests_of_model(encoder.modules)
-                if digest_of_tensor(tensor, DTYPES[spec.precision]) not in in_model:
-                    faults[name] = "unused"
+                return f"{found} in the files, {min(shapes)} in the model"
+            if kinds and tensor.dtype not in kinds and not (tensor.dtype in _PLAIN and kinds & {*_PLAIN}):
+                return f"{_plain(tensor.dtype)} in the files, {_plain(min(kinds, key=str))} in the model"
+            if not (_end(name) in ends if read else name not in given) or matches(name, allowed):
+                return ""
+            return "" if digest_of_tensor(tensor, DTYPES[spec.precision]) in in_model() else "unused"
+
+        faults = self._reshaped()
+        for file, tensors in itertools.groupby(stored, key=lambda each: each.file):
+            read = file.resolve() in self._read
+            found = [(name, fault_of(name, tensor, read), tensor.ndim) for _, name, tensor in tensors]
+            # of which no matrix was taken: a file of another model
+            if read or any(fault != "unused" for _, fault, n_axes in found if n_axes > 1):
+                faults |= {name: fault for name, fault, _ in found if fault}
         return faults
 
 

@@ -214,3 +214,12 @@ def test_weights_in_the_files_that_the_model_has_no_place_for_are_named_and_may_
     assert f"if no vector needs them, say so in its table, with * for any text: {table}" in str(caught.value)
     allowed = replace(files.spec, options={"unused_weights": "nothing.*, decoder.*"})
     assert load_encoder(allowed).spec.fingerprint == resolve(files.spec).fingerprint
+
+
+def test_a_checkpoint_of_its_training_below_the_folder_of_a_model_is_no_part_of_it(copied_family, tmp_path) -> None:
+    spec = copied_family("sentence-transformers")
+    file = next((tmp_path / "model").rglob("model.safetensors"))
+    older = tmp_path / "model" / "checkpoint-100"
+    older.mkdir()
+    save_file({f"optimizer.{name}": tensor + 1 for name, tensor in read_tensors(file).items()}, older / file.name)
+    assert load_encoder(spec)

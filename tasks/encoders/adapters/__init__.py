@@ -101,6 +101,7 @@ _OWN: dict[str, Adapter] = {
     "hf_dual": Adapter(
         title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP, TIPSv2",
         weights=_HF_WEIGHTS,
+        unused=("text_model.*pooler.*",),  # CLIP's projection reads the first token itself
     ),
     "colvision": Adapter(
         title="colpali_engine: ColPali, ColQwen2 to 3.5, ColSmol, ColModernVBert, ColGemma3, and their Bi forms",
