@@ -19,10 +19,11 @@ from capim.store.errors import RequestError
 from capim.tasks.corpora import OWN_CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.images.image_files import images_below, without_image_suffix
-from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
+from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles, form_of
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
 from capim.tasks.corpora.readers.judged_files import is_judged_folder
+from capim.tasks.corpora.readers.labels import are_classes, label_column
 from capim.tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, named_table, table_columns, tables_in
 
 Content: TypeAlias = dict[str, object]
@@ -122,6 +123,10 @@ def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
         yield Recognised(
             {"reader": "image-texts", "root": str(folder)}, "images with a text file of the same name each"
         )
+    if are_classes(folder):
+        yield Recognised(
+            {"reader": "labels", "root": str(folder), "name": corpus_name(folder)}, "a folder for each class"
+        )
 
 
 def _coco(folder: Path) -> Recognised | None:
@@ -187,6 +192,11 @@ def _table(file: Path, path: Path) -> Recognised:
     name = corpus_name(path)
     if file.suffix.lower() == ".parquet" and _holds_images(file):
         return Recognised({"reader": "hub", "dataset": str(file), "name": name}, f"images and captions in {file.name}")
+    available = table_columns(file)
+    if form_of(file.stem, available) is None and label_column(available) is not None:
+        return Recognised(
+            {"reader": "labels", "root": str(file), "name": name}, f"a table of labels, {_at(file, path)}"
+        )
     return Recognised({"reader": "table", "root": str(file), "name": name}, f"a table, {_at(file, path)}")
 
 
