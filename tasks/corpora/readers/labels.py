@@ -17,8 +17,8 @@ from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow
 from capim.tasks.corpora.files import corpus_name, read_json, require_folder, unlisted
 from capim.tasks.corpora.images.image_files import Missing, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
-from capim.tasks.corpora.readers.forms import USUAL_NAMES, usual_column
-from capim.tasks.corpora.readers.table import is_coco, table_rows
+from capim.tasks.corpora.readers.forms import USUAL_NAMES, form_of, usual_column
+from capim.tasks.corpora.readers.table import is_coco, table_columns, table_rows
 
 PROMPTS: Mapping[str, Mapping[str, str | list[str]]] = tomllib.loads(
     Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8")
@@ -86,9 +86,18 @@ def are_classes(folder: Path) -> bool:
     return len(set(within)) > 1 and "" not in within
 
 
-def label_column(available: Sequence[str]) -> str | None:
-    """The column of labels of a table, if it has one of the usual names."""
-    return usual_column(USUAL_NAMES["label"], available)
+def is_labelled(file: Path) -> bool:
+    """Whether a table has columns of images and of labels, and none of captions."""
+    try:
+        available = table_columns(file)
+    except RequestError:
+        return False
+    return form_of(file.stem, available) is None and None not in _columns(available)
+
+
+def _columns(available: Sequence[str]) -> tuple[str | None, str | None]:
+    """The columns of images and of labels, by their usual names."""
+    return usual_column(USUAL_NAMES["image"], available), usual_column(USUAL_NAMES["label"], available)
 
 
 def _labels(path: Path) -> dict[str, list[str]]:
@@ -101,7 +110,7 @@ def _labels(path: Path) -> dict[str, list[str]]:
     if is_coco(path):
         return {image: names for image, names in _coco(path) if names}
     available, rows = table_rows(path)
-    image, label = usual_column(USUAL_NAMES["image"], available), label_column(available)
+    image, label = _columns(available)
     if image is None or label is None:
         lacks = "image" if image is None else "label"
         raise RequestError(f"{path}: no column for {lacks}; it has {', '.join(available)}; call one {lacks!r}")
