@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_par
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.spot_check import wrong_outcomes
+from capim.tasks.ranking.tasks import RetrievalTask
 
 N_CLASSES, DIM = 6, 16
 KINDS = ("one label", "several labels")
@@ -44,7 +46,7 @@ def unit(rng: np.random.Generator, n: int) -> NDArray[np.float32]:
 
 
 @pytest.fixture(scope="module")
-def vectors(corpus: Corpus) -> dict[str, NDArray[np.float32]]:
+def vectors(corpus: Corpus) -> dict[str, Any]:
     rng = np.random.default_rng(2)
     found = {"images": unit(rng, len(corpus.images)), "captions": unit(rng, len(corpus.captions))}
     found["images"][7] = found["images"][3]  # two images that tie
@@ -52,7 +54,7 @@ def vectors(corpus: Corpus) -> dict[str, NDArray[np.float32]]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(corpus: Corpus, vectors: dict[str, NDArray[np.float32]]) -> dict[str, Outcomes]:
+def outcomes(corpus: Corpus, vectors: dict[str, Any]) -> dict[str, Outcomes]:
     return evaluate(corpus, protocols_of(corpus), **vectors)
 
 
@@ -65,7 +67,7 @@ def targets(corpus: Corpus) -> NDArray[np.bool_]:
     return found
 
 
-def scores_of_clip_benchmark(corpus: Corpus, vectors: dict[str, NDArray[np.float32]]) -> NDArray[np.float32]:
+def scores_of_clip_benchmark(corpus: Corpus, vectors: dict[str, Any]) -> NDArray[np.float32]:
     """Scores of images with classes, the classes as in its ``zero_shot_classifier``."""
     captions = torch.from_numpy(vectors["captions"]).reshape(N_CLASSES, -1, DIM)
     means = torch.nn.functional.normalize(captions, dim=-1).mean(dim=1)
@@ -82,7 +84,7 @@ def test_a_corpus_has_the_protocols_of_its_labels(corpus: Corpus) -> None:
 
 
 def test_accuracy_and_mean_recall_per_class_are_those_of_clip_benchmark(
-    corpus: Corpus, vectors: dict[str, NDArray[np.float32]], outcomes: dict[str, Outcomes]
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
 ) -> None:
     of, scores = targets(corpus), scores_of_clip_benchmark(corpus, vectors)
     best = scores.argsort(axis=1)[:, ::-1]
@@ -95,7 +97,7 @@ def test_accuracy_and_mean_recall_per_class_are_those_of_clip_benchmark(
 
 
 def test_average_precision_of_classes_is_that_of_clip_benchmark_and_scikit_learn_where_nothing_ties(
-    corpus: Corpus, vectors: dict[str, NDArray[np.float32]], outcomes: dict[str, Outcomes]
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
 ) -> None:
     from clip_benchmark.metrics.zeroshot_classification import average_precision_per_class
 
@@ -112,7 +114,7 @@ def test_average_precision_of_classes_is_that_of_clip_benchmark_and_scikit_learn
 
 
 def test_images_that_share_a_label_are_found_among_all_others(
-    corpus: Corpus, vectors: dict[str, NDArray[np.float32]], outcomes: dict[str, Outcomes]
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
 ) -> None:
     of, found = targets(corpus), outcomes["i2i/label"]
     shared = of.astype(int) @ of.astype(int).T > 0
@@ -130,23 +132,24 @@ def test_images_that_share_a_label_are_found_among_all_others(
 
 
 def test_parts_blocks_and_the_check_agree_with_the_whole(
-    corpus: Corpus, vectors: dict[str, NDArray[np.float32]], outcomes: dict[str, Outcomes]
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
 ) -> None:
     protocols = protocols_of(corpus)
     parts = [evaluate_part(corpus, protocols, part, **vectors) for part in (range(25), range(25, 60))]
     merged = evaluate_merged(corpus, protocols, parts, **vectors)
     for protocol in protocols:
         whole, task = outcomes[protocol.id], build_task(corpus, protocol)
+        assert isinstance(task, RetrievalTask)
         assert merged[protocol.id].rank_best.tolist() == whole.rank_best.tolist()
         assert [*wrong_outcomes(task, whole, **vectors, chosen=np.arange(len(whole)))] == []
-        for block in score_blocks(**vectors, task=task):  # type: ignore[arg-type]
+        for block in score_blocks(**vectors, task=task):
             above = (block.scores > np.where(block.relevant, block.scores, -np.inf).max(axis=1)[:, None]).sum(axis=1)
             assert (above + 1).tolist() == whole.rank_best[block.rows].tolist()
             assert block.queries.tolist() == whole.query_ords[block.rows].tolist()
 
 
 def test_a_damaged_score_of_a_class_is_found(
-    corpus: Corpus, vectors: dict[str, NDArray[np.float32]], outcomes: dict[str, Outcomes]
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
 ) -> None:
     changed = vectors | {"captions": -vectors["captions"]}
     task = build_task(corpus, Protocol.of("i2t/class"))
