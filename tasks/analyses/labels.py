@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from capim.store.errors import RequestError
 from capim.store.schema import LABEL
 from capim.tasks.analyses.analysis import (
     AnalysisInput,
@@ -28,6 +30,8 @@ from capim.tasks.statistics.slices import part_means
 
 CONFUSIONS = 10  # of an encoder, those with most images
 METRIC = "R@1"
+SHOTS = (1, 2, 4, 8, 16)  # images per class that teach a probe
+_STRENGTHS = np.logspace(-2, 6, 9)  # inverse strengths of the penalty that are tried
 
 
 def classes(data: AnalysisInput) -> Iterator[Slice]:
@@ -87,6 +91,58 @@ def prompts(data: AnalysisInput) -> Iterator[Slice]:
             detail = {"change": change.value, "change_low": change.low, "change_high": change.high}
             counted = means.interval(at, 0), *means.counts(at, 0)
             yield Slice(encoder, "prompts", "", METRIC, *counted, level_name=name, detail=detail)
+
+
+def probes(data: AnalysisInput) -> Iterator[Slice]:
+    """Accuracy of scikit-learn's linear probe and k-NN on the image vectors, and of the probe by images per class.
+
+    Each half of the images is classified by what the other half teaches; the regularisation is chosen there by
+    cross-validation. Images with one label, encoders with one vector per image.
+
+    Raises:
+        RequestError: scikit-learn is not installed.
+    """
+    labels = _labels(data)
+    if data.queries.protocol.direction != "i2t" or max(map(len, labels)) > 1:
+        return
+    target, images = np.array([label for [label] in labels]), data.queries.query_ords
+    second, rng = data.second_half[images], np.random.default_rng(data.resampling.seed)
+    least = min(np.unique(target[half], return_counts=True)[1].min() for half in (second, ~second))
+    models = _probes(least, len(target))
+    for encoder in data.encoders:
+        vectors = data.vectors(encoder)
+        if not isinstance(vectors, SingleVectors):
+            continue
+        rows = []
+        for (feature, level_name), (model, shots) in models.items():
+            hits = np.empty(len(target), dtype=bool)
+            for half in (second, ~second):
+                taught = np.flatnonzero(~half)
+                if shots is not None:
+                    order = rng.permutation(taught)
+                    taught = np.concatenate([order[target[order] == name][:shots] for name in np.unique(target)])
+                model.fit(vectors.images[images[taught]], target[taught])
+                hits[half] = model.predict(vectors.images[images[half]]) == target[half]
+            rows.append(QueryValues(encoder, feature, hits, level_name=level_name))
+        yield from mean_slices(data, "probes", rows, metric="accuracy", share=True)
+
+
+def _probes(least: int, n: int) -> dict[tuple[str, str], tuple[Any, int | None]]:
+    """Feature and level -> a model of scikit-learn, and how many images of a class teach it (None: all).
+
+    ``least``: images of the smallest class that can teach; ``n``: of all images.
+    """
+    try:
+        from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+        from sklearn.neighbors import KNeighborsClassifier
+    except ImportError as error:
+        raise RequestError("probes need scikit-learn; run `pip install 'capim[probes]'`") from error
+    probe = LogisticRegressionCV(Cs=_STRENGTHS, cv=max(2, min(5, least)), max_iter=1000, use_legacy_attributes=False)
+    return {
+        **({("linear probe", "all images"): (probe, None)} if least > 1 else {}),
+        **{(f"{k}-NN", "all images"): (KNeighborsClassifier(k, metric="cosine"), None) for k in (1, 20) if 4 * k <= n},
+        **{("linear probe", f"{k} per class"): (LogisticRegression(max_iter=1000), k) for k in SHOTS if k <= least},
+    }
 
 
 def _labels(data: AnalysisInput) -> list[list[str]]:

@@ -13,6 +13,8 @@ from PIL import Image
 from sklearn.metrics import average_precision_score, balanced_accuracy_score
 
 from capim.store.types import Corpus
+from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors
+from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.labels import PROMPTS, read_labels
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
@@ -21,6 +23,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.spot_check import wrong_outcomes
 from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.statistics.draws import Resampling
 
 N_CLASSES, DIM = 6, 16
 KINDS = ("one label", "several labels")
@@ -170,3 +173,40 @@ def test_folders_are_classes(tmp_path: Path) -> None:
     read = read_labels(tmp_path, classes={"tabby": "tabby cat"})
     assert read.captions["text"].to_pylist() == ["a photo of a great dane.", "a photo of a tabby cat."]
     assert read.images["id"].to_pylist() == ["great_dane/1.png", "tabby/1.png"]
+
+
+def test_a_probe_is_that_of_scikit_learn_taught_by_the_other_half(
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
+) -> None:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    of = targets(corpus)
+    found = outcomes["i2t/class"]
+    several = SingleVectors(**vectors, image_norms=np.ones(60), caption_norms=np.ones(len(corpus.captions)))  # type: ignore[arg-type]
+    data = AnalysisInput(
+        corpus=corpus,
+        protocol=found.protocol,
+        outcomes={"one": found},
+        specs={},
+        resampling=Resampling(replicates=100),
+        vectors=lambda _: several,
+    )
+    rows = {(each.feature, each.level_name): each for each in ANALYSES["probes"].run(data)}
+    if of.sum(axis=1).max() > 1:
+        assert not rows
+        return
+    target, hits = of.argmax(axis=1), np.empty(60, dtype=bool)
+    for half in (data.second_half, ~data.second_half):
+        model = KNeighborsClassifier(1, metric="cosine").fit(vectors["images"][~half], target[~half])
+        hits[half] = model.predict(vectors["images"][half]) == target[half]
+    assert rows["1-NN", "all images"].interval.value == pytest.approx(hits.mean(), abs=1e-12)
+    assert ("linear probe", "1 per class") in rows
+    classes = {each.feature: each for each in ANALYSES["classes"].run(data) if each.analysis == "class"}
+    best = scores_of_clip_benchmark(corpus, vectors).argmax(axis=1)
+    for name, each in classes.items():
+        own = target == int(name[-1])
+        assert each.interval.value == pytest.approx((best[own] == target[own]).mean(), abs=1e-12)
+    prompts = {each.level_name: each for each in ANALYSES["prompts"].run(data)}
+    first = vectors["captions"].reshape(N_CLASSES, -1, DIM)[:, 0]
+    alone = (vectors["images"] @ first.T).argmax(axis=1) == target
+    assert prompts["a photo of a {}."].interval.value == pytest.approx(alone.mean(), abs=1e-12)
