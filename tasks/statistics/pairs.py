@@ -199,8 +199,9 @@ def detectable_effect(
     """
     if clusters.n_effective < LEAST_STUDIED:
         return None
-    error = cluster_robust_error(difference, clusters)
-    multiple = critical + float(scipy.special.stdtrit(clusters.n_effective - 1, POWER))
+    error, n_effective = cluster_robust_error(difference, clusters), clusters.n_effective
+    inside = max(1 - critical**2 / n_effective, 1 / n_effective)  # the test's own error grows with the difference
+    multiple = critical / math.sqrt(inside) + float(scipy.special.stdtrit(n_effective - 1, POWER))
     if not share:
         return multiple * error or None
     n, spread = clusters.n_queries, float(np.var(difference))
@@ -212,9 +213,9 @@ def detectable_effect(
     size = float(means[means > 0].mean()) if (means > 0).any() else 1.0  # of the difference of a cluster that differs
     p = 2 * float(scipy.special.ndtr(-critical))
     least = math.ceil(1 - math.log2(p))  # clusters, all in one direction: p = 2 ** (1 - least)
-    if least > clusters.n_effective:
+    if least > n_effective:
         return 1.0
-    by_count = size * float(scipy.stats.beta.ppf(POWER, least, clusters.n_effective - least + 1))
+    by_count = size * float(scipy.stats.beta.ppf(POWER, least, n_effective - least + 1))
     return min(1.0, max(by_error, by_count))
 
 
