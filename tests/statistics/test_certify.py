@@ -25,7 +25,7 @@ def test_all_promises_hold_on_equal_images(*, share: bool) -> None:
     found = checks(values, [5] * 80, share=share)
     assert [each.holds for each in found.values()] == [True] * 4
     assert found["coverage a"].rate == pytest.approx(0.95, abs=0.06)
-    assert found["power a - b"].rate == pytest.approx(0.8, abs=0.12)
+    assert (found["power a - b"].rate or 0) > 0.7
 
 
 def test_one_image_with_most_captions_has_no_interval_and_no_detectable_difference() -> None:
