@@ -57,6 +57,7 @@ COMMANDS: dict[str, Command] = {
     "import": steps.import_,
     "query": stored.query,
     "why": stored.why,
+    "certify": stored.certify,
     "search": stored.search,
     "duplicates": stored.duplicates,
     "explain": stored.explain,

@@ -1,6 +1,7 @@
 """What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
 
-The commands `results`, `query`, `why`, `search`, `explain`, `serve` and `export`; nothing is written into the store.
+The commands `results`, `query`, `why`, `certify`, `search`, `explain`, `serve` and `export`; nothing is written into
+the store.
 """
 
 from __future__ import annotations
@@ -157,6 +158,38 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     return Rows(
         rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it derived nothing and used nothing derived", code=0
     )
+
+
+def certify(
+    corpus: str,
+    *,
+    workspace: str | None,
+    encoders: Annotated[Texts | None, "A,B"] = None,
+    seed: int = 0,
+) -> Rows:
+    """Simulate whether intervals and tests hold what they promise on a corpus: on its own captions and shares.
+
+    For each headline figure: how often intervals of 95 % hold the truth (coverage), how often a difference is found
+    where there is none (type I error, promised 5 %), and how often the difference that is said to be detectable is
+    found (power, promised 80 %). Nothing is stored. Exit code 1 if something does not hold.
+
+    Example: capim certify shapes
+
+    Args:
+        corpus: a stored corpus
+        encoders: the two whose figures are simulated (default: the best two)
+        seed: of the simulation
+    """
+    from capim.tasks.certify import certified
+
+    store = open_store(workspace)
+    name = str(corpus_in(store, corpus)["name"])
+    wanted = wanted_rows(store, "results", encoder=encoders, corpus=name)
+    rows = [*certified(store, name, store.figures(**wanted), seed=seed)]
+    failed = [row for row in rows if row["holds"] is False]
+    known = [row for row in rows if row["holds"] is not None]
+    say(f"{len(known) - len(failed)} of {len(known)} promises hold on corpora like {name}")
+    return Rows(rows=rows, none=lambda: no_rows(store, "results", wanted), code=1 if failed else 0)
 
 
 def results(

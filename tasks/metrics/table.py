@@ -34,6 +34,7 @@ from capim.tasks.metrics.retrieval import (
 )
 from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MICRO, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.statistics.intervals import Bounds
 
 _OWN = {
     metric.name: metric
@@ -111,6 +112,13 @@ def facts_of(metric: str) -> MetricFacts | None:
     if base not in METRICS:
         return None
     return MetricFacts(name=metric, title=METRICS[base].title) if of_source else METRICS[base]
+
+
+def bounds_of(metric: Metric) -> Bounds:
+    """The lowest and the highest value that a query can have; None of metrics of a package or of a user."""
+    if _OWN.get(metric.name) is not metric:
+        return None
+    return (1.0, np.inf) if metric in (MEAN_RANK, MEDIAN_RANK) else (0.0, 1.0)
 
 
 def metrics_of(outcomes: Outcomes) -> list[Metric]:

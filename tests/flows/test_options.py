@@ -87,6 +87,7 @@ BASES = {
     "ann": f"ann {STORED} --methods int8",
     "list": "list metrics",
     "check": "check tiny-clip",
+    "certify": f"certify {SHAPES}",
     "corpora ids": f"corpora ids {SHAPES}",
     "store prune": "store prune --keep 1",
     "store diff": "store diff {set} {set}",
@@ -96,8 +97,9 @@ BASES = {
 """Command -> its words without the option of a case, where they are more than its name."""
 WRITE = ("import", "store compact", "store repair")
 COLUMNS = {
-    "analyse": "corpus", "ann": "change", "check": "check", "compare": "encoder", "corpora ids": "id",
-    "duplicates": "image", "explain": "share", "list": "name", "query": "two", "results": "value", "search": "score",
+    "analyse": "corpus", "ann": "change", "certify": "note", "check": "check", "compare": "encoder",
+    "corpora ids": "id", "duplicates": "image", "explain": "share", "list": "name", "query": "two", "results": "value",
+    "search": "score",
     "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
     "store verify": "state", "watch": "verdict", "why": "reason",
 }  # fmt: skip
@@ -127,6 +129,7 @@ SPECIAL = {
         for name, words in {"format": "format json", "columns": "columns value", "wide": "wide"}.items()
     },
     "run plan": Case(BASES["run"], "--plan"),
+    "certify corpus": Case("certify", PAIRS, without=SHAPES),
     "why run": Case("why", "{run}", without="lost"),
     "report compare": Case("report", "--compare {report} {report}"),
     "report everything": Case(
