@@ -36,7 +36,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.summary import Evaluated, Source, result_row, results_table, tie_share
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame
-from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.draws import ClusterWeights, Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
 from capim.tasks.statistics.pairs import Scale
 
@@ -136,13 +136,12 @@ def _means(
         [ClusteredValues([part.values[metric] for metric in metrics], part.clusters) for part in parts]
     )
     n_images = max(part.clusters.n_occupied for part in parts)
+    units = Clusters.joined([part.clusters for part in parts])
 
-    def statistic(drawn: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def statistic(drawn: ClusterWeights) -> NDArray[np.float64]:
         return (matrix @ of_parts(drawn).reshape(len(parts), -1)).reshape(len(matrix) * len(metrics), -1)
 
-    intervals = bootstrap_statistic(
-        statistic, resampling, n_clusters=parts[0].clusters.n_clusters, occupied=[n_images] * len(matrix) * len(metrics)
-    )
+    intervals = bootstrap_statistic(statistic, resampling, [units] * len(matrix) * len(metrics), bounds=(0.0, 1.0))
     values, low, high, chance = (
         (matrix @ np.array([[part.figures[metric][at] for metric in metrics] for part in parts])).ravel()
         for at in range(4)
@@ -230,7 +229,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
     both = [Evaluated(outcomes=outcomes, metrics=RECALLS, source=source, drawn=drawn) for outcomes in (t2i, i2t)]
     means = stacked_statistic([sample for each in both for _, sample in each.samples])
 
-    def total(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def total(weights: ClusterWeights) -> NDArray[np.float64]:
         summed: NDArray[np.float64] = 100 * means(weights).sum(axis=0, keepdims=True)
         return summed
 
@@ -239,7 +238,8 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
         return 100 * math.fsum(m.value(each.outcomes, ties) for each in both for m in RECALLS)
 
     n_occupied = len(np.union1d(t2i.clusters, i2t.clusters))
-    [interval] = bootstrap_statistic(total, resampling, n_clusters=both[0].clusters.n_clusters, occupied=[n_occupied])
+    units = Clusters.joined([each.clusters for each in both])
+    [interval] = bootstrap_statistic(total, resampling, [units], bounds=(0.0, RANGES[RSUM]))
     chances = [chance for each in both for m in RECALLS if (chance := m.chance(each.outcomes)) is not None]
     row = {
         **result_row(
