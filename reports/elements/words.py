@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import Row
-from capim.reports.rows.standing import decision_of
+from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.standing import decision_of, planned
 from capim.store.types import MetricFacts
 
 
@@ -60,15 +60,36 @@ def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool
     found = decision_of(row)
     if row is None or found is None:
         return f"not tested against {rival}" if rival else "not tested"
+    few = " (few images)" if found.few_images else ""
     if found.state == "equivalent":
         within = margin(metric, row["margin"])
-        return f"equivalent within {within}" if within and rival else "equivalent"
+        return (f"equivalent within {within}" if within and rival else "equivalent") + few
     if found.state == "undecided":
         size = "" if found.worse_by is None else _amount(metric, found.worse_by, unit=unit)
         if not size.partition(" ")[0].strip("0."):  # an interval that ends at 0 bounds nothing: few images differ
             return "undecided"
         return f"undecided (could be up to {size} worse)" if rival else f"undecided: up to {size} worse"
-    return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}"
+    return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}{few}"
+
+
+def budgets(data: ReportData) -> list[str]:
+    """Which statements share which budget of errors, in a line; none without a statement."""
+    n_figures, corpora = len(planned(data.comparisons)), {row["corpus"] for row in data.comparisons}
+    n_chance = sum(row["against_chance"] is not None for row in data.results)
+    by_rate = any(row["adjustment"] == "benjamini-hochberg" for row in data.comparisons)
+    parts = []
+    if n_figures:
+        over = f"{show.count(n_figures, 'planned figure')} of {show.count(len(corpora), 'corpus', 'corpora')}"
+        parts.append(
+            f"better, worse and choose share one over all pairs of {over}"
+            + " (Benjamini-Hochberg bounds the share of false ones of a figure, not any)" * by_rate
+        )
+        parts.append("equivalent has one for each figure")
+    if n_chance:
+        parts.append(f"better than chance, not shown to be and below share one over {show.count(n_chance, 'result')}")
+    if not parts:
+        return []
+    return [f"Budgets of at most 5 % for any false statement: {'; '.join(parts)}; everything else is exploratory."]
 
 
 def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:
@@ -80,7 +101,7 @@ def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:
         ('1.0 point', '4.3 points', '2.0')
     """
     text = difference(metric, size).removeprefix("+")
-    return text + (" point" if text == "1.0" else " points") * (unit and metric.unit == "percent")
+    return text + (" point" if text == "1.0" else " points") * (unit and metric.unit in ("percent", "points"))
 
 
 def margin(metric: MetricFacts, size: float | None) -> str:
