@@ -154,9 +154,7 @@ RESULTS = _columns(
     # Kish's number of clusters of equal weight, and the share of the weight that the heaviest has; null: no clusters
     *optional(pa.float64(), "n_effective", "largest_share"),
     *optional(pa.float64(), "chance"),
-    *optional(
-        pa.float64(), "p_chance"
-    ),  # of the chance value: two-sided, exact, not adjusted; null: not tested
+    *optional(pa.float64(), "p_chance"),  # of the chance value: two-sided, exact, not adjusted; null: not tested
     *required(pa.string(), "interval_method"),  # wilson, percentile, bca, none
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "seed"),

@@ -5,12 +5,14 @@ Units, decimals and names are those of the metric (``store.types.MetricFacts``, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from capim.reports import format as show
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import decision_of, planned
+from capim.reports.rows.standing import Task, decision_of, planned
 from capim.store.types import MetricFacts
+from capim.tasks.statistics.decision import unequal_weights
 
 
 def value(metric: MetricFacts, number: float | None) -> str:
@@ -90,6 +92,14 @@ def budgets(data: ReportData) -> list[str]:
     if not parts:
         return []
     return [f"Budgets of at most 5 % for any false statement: {'; '.join(parts)}; everything else is exploratory."]
+
+
+def weights(data: ReportData, tasks: Iterable[Task]) -> list[str]:
+    """Of a corpus whose images differ much in weight, a line: of the figure in which the fewest count."""
+    rows = [row for task in tasks for row in data.ranked(*task[:3])[:1] if row["n_effective"]]
+    worst = min(rows, key=lambda row: row["n_effective"] / row["n_clusters"], default=None)
+    said = worst and unequal_weights(worst["n_clusters"], worst["n_effective"], worst["largest_share"])
+    return [f"{worst['corpus']}: {said}."] if worst and said else []
 
 
 def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:

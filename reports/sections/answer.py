@@ -39,7 +39,8 @@ def answer(data: ReportData) -> tuple[str, ...]:
     found = standing.conclusions(data)
     if not found:
         return (NO_RESULT,)
-    return (_sentence(data, found), *(_evidence(data, each) for each in found), *words.budgets(data))
+    lines = [line for each in found for line in (_evidence(data, each), *words.weights(data, each.tasks))]
+    return (_sentence(data, found), *lines, *words.budgets(data))
 
 
 def _sentence(data: ReportData, found: list[Conclusion]) -> str:

@@ -93,14 +93,29 @@ def decide(
 def least_p(n_effective: float) -> float:
     """The smallest two-sided p-value that sign flips of so many equal images can have: ``2 ** (1 - n)``.
 
-    Flips of images of unequal weight can be rarer, and say no more of the mean than equal ones would: of ten images, one
-    with 50 captions and nine with one, it follows the one.
+    Flips of images of unequal weight can be rarer, and say no more of the mean than those of equal ones: of ten images,
+    one with 50 captions and nine with one, it follows the one.
 
     Examples:
         >>> least_p(6.0), round(least_p(1.39), 2)
         (0.03125, 0.76)
     """
     return float(min(1.0, 2 ** (1 - n_effective)))
+
+
+def unequal_weights(n_clusters: int, n_effective: float, largest_share: float) -> str:
+    """What has to be said of images that differ much in weight, as a clause; empty where half of them count or more.
+
+    Examples:
+        >>> unequal_weights(10, 1.39, 50 / 59)
+        'one image holds 85 % of the queries: 10 images count as 1.4 of equal weight'
+        >>> unequal_weights(300, 290.0, 0.01)
+        ''
+    """
+    if 2 * n_effective >= n_clusters:
+        return ""
+    share = f"{100 * largest_share:.{0 if largest_share >= 0.01 else 1}f} %"
+    return f"one image holds {share} of the queries: {n_clusters:,} images count as {n_effective:,.1f} of equal weight"
 
 
 def agreeing_ends(ends: Ends, p: float, difference: float) -> Ends:
