@@ -81,17 +81,12 @@ def budgets(data: ReportData) -> list[str]:
     by_rate = any(row["adjustment"] == "benjamini-hochberg" for row in data.comparisons)
     parts = []
     if n_figures:
-        over = f"{show.count(n_figures, 'planned figure')} of {show.count(len(corpora), 'corpus', 'corpora')}"
-        parts.append(
-            f"better, worse and choose share one over all pairs of {over}"
-            + " (Benjamini-Hochberg bounds the share of false ones of a figure, not any)" * by_rate
-        )
-        parts.append("equivalent has one for each figure")
+        over = show.count(n_figures, "planned figure") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
+        of_rate = " (of a figure, Benjamini-Hochberg bounds the share of false ones)" if by_rate else ""
+        parts += [f"better and worse, over all pairs of {over}{of_rate}", "equivalent, over the pairs of each figure"]
     if n_chance:
-        parts.append(f"better than chance, not shown to be and below share one over {show.count(n_chance, 'result')}")
-    if not parts:
-        return []
-    return [f"Budgets of at most 5 % for any false statement: {'; '.join(parts)}; everything else is exploratory."]
+        parts.append(f"better than and below chance, over {show.count(n_chance, 'result')}")
+    return [f"At most 5 % for any false one of: {'; '.join(parts)}. The rest is exploratory."] if parts else []
 
 
 def weights(data: ReportData, tasks: Iterable[Task]) -> list[str]:

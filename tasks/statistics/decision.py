@@ -31,7 +31,7 @@ import scipy
 from numpy.typing import NDArray
 
 ALPHA = 0.05  # of a budget: the probability of any false statement
-FEW = 20  # effective images below which "few images" stands beside a claim
+FEW = 20  # effective images up to which "few images" stands beside a claim
 SHARERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # numbers of figures that can share ``ALPHA``
 Ends: TypeAlias = tuple[float, float]
 State: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
@@ -45,7 +45,7 @@ class Decision(NamedTuple):
         state: One of the table above.
         worse_by: How much worse the first could be: the far end of the interval, 0 if it is better all along; None
             without an interval.
-        few_images: A claim that rests on fewer than ``FEW`` effective images, where tests of skewed differences err
+        few_images: A claim that rests on at most ``FEW`` effective images, where tests of skewed differences err
             more often than they say.
     """
 
@@ -87,7 +87,7 @@ def decide(
         state = "better" if low > 0 else "worse"
     elif margin is not None and -margin < low and high < margin and p_equivalent is not None and p_equivalent < ALPHA:
         state = "equivalent"
-    return Decision(state, max(0.0, -low), n_effective < FEW and state != "undecided")
+    return Decision(state, max(0.0, -low), n_effective <= FEW and state != "undecided")
 
 
 def least_p(n_effective: float) -> float:

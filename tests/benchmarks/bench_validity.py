@@ -16,7 +16,7 @@ import numpy as np
 from capim.tasks.encoders.device import usable_cores
 from tests.benchmarks import suite_ranks, watch_years
 from tests.benchmarks.rows import Row
-from tests.benchmarks.simulations import known
+from tests.benchmarks.simulations import known, screen
 from tests.benchmarks.simulations.families import detectable, false_claims, far_apart, power, sparse_power
 from tests.benchmarks.simulations.pairs import BOOTSTRAPS, Scenario, study
 from tests.benchmarks.simulations.shares import Cell, Rate, bootstrap_coverage, coverage, grid
@@ -40,6 +40,7 @@ def run(quick: bool = False) -> list[Row]:
         partial(equivalence, n),
         degenerate_data,
         partial(chance_values, n // 2),
+        partial(screen.rows, n // 2),
         partial(suite_ranks.rows, quick),
         partial(watch_years.rows, quick),
     ]

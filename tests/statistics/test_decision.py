@@ -85,7 +85,7 @@ def test_no_two_statements_of_a_pair_contradict_each_other(
         )
         claimed = found.state in ("better", "worse")
         assert claimed == (p is not None and p < ALPHA)
-        assert found.few_images == (found.state != "undecided" and clusters.n_effective < 20)
+        assert found.few_images == (found.state != "undecided" and clusters.n_effective <= 20)
         if low is None:
             assert p is None and found.worse_by == (0.0 if difference == 0 and row["p_sign_flip"] is None else None)
             continue
