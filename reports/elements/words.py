@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from capim.reports import format as show
+from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, decision_of, planned
 from capim.store.types import MetricFacts
@@ -84,6 +85,8 @@ def budgets(data: ReportData) -> list[str]:
         over = show.count(n_figures, "planned figure") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
         of_rate = " (of a figure, Benjamini-Hochberg bounds the share of false ones)" if by_rate else ""
         parts += [f"better and worse, over all pairs of {over}{of_rate}", "equivalent, over the pairs of each figure"]
+    if data.rankings:
+        parts.append("ranks over corpora, of each kind" + " (few images)" * standing.rests_on_few(data.rankings))
     if n_chance:
         parts.append(f"better than and below chance, over {show.count(n_chance, 'result')}")
     return [f"At most 5 % for any false one of: {'; '.join(parts)}. The rest is exploratory."] if parts else []

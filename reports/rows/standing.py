@@ -14,6 +14,7 @@ from capim.reports.rows.report_data import ReportData, Row, goodness, reversed_c
 from capim.tasks.metrics.table import RSUM, SHOWN, headline_of
 from capim.tasks.protocols import MAIN, Protocol, language_name
 from capim.tasks.statistics.decision import (
+    FEW,
     BesideChance,
     Decision,
     against_chance,
@@ -383,6 +384,14 @@ def summary(comparisons: Sequence[Row]) -> list[str]:
 def counted_once(names: list[str]) -> str:
     """That one corpus has several names, as a clause."""
     return f"{listing(names)} hold the same photographs and captions: they count once"
+
+
+def rests_on_few(ranking: Iterable[Row]) -> bool:
+    """Whether the ranks on these corpora rest on so few images that "few images" stands beside them."""
+    units = (
+        row["n_effective"] for row in ranking if row["estimand"] == "these corpora" and row["rank_low"] is not None
+    )
+    return any(n is not None and n <= FEW for n in units)
 
 
 def same_photographs(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:

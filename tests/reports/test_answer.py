@@ -164,6 +164,44 @@ def test_undecided_by_an_interval_that_ends_at_zero_is_not_up_to_zero_points_wor
     assert grid(store)["b", "text to image"] == "undecided: up to 0.9 worse"
 
 
+def test_the_sum_of_both_directions_does_not_choose_for_one_of_them() -> None:
+    """Better by 20 points on image to text alone, and by the sum: "Choose a … text to image is undecided"."""
+    store = tied_on_one_direction("a", "b", p_equivalent=0.6)
+    change(store, "comparisons", T2I, **interval(-0.01, 0.14))
+    text = sentence(store)
+    assert text.startswith("Choose a in both directions together: ")
+    assert text.endswith("; text to image is undecided (a could be up to 15.0 points worse).")
+
+
+def test_the_budgets_are_told_in_a_line() -> None:
+    assert answer.answer(read_report_data(tied_on_one_direction("a", "b")))[-1] == (
+        "At most 5 % for any false one of: better and worse, over all pairs of 3 planned figures of 1 corpus; "
+        "equivalent, over the pairs of each figure; better than and below chance, over 4 results. The rest is "
+        "exploratory."
+    )
+
+
+def test_a_claim_from_few_images_and_images_of_unequal_weight_say_so() -> None:
+    store = tied_on_one_direction("a", "b")
+    change(store, "comparisons", {}, n_effective=12.0)
+    change(store, "results", T2I, n_effective=1.9, n_clusters=20, largest_share=0.72)
+    assert "20.0 points better (few images) on image to text" in sentence(store)
+    assert grid(store)["b", "image to text"] == "20.0 worse (few images)"
+    lines = answer.answer(read_report_data(store))
+    assert "photos: one image holds 72 % of the queries: 20 images count as 1.9 of equal weight." in lines
+
+
+def test_a_further_corpus_takes_its_part_of_what_is_better() -> None:
+    """One p-value of .02 is a claim on one screen of one figure, and none among six."""
+    store = tied_on_one_direction("a", "b")
+    change(store, "comparisons", {"protocol": "i2t/any"}, p_adjusted=0.02)
+    change(store, "comparisons", {"metric": "RSUM"}, p_adjusted=0.5)
+    assert grid(store)["b", "image to text"] == "undecided: up to 21.0 worse"
+    for table in ("results", "comparisons"):
+        store.tables[table] = [row for row in store.tables[table] if row["protocol"] == "i2t/any"]
+    assert grid(store)["b", "image to text"] == "20.0 worse"
+
+
 def test_speed_is_a_measured_ratio_with_its_spread() -> None:
     text = sentence(_with_i2t(demo()))
     assert " times as fast (measured, " in text
