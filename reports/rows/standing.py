@@ -90,7 +90,7 @@ def decision_of(row: Row | None) -> Decision | None:
         ends,
         p_equivalent=row["p_equivalent"],
         margin=row["margin"],
-        n_effective=row["n_effective"] or math.inf,
+        n_effective=math.inf if row["n_effective"] is None else row["n_effective"],
         lower_is_better=row["lower_is_better"],
     )
 
