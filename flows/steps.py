@@ -315,8 +315,8 @@ def compare(
     Returns:
         From Python, a frame with one row per pair and figure, headline figures first. ``difference`` is ``encoder_a``
         (of ``compare(a, b)`` the first) minus ``encoder_b``, with its interval; ``p_adjusted`` is adjusted over the
-        pairs that are compared here; ``state`` is what the tests say of ``encoder_a``: better, worse, equivalent or
-        undecided.
+        pairs that are compared here, of headline figures over those of all of them; ``state`` is what the tests say of
+        ``encoder_a``: better, worse, equivalent or undecided.
     """
     from capim.flows.benchmark import compare as flow
     from capim.reports.rows.standing import PAIR_COLUMNS, summary

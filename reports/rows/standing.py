@@ -34,6 +34,7 @@ PAIR_COLUMNS = (
     "corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state",
     "n_queries", "family",
 )  # fmt: skip
+SHARED = ("shared_low", "shared_high")  # columns from which a budget of several figures takes its ends
 AGAINST_BEST = ("against", "difference", "p_adjusted", "state")
 _SHOWN = 6  # names in one line
 _task = itemgetter("corpus_fingerprint", "protocol", "metric")
@@ -320,7 +321,7 @@ def unread(data: ReportData) -> list[str]:
 
 
 def pair_rows(comparisons: Iterable[Row], first: str | None = None) -> list[dict[str, Any]]:
-    """Comparisons with a column ``state``, those by headline figures first.
+    """Comparisons that are seen at once, with a column ``state``, those by headline figures first.
 
     Args:
         comparisons: Rows of ``schema.COMPARISONS``.
@@ -331,9 +332,9 @@ def pair_rows(comparisons: Iterable[Row], first: str | None = None) -> list[dict
         None where there is no test.
     """
     rows = []
-    for row in comparisons:
+    for row in with_one_budget([*comparisons]):
         turned = reversed_comparison(row) if first in (row["encoder_b"], row["fingerprint_b"]) else row
-        rows.append({**turned, "state": _state(turned)})
+        rows.append({**{name: turned[name] for name in turned if name not in SHARED}, "state": _state(turned)})
     return sorted(rows, key=lambda row: (row["family"] != "headline", *(row[name] for name in PAIR_COLUMNS[:5])))
 
 
