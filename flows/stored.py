@@ -90,14 +90,18 @@ def wanted_rows(
 
 
 def in_order(results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Results by corpus, protocol and metric, the best value first, those without a value last."""
+    """Results by corpus, protocol and metric, the best value first, those without a value last.
+
+    ``against_chance`` is what is said of each beside chance: of all of these together, by main metrics.
+    """
+    from capim.reports.rows.standing import with_chance
 
     def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
         value = row["value"]
         goodness = 0.0 if value is None else value if row["lower_is_better"] else -value
         return row["corpus"], row["protocol"], row["metric"], value is None, goodness
 
-    return sorted(results, key=place)
+    return [*with_chance(sorted(results, key=place))]
 
 
 def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:

@@ -108,13 +108,15 @@ class Clusters:
     def n_effective(self) -> float:
         """Kish's effective number of clusters, ``1 / sum(w_i^2)`` of the shares of the weight: all equal, their number.
 
+        0 without queries.
+
         Examples:
             >>> Clusters.of([0, 1, 2, 3]).n_effective
             4.0
             >>> round(Clusters.of([0] * 50 + [1, 2, 3, 4, 5, 6, 7, 8, 9]).n_effective, 2)
             1.39
         """
-        return float(self.totals.sum() ** 2 / (self.totals**2).sum())
+        return float(self.totals.sum() ** 2 / (self.totals**2).sum()) if self.n_queries else 0.0
 
     @cached_property
     def largest_share(self) -> float:
@@ -125,20 +127,6 @@ class Clusters:
     def independent(self) -> bool:
         """Whether every query is a cluster of its own."""
         return int(self.sizes.max()) == 1
-
-    @classmethod
-    def joined(cls, parts: Sequence[Clusters]) -> Clusters:
-        """The clusters of a mean of several figures of one corpus: each figure has the same weight in it.
-
-        Examples:
-            >>> Clusters.joined([Clusters.of([0, 0], 2), Clusters.of([0, 1])]).shares.tolist()
-            [0.75, 0.25]
-        """
-        return cls(
-            labels=np.concatenate([part.labels for part in parts]),
-            weights=np.concatenate([part.weights / part.weights.sum() for part in parts]),
-            n_clusters=parts[0].n_clusters,
-        )
 
     def only(self, queries: NDArray[np.bool_]) -> Clusters:
         """The clusters of some of the queries. The corpus has as many clusters as before, so that draws are shared.

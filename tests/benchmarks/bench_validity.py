@@ -17,7 +17,7 @@ from capim.tasks.encoders.device import usable_cores
 from capim.tasks.statistics.intervals import LEAST_EFFECTIVE
 from tests.benchmarks import suite_ranks, watch_years
 from tests.benchmarks.rows import Row
-from tests.benchmarks.simulations import known
+from tests.benchmarks.simulations import known, screen
 from tests.benchmarks.simulations.families import detectable, false_claims, far_apart, power, sparse_power, value_power
 from tests.benchmarks.simulations.means import FIGURES, METHODS, MeanCell, cells, mean_coverage
 from tests.benchmarks.simulations.pairs import BOOTSTRAPS, Scenario, study
@@ -43,6 +43,7 @@ def run(quick: bool = False) -> list[Row]:
         partial(equivalence, n),
         degenerate_data,
         partial(chance_values, n // 2),
+        partial(screen.rows, n // 2),
         partial(suite_ranks.rows, quick),
         partial(watch_years.rows, quick),
     ]
@@ -193,10 +194,10 @@ def slices(n: int) -> list[Row]:
     rows.append(Row("slices of 10 with an interval: coverage", 100 * ten.coverage, "%", ">= 93", "issue 18: .92", note))
     for shape in ("flat", "U-shaped", "ceiling"):
         for n_images in (20, 30):
-            rate, normal = value_slices(f"nDCG, {shape}", n_images, n, seed=SEED)
+            permuted, normal = value_slices(f"nDCG, {shape}", n_images, n, seed=SEED)
             name = f"slice of 10 of {n_images} images, nDCG, {shape}: type I error"
             note = f"by the normal distribution {100 * normal.rate:.1f} %"
-            rows.append(_percent(name, rate, ERROR_BAR, peer="issue 41: .065", note=note))
+            rows.append(_percent(name, permuted, ERROR_BAR, peer="issue 41: .065", note=note))
     return rows
 
 
