@@ -36,7 +36,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.summary import Evaluated, Source, result_row, results_table, tie_share
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame
-from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.draws import ClusterWeights, Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
 from capim.tasks.statistics.pairs import Scale
 
@@ -135,17 +135,12 @@ def _means(
     of_parts = stacked_statistic(
         [ClusteredValues([part.values[metric] for metric in metrics], part.clusters) for part in parts]
     )
-    images = {protocol: _mixed([part.clusters for part in parts], weights) for protocol, weights in weights_of.items()}
+    units = Clusters.joined([part.clusters for part in parts])
 
-    def statistic(drawn: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def statistic(drawn: ClusterWeights) -> NDArray[np.float64]:
         return (matrix @ of_parts(drawn).reshape(len(parts), -1)).reshape(len(matrix) * len(metrics), -1)
 
-    intervals = bootstrap_statistic(
-        statistic,
-        resampling,
-        n_clusters=parts[0].clusters.n_clusters,
-        occupied=[of.n_occupied for of in images.values() for _ in metrics],
-    )
+    intervals = bootstrap_statistic(statistic, resampling, [units] * len(matrix) * len(metrics), bounds=(0.0, 1.0))
     values, low, high, chance = (
         (matrix @ np.array([[part.figures[metric][at] for metric in metrics] for part in parts])).ravel()
         for at in range(4)
@@ -161,7 +156,7 @@ def _means(
                 metric=metric,
                 value=float(values[i]),
                 n_queries=n_queries,
-                clusters=images[protocol],
+                clusters=units,
                 chance=None if np.isnan(chance[i]) else float(chance[i]),
                 span=1.0,
             ),
@@ -176,13 +171,6 @@ def _means(
                 yield row_of(no_interval, protocol=protocol, metric=metric, value=None, n_queries=0, clusters=None)
 
 
-def _mixed(parts: Sequence[Clusters], weights: NDArray[np.float64]) -> Clusters:
-    """The images of a weighted mean over figures of one corpus, each with its weight in that mean."""
-    shares = np.tensordot(weights, np.stack([part.totals / part.totals.sum() for part in parts]), 1)
-    asked = np.flatnonzero(shares)
-    return Clusters.of(asked, len(shares), shares[asked])
-
-
 def _eta_squared(
     parts: Sequence[LanguagePart], metrics: Sequence[str], reference: str, row_of: RowOf
 ) -> Iterator[dict[str, Any]]:
@@ -193,7 +181,7 @@ def _eta_squared(
         return
     noise = noise_eta_squared(n_languages, n_translators)._asdict()
     n_queries = sum(part.clusters.n_queries for part in chosen)
-    images = _mixed([part.clusters for part in chosen], np.ones(len(chosen)))
+    units = Clusters.joined([part.clusters for part in chosen])
     for metric in metrics:
         try:
             shares: Mapping[str, float | None] = eta_squared(
@@ -209,7 +197,7 @@ def _eta_squared(
                 metric=f"{metric}_eta2_{source}",
                 value=share,
                 n_queries=n_queries,
-                clusters=images,
+                clusters=units,
                 chance=None if share is None else noise[source],
             )
 
@@ -241,7 +229,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
     both = [Evaluated(outcomes=outcomes, metrics=RECALLS, source=source, drawn=drawn) for outcomes in (t2i, i2t)]
     means = stacked_statistic([sample for each in both for _, sample in each.samples])
 
-    def total(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def total(weights: ClusterWeights) -> NDArray[np.float64]:
         summed: NDArray[np.float64] = 100 * means(weights).sum(axis=0, keepdims=True)
         return summed
 
@@ -249,8 +237,8 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
         """The sum of the six means."""
         return 100 * math.fsum(m.value(each.outcomes, ties) for each in both for m in RECALLS)
 
-    images = _mixed([each.clusters for each in both], np.ones(len(both)))
-    [interval] = bootstrap_statistic(total, resampling, n_clusters=images.n_clusters, occupied=[images.n_occupied])
+    units = Clusters.joined([each.clusters for each in both])
+    [interval] = bootstrap_statistic(total, resampling, [units], bounds=(0.0, RANGES[RSUM]))
     chances = [chance for each in both for m in RECALLS if (chance := m.chance(each.outcomes)) is not None]
     row = {
         **result_row(
@@ -261,7 +249,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
             metric=RSUM.metric,
             value=points("expected"),
             n_queries=len(t2i) + len(i2t),
-            clusters=images,
+            clusters=units,
             chance=100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
             span=RANGES[RSUM],
         ),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
-from capim.tasks.metrics import Metric, metrics_of, version_of
+from capim.tasks.metrics import Metric, bounds_of, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
@@ -22,6 +22,7 @@ from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queri
 from capim.tasks.statistics.decision import chance_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
+    Bounds,
     ClusteredValues,
     Interval,
     Reduce,
@@ -29,6 +30,7 @@ from capim.tasks.statistics.intervals import (
     bootstrap_samples,
     cluster_robust_error,
     edge_interval,
+    no_interval,
     share_interval,
     statistic_of,
 )
@@ -90,9 +92,9 @@ class Evaluated:
 def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Table:
     """One row of ``schema.RESULTS`` per metric of each evaluation, in their order; none where it applies to no query.
 
-    Shares of hits have Wilson's interval by default (``Resampling.method``). All other intervals are computed in one
-    pass over the draws, much faster than one evaluation after the other. An interval that cannot be computed is null
-    with a ``reason``; where all queries of a share hit (or all miss), Wilson over the clusters replaces the bootstrap.
+    By default (``Resampling.method``) shares of hits and other means need no draws. Intervals that need them are made
+    in one pass, much faster than one evaluation after the other. An interval that cannot be computed is null with a
+    ``reason``; where all queries of a share hit (or all miss), there is Wilson's over the clusters.
     """
     figures = [(each, metric, sample) for each in evaluated for metric, sample in each.samples]
     rows = []
@@ -195,15 +197,16 @@ def _intervals(
     figures: Sequence[tuple[Evaluated, Metric, ClusteredValues]], resampling: Resampling
 ) -> Iterator[Interval]:
     """The interval of every figure; those with the same draws and the same reduction are computed together."""
-    together: dict[tuple[int, Reduce], list[int]] = {}
+    together: dict[tuple[int, Reduce, Bounds], list[int]] = {}
     intervals: dict[int, Interval] = {}
     for place, (each, metric, sample) in enumerate(figures):
         if metric.share and resampling.method == "wilson":
             intervals[place] = share_interval(*sample, level=resampling.level)
         else:
-            together.setdefault((each.clusters.n_clusters, metric.reduce), []).append(place)
-    for (_, reduce), places in together.items():
-        drawn = bootstrap_samples([figures[place][2] for place in places], resampling, reduce)
+            alike = (each.clusters.n_clusters, metric.reduce, bounds_of(metric))
+            together.setdefault(alike, []).append(place)
+    for (_, reduce, bounds), places in together.items():
+        drawn = bootstrap_samples([figures[place][2] for place in places], resampling, reduce, bounds)
         intervals |= {place: interval for place, [interval] in zip(places, drawn, strict=True)}
     for place, (each, metric, sample) in enumerate(figures):
         yield _at_the_edge(intervals[place], each.outcomes, metric, sample, resampling.level)
@@ -222,10 +225,9 @@ def _at_the_edge(
         return interval
     if share == metric.chance(outcomes):
         return Interval(value=interval.value, reason=ANY_SCORES)
-    n_clusters = sample.clusters.n_occupied
-    if metric in (CONSISTENCY_NDCG, CONSISTENCY_RBO) or interval.low is not None or n_clusters < 2:
+    if metric in (CONSISTENCY_NDCG, CONSISTENCY_RBO) or interval.low is not None or no_interval(sample.clusters):
         return interval
-    return edge_interval(interval.value, n_clusters, level=level)
+    return edge_interval(interval.value, sample.clusters.n_effective, level=level)
 
 
 def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:

@@ -5,6 +5,7 @@ The five captions of an image are not five independent observations; the cluster
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -98,6 +99,12 @@ class Clusters:
         return int(np.count_nonzero(self.sizes))
 
     @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """The share of the whole weight that each cluster holds, shape ``(n_clusters,)``."""
+        shares: NDArray[np.float64] = self.totals / self.totals.sum()
+        return shares
+
+    @cached_property
     def n_effective(self) -> float:
         """Kish's effective number of clusters, ``1 / sum(w_i^2)`` of the shares of the weight: all equal, their number.
 
@@ -112,12 +119,26 @@ class Clusters:
     @cached_property
     def largest_share(self) -> float:
         """The share of the whole weight that the heaviest cluster holds, in 0..1."""
-        return float(self.totals.max() / self.totals.sum())
+        return float(self.shares.max())
 
     @cached_property
     def independent(self) -> bool:
         """Whether every query is a cluster of its own."""
         return int(self.sizes.max()) == 1
+
+    @classmethod
+    def joined(cls, parts: Sequence[Clusters]) -> Clusters:
+        """The clusters of a mean of several figures of one corpus: each figure has the same weight in it.
+
+        Examples:
+            >>> Clusters.joined([Clusters.of([0, 0], 2), Clusters.of([0, 1])]).shares.tolist()
+            [0.75, 0.25]
+        """
+        return cls(
+            labels=np.concatenate([part.labels for part in parts]),
+            weights=np.concatenate([part.weights / part.weights.sum() for part in parts]),
+            n_clusters=parts[0].n_clusters,
+        )
 
     def only(self, queries: NDArray[np.bool_]) -> Clusters:
         """The clusters of some of the queries. The corpus has as many clusters as before, so that draws are shared.
