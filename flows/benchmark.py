@@ -11,8 +11,9 @@ import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from capim.flows.checks import device_faults
 from capim.flows.config import RunConfig
-from capim.flows.embed import check_request, device_faults, embed_step, evaluations_of, paired
+from capim.flows.embed import check_request, embed_step, evaluations_of, paired
 from capim.flows.execution import (
     Failed,
     IncompleteError,

@@ -150,12 +150,15 @@ def check(
         suite: suite file (TOML) that describes the encoder
         device: device that runs the model (default: cpu)
     """
-    from capim.flows.embed import entry_named
-    from capim.tasks.encoders.conformance import check_encoder
-    from capim.tasks.encoders.device import choose_device
+    from capim.tasks.encoders.catalog import entry_named
+    from capim.tasks.encoders.device import check_device, choose_device
 
     described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
     spec = entry_named(encoder, described.encoders).spec
+    if device != "auto":
+        check_device(device)
+    from capim.tasks.encoders.conformance import check_encoder
+
     verdicts = []
     checks = check_encoder(
         replace(spec, precision=config.precision or spec.precision),

@@ -9,11 +9,13 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from importlib import import_module
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from capim.flows import terminal
+from capim.flows.checks import check_names
 from capim.flows.config import (
     DEMO,
     AnalyseOptions,
@@ -37,8 +39,9 @@ from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
+    from capim.store import EmbeddingStore
     from capim.tasks.metrics.custom import CustomMetric
-    from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, SetsRef
+    from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, RankingRef, SetsRef
 
 T = TypeVar("T")
 
@@ -112,8 +115,6 @@ def run(
         RequestError: The run names no corpora or no encoders, or they are wrong.
         IncompleteError: Some encoders failed; the others are in the report, which is shown first.
     """
-    from capim.flows.benchmark import benchmark
-
     if faults := missing_names(config):
         raise RequestError(faults)
     if plan:
@@ -124,12 +125,13 @@ def run(
         if done.report:
             show(done.report)
 
-    done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish, report=report)
+    done: BenchmarkRef = _run("benchmark:benchmark", config, quiet=quiet, show=finish, report=report)
     return done
 
 
 def _planned(config: RunConfig, *, quiet: bool) -> Rows:
     """What a run would do, as rows; its sum on standard error."""
+    check_names(config, "benchmark")
     from capim.flows.planning import plan_run
 
     with terminal.bars(quiet=quiet):
@@ -185,10 +187,9 @@ def embed(
     Raises:
         IncompleteError: Some encoders failed; the others are encoded.
     """
-    from capim.flows.embed import embed as flow
-    from capim.flows.embed import submit_shards
-
     if submit:
+        from capim.flows.embed import submit_shards
+
         terminal.refuse_unused("with --submit, which starts every shard", **{"--shard": shard})
         sys.stdout.writelines(f"{line}\n" for line in submit_shards(config, only))
         return ()
@@ -198,7 +199,7 @@ def embed(
             say(f"shard {shard} of {config.shards} is encoded; the sets are sealed when all shards are stored")
         terminal.print_embedded(done)
 
-    done: tuple[EmbedRef, ...] = _run(flow, config, quiet=quiet, show=show, shard=shard, only=only)
+    done: tuple[EmbedRef, ...] = _run("embed:embed", config, quiet=quiet, show=show, shard=shard, only=only)
     return done
 
 
@@ -206,13 +207,13 @@ def evaluate(
     config: Annotated[RunConfig, EvaluateOptions],
     *,
     quiet: bool,
-    form: Form = Form(),  # noqa: B008 - frozen
     metric: str | CustomMetric | Callable[..., object] | None = None,
     judgements: Annotated[str | None, "FILE.csv"] = None,
-) -> Rows | tuple[EvaluationRef, ...]:
+) -> Rows:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
 
-    Figures that the store has are kept; a metric that is new in the table is computed from stored outcomes.
+    Figures that the store has are kept; a metric that is new in the table is computed from stored outcomes. With
+    --format, --columns or --wide the figures are printed; `capim results` prints them afterwards.
 
     A metric of your own (--metric) is a function in a Python file. It takes `outcomes`, or a score `block`, and returns
     one number per query. Its results, comparisons and slices are stored, and its results printed. So are those of R@1
@@ -230,8 +231,6 @@ def evaluate(
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    from capim.flows.benchmark import evaluate as flow
-
     if metric is not None and judgements:
         raise RequestError("--metric and --judgements are two metrics; give one at a time")
     if judgements:
@@ -239,14 +238,10 @@ def evaluate(
 
         metric = with_judgements(judgements)
     if metric is not None:
+        rows = _evaluate_metric(config, metric, quiet=quiet, results=True)
         from capim.reports.rows.standing import AGAINST_BEST
 
-        return Rows(
-            rows=_evaluate_metric(config, metric, quiet=quiet, results=True),
-            columns=(*terminal.RESULT_COLUMNS, *AGAINST_BEST),
-            code=0,
-        )
-    form.refuse("without --metric")
+        return Rows(rows=rows, columns=(*terminal.RESULT_COLUMNS, *AGAINST_BEST), code=0)
 
     def show(done: tuple[EvaluationRef, ...]) -> None:
         n_scored = sum(reference.n_scored for reference in done)
@@ -255,8 +250,30 @@ def evaluate(
         added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
         say(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}")
 
-    done: tuple[EvaluationRef, ...] = _run(flow, config, quiet=quiet, show=show)
-    return done
+    done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
+
+    def figures() -> list[Row]:
+        from capim.store import EmbeddingStore
+
+        store = EmbeddingStore.open(config.store_uri)
+        keys = store.keys_in([each for reference in done for each in reference.uses])
+        return in_order(store.rows("results", derived=sorted(keys)).to_pylist())
+
+    return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0)
+
+
+@command_of(evaluate)
+def evaluate_command(
+    config: Annotated[RunConfig, EvaluateOptions],
+    *,
+    quiet: bool,
+    form: Form,
+    metric: str | None,
+    judgements: Annotated[str | None, "FILE.csv"] = None,
+) -> Rows | None:
+    """What the command line shows of :func:`evaluate`; it has its help."""
+    figures = evaluate(config, quiet=quiet, metric=metric, judgements=judgements)
+    return figures if form != Form() or metric is not None or judgements else None
 
 
 def _evaluate_metric(
@@ -272,13 +289,14 @@ def _evaluate_metric(
     Raises:
         RequestError: There is no figure because every encoder was left out, or the metric fails.
     """
-    from capim.flows.benchmark import evaluate_custom
-    from capim.reports.rows.standing import against_best, pair_rows
-    from capim.store import EmbeddingStore
     from capim.tasks.metrics.custom import load_metric
 
-    loaded = metric if isinstance(metric, str) else load_metric(metric)
-    done: list[MetricRef] = _run(evaluate_custom, config, loaded, quiet=quiet, results=results)
+    loaded = load_metric(metric)
+    given = metric if isinstance(metric, str) else loaded  # a text can be a parameter of a Prefect run
+    done: list[MetricRef] = _run("benchmark:evaluate_custom", config, given, quiet=quiet, results=results)
+    from capim.reports.rows.standing import against_best, pair_rows
+    from capim.store import EmbeddingStore
+
     left_out = [line for reference in done for line in reference.left_out]
     figures = [row for reference in done for row in reference.results]
     pairs = [row for reference in done for row in reference.comparisons]
@@ -304,8 +322,11 @@ def compare(
 ) -> Rows | Compared:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 
+    Prints the pairs under the headline figures: the difference of encoder_a minus encoder_b with its interval, the
+    adjusted p-value, and what the tests say of encoder_a. --format json and csv print all comparisons that were made.
+
     Over three corpora or more, the encoders are ranked by their macro mean and Borda count, with the ranks that the
-    data leave open. The ranking is printed and stored (table rankings).
+    data leave open. The ranking is printed after the pairs and stored (table rankings).
 
     With --metric, by a metric of your own; without it, its stored comparisons stay as they are. Analyses run where
     --analyses names them; `capim analyse` runs them alone.
@@ -318,11 +339,6 @@ def compare(
         pairs that are compared here; ``state`` is what the tests say of ``encoder_a``: better, worse, equivalent or
         undecided.
     """
-    from capim.flows.benchmark import compare as flow
-    from capim.reports.rows.standing import PAIR_COLUMNS, summary
-    from capim.store import EmbeddingStore
-    from capim.tasks.compare import compared_rows
-
     if pair := tuple(name for name in (a, b) if name is not None):
         if a == b:
             raise RequestError(f"compare takes two encoders, got {a} twice")
@@ -333,8 +349,14 @@ def compare(
         config = replace(config, encoders=pair)
     if metric is not None:
         rows = _evaluate_metric(config, metric, quiet=quiet, results=False, first=a)
-        return Rows(rows=rows, columns=PAIR_COLUMNS)
-    done: Compared = _run(flow, config, quiet=quiet)
+        from capim.reports.rows.standing import PAIR_COLUMNS
+
+        return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
+    done: Compared = _run("benchmark:compare", config, quiet=quiet)
+    from capim.reports.rows.standing import summary
+    from capim.store import EmbeddingStore
+    from capim.tasks.compare import compared_rows
+
     for each in done.renewed:
         say(f"{each.sets.encoder} on {each.sets.corpus}: results by another version of a metric were computed anew")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
@@ -347,34 +369,39 @@ def compare(
 @command_of(compare)
 def compare_command(
     config: Annotated[RunConfig, Suite, CompareOptions], *, metric: str | None, form: Form, quiet: bool
-) -> None:
+) -> Rows | None:
     """What the command line shows of :func:`compare`; it has its help."""
-    if metric is not None:
-        form.refuse("with --metric")
     done = compare(config, metric=metric, quiet=quiet)
-    if not isinstance(done, Rows):
-        _print_ranking(config, done, form)
+    if isinstance(done, Rows):
+        return done
+    from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows
+    from capim.store import EmbeddingStore
+    from capim.tasks.compare import compared_rows
+
+    store = EmbeddingStore.open(config.store_uri)
+    pairs = pair_rows(compared_rows(store, done.comparisons))
+    if not form.table or form != Form(format=form.format):
+        return Rows(rows=pairs, columns=PAIR_COLUMNS, code=0)
+    if shown := headline_pairs(pairs):
+        Rows(rows=shown, keep=("encoder_a", "encoder_b", "state", "difference", "p_adjusted", "corpus")).print(form)
+    _print_ranking(store, done.ranking)
+    return None
 
 
 LIKE_THESE = "corpora like these"
 
 
-def _print_ranking(config: RunConfig, compared: Compared, form: Form) -> None:
-    """Print the ranking: one line per encoder as a table, the stored rows as JSON or CSV.
+def _print_ranking(store: EmbeddingStore, reference: RankingRef) -> None:
+    """Print the ranking as a table, one line per encoder.
 
     What the headlines are and which encoders are left out follows on standard error; also why there is no ranking.
     """
-    from capim.store import EmbeddingStore
-
-    reference, rows = compared.ranking, []
-    if reference.ranking:
-        rows = EmbeddingStore.open(config.store_uri).rows("rankings", derived=reference.ranking).to_pylist()
-    if rows or not form.table:
-        shown = _lines(rows) if form.table else rows
-        Rows(rows=shown, keep=("ranks", "encoder"), none=lambda: reference.reason).print(form)
-    if form.table:
-        for line in _words(rows) if rows else [reference.reason] * bool(reference.reason):
-            sys.stderr.writelines(f"{part}\n" for part in terminal.folded(plain(line), sys.stderr))
+    rows = store.rows("rankings", derived=reference.ranking).to_pylist() if reference.ranking else []
+    if rows:
+        sys.stdout.write("\n")
+        Rows(rows=_lines(rows), keep=("ranks", "encoder")).print(Form())
+    for line in _words(rows) if rows else [reference.reason] * bool(reference.reason):
+        sys.stderr.writelines(f"{part}\n" for part in terminal.folded(plain(line), sys.stderr))
 
 
 def _words(rows: Sequence[Row]) -> list[str]:
@@ -433,9 +460,7 @@ def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Row
     Returns:
         Corpus and number of slices stored for it; `capim query "SELECT * FROM current_slices"` reads them.
     """
-    from capim.flows.benchmark import analyse as flow
-
-    stored: dict[str, int] = _run(flow, config, quiet=quiet)
+    stored: dict[str, int] = _run("benchmark:analyse", config, quiet=quiet)
     return Rows(rows=[{"corpus": corpus, "slices": n} for corpus, n in stored.items()])
 
 
@@ -453,14 +478,17 @@ def watch(
     Args:
         strict: a drop of a point also fails where so few images cannot show that any drop is significant
     """
-    from capim.flows.benchmark import RegressionError
-    from capim.flows.benchmark import watch as flow
+    check_names(config, "watch")
     from capim.tasks.reference.changes import WatchRule
 
-    regression = None
+    regression: Any = None
     try:
-        done: Any = _run(flow, config, quiet=quiet, rule=WatchRule(strict=strict))
-    except RegressionError as error:
+        done: Any = _run("benchmark:watch", config, quiet=quiet, rule=WatchRule(strict=strict))
+    except WorkError as error:
+        from capim.flows.benchmark import RegressionError
+
+        if not isinstance(error, RegressionError):
+            raise
         done = regression = error
     found = [finding._asdict() for finding in done.findings]
     Rows(rows=found, columns=("verdict", "subject", "message"), none=lambda: "no findings").print(form)
@@ -496,10 +524,8 @@ def report(
         from capim.reports.compare import write_comparison
 
         return write_comparison(*compare, f"{config.reports_uri}/compared")
-    from capim.flows.benchmark import publish
-    from capim.flows.execution import start
-
-    return start(publish, config, everything=everything)
+    page: str = _run("benchmark:publish", config, quiet=True, everything=everything)
+    return page
 
 
 @command_of(report)
@@ -521,25 +547,31 @@ def report_command(
 
 
 def _run(
-    flow: Any,
+    place: str,
     config: RunConfig,
     *args: object,
     quiet: bool,
     show: Callable[[Any], None] | None = None,
     **options: object,
 ) -> Any:
-    """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
-    from capim.flows.execution import IncompleteError, start
+    """Run the flow ``module:name`` and show what it returns, also if some encoders failed, which the error then names.
 
-    try:
-        with terminal.bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora)):
-            done = start(flow, config, *args, **options)
-    except IncompleteError as incomplete:
-        if show:
-            show(incomplete.done)
-        raise
+    Names are checked before the flow is imported, which takes seconds.
+    """
+    module, _, name = place.partition(":")
+    check_names(config, name)
+    with terminal.bars(quiet=quiet, flow=name, corpora=len(config.corpora), title=f"{name} {config.title}"):
+        from capim.flows.execution import IncompleteError, start
+
+        flow = getattr(import_module(f"capim.flows.{module}"), name)
+        try:
+            done, incomplete = start(flow, config, *args, **options), None
+        except IncompleteError as error:
+            done, incomplete = error.done, error
     if show:
         show(done)
+    if incomplete is not None:
+        raise incomplete
     return done
 
 
@@ -691,9 +723,8 @@ def rerank(
         raise RequestError(
             f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(map(str, numbers))}"
         )
-    from capim.flows.exchange import rerank_flow
-
-    done = _run(rerank_flow, config, first, second, numbers, quiet=quiet)
+    check_names(replace(config, encoders=(first, second)), "rerank")
+    done = _run("exchange:rerank_flow", config, first, second, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 
@@ -723,9 +754,7 @@ def fuse(
         raise RequestError(f"--weights must be one number per encoder: expected {len(encoders)}, got {len(numbers)}")
     if numbers and not (all(0 <= weight < float("inf") for weight in numbers) and any(numbers)):
         raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
-    from capim.flows.exchange import fuse_flow
-
-    done = _run(fuse_flow, config, numbers, quiet=quiet)
+    done = _run("exchange:fuse_flow", config, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 
@@ -752,7 +781,7 @@ def ann(
     Args:
         methods: only these (default: all that apply)
     """
-    from capim.flows.exchange import approximate_flow
+    check_names(config, "ann")
     from capim.store import EmbeddingStore
     from capim.tasks.analyses.compression import METHODS
 
@@ -761,7 +790,7 @@ def ann(
     if faults:
         raise RequestError(faults)
     methods = methods or tuple(METHODS)
-    measured: list[SetsRef] = _run(approximate_flow, config, methods, quiet=quiet)
+    measured: list[SetsRef] = _run("exchange:approximate_flow", config, methods, quiet=quiet)
     places = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
     shown = ("exact", *methods)
     found = []

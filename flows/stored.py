@@ -260,10 +260,12 @@ def search(
         device: device that encodes the query (default: auto)
     """
     from capim.flows.searching import FOUND_COLUMNS, find
-    from capim.reports.gallery_pages import write_search
+    from capim.tasks.encoders.device import check_device
 
     if html:
         form.refuse("with --html")
+    if device != "auto":
+        check_device(device)
     store = open_store(workspace)
     found = find(
         store,
@@ -279,6 +281,8 @@ def search(
     )
     page = Path(html or Path(tempfile.mkdtemp(prefix="capim-")) / "search.html") if html or open else None
     if page is not None:
+        from capim.reports.gallery_pages import write_search
+
         write_search(page, found, store.thumbnails([row["sha"] for row in found.rows if row.get("sha")]))
         stream = sys.stdout if html else sys.stderr
         stream.write(f"{link(str(page), stream)}\n")
