@@ -391,11 +391,13 @@ def _listening(port: int) -> socket.socket:
 # --- `export`: what the store holds, in the files of other programs.
 
 Kind: TypeAlias = Literal["csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark", "model-index"]
+What: TypeAlias = Literal["results", "paper", "outcomes", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"]
 _BY_NAME = ("encoder", "corpus", "protocol")
 EXPORTS = {
     "results": ("as", *_BY_NAME),
     "outcomes": _BY_NAME,
     "trec": _BY_NAME,
+    "paper": _BY_NAME,
     "embeddings": ("encoder", "corpus", "modality"),
     "embedding-atlas": ("encoder", "corpus", "modality", "protocol", "projection"),
     "mlflow": _BY_NAME,
@@ -405,7 +407,7 @@ EXPORTS = {
 
 
 def export(
-    what: Annotated[Literal["results", "outcomes", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"], "WHAT"],
+    what: Annotated[What, "WHAT"],
     *,
     workspace: str | None,
     to: Annotated[str, "F"],
@@ -420,6 +422,7 @@ def export(
 
       results          figures: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV,
                        V28 and COCO-SM tables, the model-index of a model card (.yaml)
+      paper            a folder for LaTeX: a table for a column, charts, methods, an appendix, citations
       outcomes         one row per query: .parquet, .csv, .json
       trec             lists and relevant items of each query, for pytrec_eval, ranx …: a folder of runs and qrels
       embeddings       of one encoder: .npy (ids beside it), .npz, .parquet, .safetensors, .csv
@@ -430,7 +433,7 @@ def export(
 
     Args:
         what: what to export: %(choices)s
-        to: file to write; a folder for coco-sm, mteb and trec, an address for mlflow, a project for wandb
+        to: file to write; a folder for paper, coco-sm, mteb and trec, an address for mlflow, a project for wandb
         kind: format of results: %(choices)s (default: from the file suffix)
         encoder: only these encoders (embeddings: one)
         corpus: only these corpora (embeddings: one)
@@ -486,11 +489,12 @@ def _exported(
     from capim.reports.rows.reading import read_report_data
 
     data = read_report_data(store, **names)
-    if what == "results":
+    if what in ("results", "paper"):
         from capim.reports.exports import export_results
         from capim.tasks.runtime.exports import ndcg_rows
 
         more = ndcg_rows(store, data) if kind == "mteb" else ()
+        kind = "paper" if what == "paper" else kind
         return export_results(replace(data, results=(*data.results, *more)), to, kind=kind)
     from capim.reports.exports.tracking import TRACKERS
 
