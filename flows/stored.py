@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
-import socket
 import sys
 import tempfile
 import webbrowser
@@ -340,9 +338,6 @@ def explain(
     return Rows(rows=rows)
 
 
-_HOST = "127.0.0.1"
-
-
 def serve(
     *,
     workspace: str | None,
@@ -352,40 +347,35 @@ def serve(
     """Look through a store in the browser: results, single queries, what one encoder misses and another finds.
 
     Prints an address that works on this machine only; it carries a token, so that others on the machine cannot use it.
-    The pages read the store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
+    The token and the port stay those of the workspace (serve.json), so that saved addresses work the next time. The
+    pages read the store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
 
     Example: capim serve --workspace ./workspace --open
 
     Args:
-        port: port (default: any that is free)
+        port: port (default: that of the last time, else any that is free)
         open: open the first page in the browser
     """
-    import uvicorn
-
+    from capim.flows.address import HOST, Address, listening, server_of
     from capim.flows.searching import StoreServices
     from capim.reports.app.application import create_app
 
     store = open_store(workspace)
-    token = secrets.token_urlsafe(24)
     folder = None if "://" in store.uri else Path(store.uri).parent
+    known = Address.of(folder)
     services = StoreServices(store, maps=folder and folder / "maps")
-    app = create_app(store, token=token, services=services, judgements=folder and folder / "judgements.csv")
-    with _listening(port) as listener:
-        address = f"http://{_HOST}:{listener.getsockname()[1]}/?token={token}"
+    app = create_app(store, token=known.token, services=services, judgements=folder and folder / "judgements.csv")
+    with listening(port, kept=known.port) as listener:
+        used = listener.getsockname()[1]
+        if port or not known.port:
+            known._replace(port=used).keep(folder)
+        address = f"http://{HOST}:{used}/?token={known.token}"
         sys.stdout.write(f"{link(address, sys.stdout)}\n")
         sys.stdout.flush()
         if open:
             webbrowser.open(address)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False))
         with suppress(KeyboardInterrupt):  # the way to stop it
-            server.run(sockets=[listener])
-
-
-def _listening(port: int) -> socket.socket:
-    try:
-        return socket.create_server((_HOST, port))
-    except (OSError, OverflowError) as fault:
-        raise RequestError(f"port {port} cannot be used ({fault}); give another, or 0 for any free one") from fault
+            server_of(app).run(sockets=[listener])
 
 
 # --- `export`: what the store holds, in the files of other programs.
