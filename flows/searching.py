@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
@@ -35,7 +36,7 @@ def find(
     text: str | None = None,
     *,
     image: str | Path | bytes | None = None,
-    vector: str | Path | NDArray[np.floating] | None = None,
+    vector: str | Path | bytes | NDArray[np.floating] | None = None,
     encoder: str,
     corpus: str,
     modality: Modality | None = None,
@@ -52,8 +53,8 @@ def find(
         store: The store.
         text: The query, with or without an image.
         image: The query is this file, or these encoded bytes; with a text the normalised sum of both unit vectors.
-        vector: The query is this vector, or that of a .npy file: shape ``(dim,)``; of a multi-vector encoder
-            ``(n, dim)``.
+        vector: The query is this vector, or that of a .npy file, by its path or contents: shape ``(dim,)``; of a
+            multi-vector encoder ``(n, dim)``.
         encoder: Name or fingerprint; of the query and of the items.
         corpus: Name, path or fingerprint.
         modality: What is searched; None: captions for an image alone, else images.
@@ -108,11 +109,15 @@ def find(
     )
 
 
-def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> tuple[Embeddings, str]:
+def _given(spec: EncoderSpec, vector: str | Path | bytes | NDArray[np.floating]) -> tuple[Embeddings, str]:
     """A vector as a query, and the name of its file."""
-    name = "a vector" if isinstance(vector, np.ndarray) else str(vector)
+    name = "a vector" if isinstance(vector, np.ndarray | bytes) else str(vector)
     try:
-        values = vector if isinstance(vector, np.ndarray) else np.load(existing_file(Path(vector)), allow_pickle=False)
+        if isinstance(vector, np.ndarray):
+            values = vector
+        else:
+            file = io.BytesIO(vector) if isinstance(vector, bytes) else existing_file(Path(vector))
+            values = np.load(file, allow_pickle=False)
         values = np.atleast_2d(np.asarray(values, dtype=np.float32))
     except (OSError, ValueError, TypeError) as error:
         raise RequestError(f"{name} cannot be read as a .npy file with numbers: {error}") from error
@@ -205,18 +210,19 @@ class StoreServices:
         corpus: str,
         text: str | None = None,
         image: bytes | None = None,
+        vector: bytes | None = None,
         like: tuple[Modality, int] | None = None,
         modality: Modality | None = None,
         k: int = 10,
     ) -> Search:
         """The nearest items, as ``capim search`` finds them; ``like``: to a stored item, by its position."""
-        vector = None if like is None else self._stored(encoder, corpus, *like)
+        given = vector if like is None else self._stored(encoder, corpus, *like)
         with self._encoding:
             return find(
                 self.store,
                 text,
                 image=image,
-                vector=vector,
+                vector=given,
                 encoder=encoder,
                 corpus=corpus,
                 modality=modality,

@@ -62,13 +62,14 @@ class Services(Interface):
         corpus: str,
         text: str | None = None,
         image: bytes | None = None,
+        vector: bytes | None = None,
         like: tuple[Modality, int] | None = None,
         modality: Modality | None = None,
         k: int = 10,
     ) -> Search:
         """The nearest items, as ``capim search`` finds them; loads the model of the encoder on its first use.
 
-        ``like``: to a stored item, by its position; needs no model.
+        ``like``: to a stored item, by its position, and ``vector``: the contents of a .npy file; both need no model.
         """
 
     def loaded(self, encoder: str) -> bool:
