@@ -161,7 +161,7 @@ class Encoding(Device):
         precision: floating-point precision of the forward pass (default: the encoder's own)
         storage: type of the stored vectors; float16 halves their size and rounds (default: float32, float16 for
             multi-vectors, for imports that of the file)
-        compile: compile the model with torch.compile first; pays in long encodes
+        compile: compile the model with torch.compile first; worth it for long runs
         trust_remote_code: allow Python code from a model repository to run, at a fixed revision
     """
 
@@ -181,7 +181,7 @@ class Statistics(Seed):
     Args:
         replicates: bootstrap replicates per interval
         level: confidence level of the intervals
-        interval: interval of shares of hits; of other figures percentile, or bca if bca is chosen
+        interval: interval for proportions; all other figures use percentile, or bca if bca is chosen
     """
 
     replicates: Annotated[int, Field(ge=100), NoTruth, "--replicates", "--bootstrap-iterations"] = 10_000
@@ -196,7 +196,7 @@ class Scoring(Statistics, Protocols, Device):
     Args:
         parts: score every gallery in N parts, in parallel on Prefect's task runner
         memory: memory for the vectors and scores of each part, such as 500MB (default: 2GiB)
-        distractors: stored corpora of which images are added to every gallery, as a curve
+        distractors: stored corpora whose images are added to every gallery, more and more of them
         keep_replicates: store every bootstrap replicate of every metric (table replicates)
     """
 
@@ -211,7 +211,7 @@ class Permutations:
     """Options of tests.
 
     Args:
-        permutations: random sign flips of the tests, where not all of them can be enumerated
+        permutations: random sign flips per test, where there are too many to enumerate
     """
 
     permutations: Annotated[int, Field(ge=1000), NoTruth] = 10_000
@@ -246,7 +246,7 @@ class Watching(Permutations, Scoring, Encoding):
     """Options of a watch, which adjusts over its own findings.
 
     Args:
-        baseline: run that a watch pins as its baseline (default: the pinned one, else the first watch)
+        baseline: run to pin as the baseline of the watch (default: the pinned one, else the first watch)
     """
 
     baseline: Annotated[str | None, "RUN"] = None
@@ -380,7 +380,7 @@ class RunOptions(Comparing, Scoring, Encoding, Where, Suite):
     """Options of `run`.
 
     Args:
-        plan: only say what is stored and what is to do, by step; nothing is changed
+        plan: only show what is stored and what remains to be done, step by step
     """
 
     plan: bool = False

@@ -125,7 +125,7 @@ def list_known(
         pins = identity.pin()
         Path(pin).write_text(identity.pinned_toml(pins), encoding="utf-8")
         n_pinned = sum(not isinstance(each, str) for each in pins.values())
-        say(f"{n_pinned} of {len(pins)} encoders pinned in {pin}; the others are comments that give the reason")
+        say(f"{n_pinned} of {len(pins)} encoders pinned in {pin}; the others are comments that say why they are not")
     return Rows(rows=LISTS[what](), keep=SHOWN_FIRST.get(what, ()), code=0)
 
 
@@ -140,7 +140,7 @@ def check(
 ) -> int:
     """Load one model and run the conformance suite on it, before a long encode.
 
-    Checks identity, weights, norms, independence of the batch, truncation, unusual images and captions, precision, a
+    Checks identity, weights, norms, batch independence, truncation, unusual images and captions, precision, a
     known answer and speed; what cannot be verified is skipped with the reason. Exit code 1 if a check fails.
 
     Example: capim check tiny-clip
@@ -200,7 +200,7 @@ def ids_of_corpus(
     form: Form,
     quiet: bool,
 ) -> int:
-    """List the ids of a corpus in its order, with what they stand for; nothing is stored.
+    """List the ids of a corpus in corpus order, with the items they stand for; nothing is stored.
 
     `capim import` needs these ids beside the vectors, or the vectors in this order. A corpus that is not stored is read
     as a run would read it, without the images that cannot be decoded. For a corpus of ids and texts without image
@@ -255,8 +255,8 @@ def info(*, workspace: str | None, form: Form) -> Rows:
 def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int:
     """Compare every file with its digest, and read every set and corpus: sound, incomplete, damaged or lost.
 
-    Exit code 1 if anything is damaged, or lost, which no run makes again; the table names the files and the command
-    that repairs them. What is incomplete is completed by the same command that began it.
+    Exit code 1 if anything is damaged, or lost so that no run can recreate it; the table names the files and the
+    command that repairs them. What is incomplete is completed by the command that began it.
 
     With --recompute, also compute every current figure and comparison again, and the outcomes of 100 queries of each
     evaluation from the embeddings: wrong bytes are found whatever the digests say, and so is code with other results.
@@ -264,7 +264,7 @@ def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int
     Example: capim store verify
 
     Args:
-        recompute: compute figures and outcomes again too, which takes about as long as their first computation
+        recompute: also recompute figures and outcomes, which takes about as long as computing them did
     """
     from capim.store import integrity
 
@@ -299,11 +299,11 @@ def prune(
     keep: Annotated[int, "N"] = 30,
     yes: bool = False,
 ) -> None:
-    """List what older runs left and no report shows, and with --yes remove it: rows, embeddings, reports of these runs.
+    """List, and with --yes remove, what older runs left behind and no report shows: rows, embeddings and reports.
 
     Kept are the newest --keep runs with their reports, all results that a report of the store shows, and the baselines
     of watches. Embeddings of earlier revisions of an encoder, or of earlier states of a corpus, go with their results.
-    What a running run may use stays until it has ended.
+    What a run in progress may use stays until it has ended.
 
     Example: capim store prune --keep 30
 
@@ -361,7 +361,7 @@ def repair(
     accept: bool = False,
     recompute: bool = False,
 ) -> int:
-    """Put back damaged files of which there is a copy, and remove what else is damaged: the next run makes it again.
+    """Restore damaged files from their copies, and remove whatever else is damaged: the next run recreates it.
 
     With --all, everything that `capim store verify` finds damaged. A table without a record of its digests is not
     repaired, because nothing says what was written: restore the record, or say with --accept that the table is right.
@@ -374,8 +374,8 @@ def repair(
         name: table name of an embedding set, the beginning of one, or a tag (capim store info lists them);
             or another table, such as results
         all: everything that `capim store verify` finds damaged
-        accept: where the record of a table's digests is missing: what the table holds now is right, record it
-        recompute: remove figures that differ from what is computed again; with outcomes that differ, also their
+        accept: if the record of a table's digests is missing, take what the table holds now as correct and record it
+        recompute: remove figures that differ when they are recomputed; with outcomes that differ, also their
             embeddings, since either may have been changed
     """
     from capim.store import integrity
@@ -388,7 +388,7 @@ def repair(
 
         removed = anew.remove_wrong(store, [each for each in anew.recompute(store) if isinstance(each, anew.Wrong)])
         words = ", ".join(f"{n:,} rows of {table}" for table, n in removed.items()) or "nothing"
-        sys.stderr.write(f"{words} removed; run the same commands again to make what was removed\n")
+        sys.stderr.write(f"{words} removed; run the same commands again to recreate what was removed\n")
         return 0
     done = dict(integrity.repair_all(store, accept=accept)) if all else {}
     if name:
@@ -396,7 +396,9 @@ def repair(
     for table, words in done.items():
         sys.stderr.write(f"{table}: {words}\n")
     left = [table for table, words in done.items() if integrity.FAILED in words]
-    sys.stderr.write(f"{len(done) - len(left)} tables repaired; run the same commands again to make what was removed\n")
+    sys.stderr.write(
+        f"{len(done) - len(left)} tables repaired; run the same commands again to recreate what was removed\n"
+    )
     if left:
         sys.stderr.write(f"still damaged: {', '.join(left)}\n")
     return 1 if left else 0

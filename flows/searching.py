@@ -67,7 +67,7 @@ def find(
         RequestError: The encoder or corpus is not in the store, the file cannot be read, or there is no query.
     """
     if vector is not None and (text or image):
-        raise RequestError("a vector is searched for alone; leave out the text and the image")
+        raise RequestError("a vector is a query on its own; leave out the text and the image")
     if vector is None and not (text or image):
         raise RequestError("give what to search for: a text, or --image FILE, or both, or --vector FILE.npy")
     if text and any(0xD800 <= ord(character) < 0xE000 for character in text):
@@ -164,7 +164,7 @@ def _encoded(
     """The embedding of the query, and a thumbnail if an image is in it."""
     if text and image and spec.vectors == "multi":
         raise RequestError(
-            f"encoder {spec.name!r} has several vectors per item, of which a text and an image have no sum; give one"
+            f"encoder {spec.name!r} has several vectors per item: a text and an image cannot be added; give one"
         )
     if spec.adapter == "imported":
         raise RequestError(f"encoder {spec.name!r} was imported without its model; give the query as --vector FILE.npy")
@@ -179,7 +179,7 @@ def _encoded(
         return encoded[0], small
     total = encoded[0].values + encoded[1].values
     if not np.linalg.norm(total):
-        raise RequestError("the text and the image have opposite vectors, which have no sum")
+        raise RequestError("the vectors of the text and the image cancel each other out; give one of them")
     return _query(unit_vectors(total)), small
 
 

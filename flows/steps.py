@@ -60,8 +60,8 @@ def demo(*, workspace: str | None, quiet: bool) -> None:
     """Run everything on built-in corpora and tiny models, offline, in under two minutes.
 
     Rendered scenes (retrieval, Winoground, six languages), rendered document pages with questions and judgements, and
-    four tiny models trained on such; a model whose library is not installed is left out. Prints what the report
-    recommends, and its path.
+    four tiny models trained on data of that kind; a model whose library is not installed is left out. Prints what the
+    report recommends, and its path.
 
     Example: capim demo --workspace /tmp/capim-demo
     """
@@ -103,8 +103,9 @@ def run(
     images and captions (capim corpora check), or a table in a suite file. Prints what the report recommends, and its
     path.
 
-    With --plan, print what is stored and what is to do, by step, with the seconds that it takes at the rates of earlier
-    runs, and the bytes of the vectors; nothing is changed. `capim why` says afterwards what a run did, and why.
+    With --plan, show what is stored and what remains to be done, step by step, with the time it would take at the speed
+    of earlier runs and the size of the vectors; nothing is changed. Afterwards, `capim why` shows what a run did, and
+    why.
 
     Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
 
@@ -169,11 +170,11 @@ def embed(
     shard: Annotated[int | None, "K"] = None,
     submit: bool = False,
 ) -> tuple[EmbedRef, ...]:
-    """Encode corpora with encoders; only what is missing in the store.
+    """Encode corpora with encoders; what the store already has is skipped.
 
     An interrupted encode keeps what it has stored; the same command continues it. With --submit, the workers of a
-    Prefect server encode one shard each, side by side (deployments/README.md). Of a corpus whose images have no
-    files, or whose captions have no texts, the other modality is encoded.
+    Prefect server encode one shard each, side by side (deployments/README.md). Where the images of a corpus have no
+    files, or its captions no text, only the other modality is encoded.
 
     Example: capim embed --corpora shapes --encoders tiny-clip --batch-size 64
 
@@ -222,7 +223,7 @@ def evaluate(
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
 
     Args:
-        judgements: evaluate R@1 instead with further right items (docs/serve.md)
+        judgements: evaluate R@1 with additional correct items instead (docs/serve.md)
 
     Returns:
         From Python, the figures as ``results`` gives them. ``metric`` may also be a function or a ``capim.Metric``; its
@@ -328,8 +329,8 @@ def compare(
     Over three corpora or more, the encoders are ranked by their macro mean and Borda count, with the ranks that the
     data leave open. The ranking is printed after the pairs and stored (table rankings).
 
-    With --metric, by a metric of your own; without it, its stored comparisons stay as they are. Analyses run where
-    --analyses names them; `capim analyse` runs them alone.
+    With --metric, encoders are compared by a metric of your own; otherwise its stored comparisons stay as they are.
+    Analyses run only if --analyses names them; `capim analyse` runs them alone.
 
     Example: capim compare --corpora shapes
 
@@ -358,7 +359,7 @@ def compare(
     from capim.tasks.compare import compared_rows
 
     for each in done.renewed:
-        say(f"{each.sets.encoder} on {each.sets.corpus}: results by another version of a metric were computed anew")
+        say(f"{each.sets.encoder} on {each.sets.corpus}: results of an older version of a metric were recomputed")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     stored = sum(reference.comparisons.n_rows for reference in done.comparisons)
     say(*summary(compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)))
@@ -451,9 +452,9 @@ def _ranks(row: Row) -> str:
 
 
 def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Rows:
-    """Analyse stored outcomes: misses, hard queries, hubs, calibration, ablations, and the gate of published figures.
+    """Analyse stored outcomes: misses, hard queries, hubs, calibration, ablations, and published figures.
 
-    All analyses, or those that --analyses names, of the encoders together on every corpus, for the next report.
+    Runs all analyses, or those that --analyses names, over the encoders of each corpus; the next report shows them.
 
     Example: capim analyse --corpora shapes --analyses errors,complexity
 
@@ -470,13 +471,13 @@ def watch(
     """Check for regressions since the pinned run; exit code 1 if there is one.
 
     Encodes a sample of every stored set again, and tests the figures of changed encoders against the pinned run, query
-    by query: at most 3 % of years have a false alarm. The first watch pins itself; --baseline RUN pins another
+    by query: at most a 3 % chance of a false alarm per year. The first watch pins itself; --baseline RUN pins another
     run, such as one whose changes are intended. Prints the findings, with changes of weights, libraries and data.
 
     Example: capim watch --corpora shapes --encoders tiny-clip
 
     Args:
-        strict: a drop of a point also fails where so few images cannot show that any drop is significant
+        strict: also fail on a drop of a point where there are too few images for any drop to be significant
     """
     check_names(config, "watch")
     from capim.tasks.reference.changes import WatchRule
@@ -505,7 +506,7 @@ def report(
 ) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
-    Prints what the report recommends, and its path. Of figures with several settings it shows those with the usual
+    Prints what the report recommends, and its path. Of figures with several settings it shows those with the default
     ones; the report of `capim run` shows what that run used, whatever else is in the store.
 
     With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
@@ -515,7 +516,7 @@ def report(
 
     Args:
         compare: compare two reports instead
-        everything: samples of corpora, too, beside whole corpora
+        everything: include samples of corpora beside whole corpora
 
     Returns:
         From Python, the path of the report.
@@ -620,7 +621,7 @@ def import_(
         captions = "captions.npy"
 
     Outcomes are ranks, or right and wrong answers, per query (docs/outcomes.md); scores are those of every caption with
-    every image; a run has lists of the best items. The same file again changes nothing.
+    every image; a run has lists of the best items. Importing a file again changes nothing.
 
     Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
 
@@ -630,7 +631,7 @@ def import_(
         images: image embeddings: .npy, .npz, .parquet, .safetensors or .csv
         captions: caption embeddings, in the same formats
         revision: version of the model (default: that of the stored model, else unversioned)
-        note: a remark about the model; kept and shown with it
+        note: a remark about the model, stored and shown with it
         manifest: import many sets: a TOML file with a table [[set]] for each
         folder: import DIR/ENCODER/CORPUS/images.* and captions.*
         replace: replace what is stored with other contents
@@ -638,7 +639,7 @@ def import_(
             a folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)
         scores: scores of every caption (rows) with every image (columns): .npy or .npz
         run: lists of the best items, in TREC's run format
-        protocol: protocols of the outcomes, scores or run (default: all it tells)
+        protocol: protocols of the outcomes, scores or run (default: all that it determines)
     """
     from capim.flows.exchange import import_ as flow
     from capim.flows.exchange import import_outcomes
@@ -772,9 +773,9 @@ def ann(
     vector per item have int8, binary and the indexes.
 
     In the rows, change is the method's metric minus that of exact search, paired by query, with its interval; depth is
-    how many of the method's first items exact scores have to reorder so that every query has the ten best of exact
-    search, and equal_at_10, 20, 50 and 100 are the shares of queries that have them with so many. The rows are stored
-    (table slices, analysis ann) for the next report.
+    how many of the method's first items have to be re-ranked by exact score until every query has the ten best of exact
+    search, and equal_at_10, 20, 50 and 100 are the shares of queries for which that many are enough. The rows are
+    stored (table slices, analysis ann) for the next report.
 
     Example: capim ann --encoders tiny-colpali --corpora shapes --methods pooling,muvera
 

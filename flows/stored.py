@@ -128,10 +128,10 @@ def unknown_texts(store: EmbeddingStore, statement: str) -> str:
 
 
 def why(run: str = "last", *, workspace: str | None) -> Rows:
-    """Say what a run made and why: new input, another setting or newer code; and how much it found stored.
+    """Show what a run computed and why (new input, another setting, newer code), and how much was already stored.
 
     Everything that is derived is compared with the newest earlier entry of the same corpus, encoder and figure in the
-    ledger (table derived). What a run would do is said by `capim run --plan`.
+    ledger (table derived). `capim run --plan` shows beforehand what a run would do.
 
     Example: capim why last
 
@@ -149,12 +149,10 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     made, stored = (
         sum(each["n"] for each in found if (each["reason"] == "stored") == is_stored) for is_stored in (False, True)
     )
-    say(f"{row['run']}, {row['state']}: {made:,} items made, {stored:,} found stored")
+    say(f"{row['run']}, {row['state']}: {made:,} items computed, {stored:,} already stored")
     if row["uses"] is None:
-        say("the run has not recorded what it used: it has not ended, or it failed; what it found stored is not known")
-    return Rows(
-        rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it derived nothing and used nothing derived", code=0
-    )
+        say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
+    return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it computed no figures and used none", code=0)
 
 
 def results(
@@ -211,7 +209,7 @@ def query(sql: str, *, workspace: str | None, seconds: Annotated[float | None, "
 
     Args:
         sql: a SELECT statement
-        seconds: how long it may take (default: as long as it takes)
+        seconds: time limit in seconds (default: none)
     """
     store = open_store(workspace)
     return Rows(rows=store.sql(sql, seconds=seconds), none=lambda: unknown_texts(store, sql))
@@ -236,25 +234,25 @@ def search(
     open: bool = False,  # noqa: A002 - the name of the option
     device: str = "auto",
 ) -> Rows | None:
-    """Find the nearest images or captions of a text, an image, both together or a vector.
+    """Find the images or captions nearest to a text, an image, both together, or a vector.
 
-    Every item is compared, unless --index is given. Of a text, images are searched; of an image alone, captions;
-    --modality chooses.
+    Every item is compared unless --index is given. A text searches images, an image alone searches captions;
+    --modality chooses otherwise.
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
 
     Args:
-        text: find the nearest images of this text
-        image: find the nearest captions of this image; with a text, the nearest images of the normalised sum of both
+        text: find the images nearest to this text
+        image: find the captions nearest to this image; with a text, the images nearest to the normalised sum of both
             unit vectors
-        vector: find the nearest images of this vector instead (.npy)
+        vector: find the images nearest to this vector instead (.npy)
         modality: search these items instead
         encoder: name or fingerprint of an encoder in the store
         corpus: name, path or fingerprint of a corpus in the store
         k: number of results (default: 10)
         index: search through an approximate index; it is built if missing
         html: write an HTML gallery of the results to this file
-        open: open that gallery in the browser (without --html: from a temporary file)
+        open: open that gallery in the browser (without --html, from a temporary file)
         device: device that encodes the query (default: auto)
     """
     from capim.flows.searching import FOUND_COLUMNS, find
@@ -299,10 +297,10 @@ def explain(
     item: Annotated[str, "ID"],
     to: Annotated[str | None, "F"] = None,
 ) -> Rows | None:
-    """Show the share of every token in the score of a caption with an image, and where in the image it matches.
+    """Show how much each token adds to the score of a caption and an image, and where in the image it matches.
 
-    The score of a late-interaction encoder is a sum over the tokens of the caption; the shares add up to it. With
-    --to, a map over the image for every token, several encoders below each other.
+    The score of a late-interaction encoder is a sum over the tokens of the caption; the shares add up to it. --to
+    writes a map over the image for every token, one encoder below the other.
 
     Example: capim explain --encoder tiny-colpali --corpus shapes --query scene-00000-0 --item scene-00000
 
@@ -416,8 +414,8 @@ def export(
       outcomes         one row per query: .parquet, .csv, .json
       trec             lists and relevant items of each query, for pytrec_eval, ranx …: a folder of runs and qrels
       embeddings       of one encoder: .npy (ids beside it), .npz, .parquet, .safetensors, .csv
-      embedding-atlas  items of one encoder on a plane, with neighbours, thumbnails and hits: .parquet
-      mlflow, wandb    figures and the newest report as runs, one for each encoder, where the library is installed
+      embedding-atlas  items of one encoder in two dimensions, with neighbours, thumbnails and hits: .parquet
+      mlflow, wandb    figures and the newest report as runs, one per encoder, if the library is installed
 
     Example: capim export results --to leaderboard.tex
 
@@ -429,7 +427,7 @@ def export(
         corpus: only these corpora (embeddings: one)
         protocol: only these protocols (embeddings have none)
         modality: modality of the embeddings or of the atlas
-        projection: how the atlas becomes flat (default: pca)
+        projection: projection of the atlas to two dimensions (default: pca)
     """
     named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
     given = {"as": kind, **named, "modality": modality, "projection": projection}
@@ -473,7 +471,7 @@ def _exported(
 
         return export_trec(store, Path(to), wanted, note=say)
     if by_fingerprint := [name for name in wanted if name.endswith("_fingerprint")]:
-        raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by names; give the name")
+        raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by name; give the name")
     plurals = {"encoders": "encoder", "corpora": "corpus", "protocols": "protocol"}
     names: dict[str, Any] = {several: wanted.get(one, []) for several, one in plurals.items()}
     from capim.reports.rows.reading import read_report_data

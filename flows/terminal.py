@@ -134,7 +134,7 @@ class Form:
     Args:
         format: output format of the rows (default: table)
         columns: only these columns, in this order
-        wide: tables: every column, wider than the terminal if need be
+        wide: tables: show every column, even if wider than the terminal
     """
 
     format: Literal["table", "json", "csv"] | None = None

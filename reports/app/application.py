@@ -98,7 +98,7 @@ def _style(_: Request) -> Response:
 
 
 def _nowhere(request: Request, _: Exception) -> Response:
-    reason = f"{request.url.path} is none of the pages above"
+    reason = f"{request.url.path} is not one of the pages above"
     return _problem(request, reason, title="There is no such page", status=404)
 
 

@@ -105,7 +105,7 @@ def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> Want
         faults.append(f"k={k}: expected a whole number from 1 to {MOST_HITS}")
     text, picture = parameters.get("text", "").strip(), parameters.get("picture", "")
     if like and (text or picture):
-        faults.append("a stored item is searched for alone; leave out the text and the picture")
+        faults.append("a stored item is a query on its own; leave out the text and the picture")
     if faults:
         raise RequestError(faults)
     item = (cast(Modality, kind), int(position)) if like else None
@@ -302,7 +302,7 @@ def read_map(parameters: QueryParams, state: State) -> tuple[WantedMaps, list[st
     if colour == "both" and len(names) != 2:
         faults.append("colour=both: choose two encoders")
     if len(names) > 2:
-        faults.append(f"encoders={','.join(names)}: two maps at most are side by side")
+        faults.append(f"encoders={','.join(names)}: choose at most two")
     if colour not in COLOURS and not colour.startswith(("shows:", "type:")):
         faults.append(unknown("colour", colour, [*COLOURS, "shows:OBJECT", "type:TYPE"]))
     if faults:
@@ -424,7 +424,7 @@ def _outcomes(state: State, wanted: WantedMaps, encoder: str) -> Statement:
     evaluated = _evaluated(state, wanted)
     if not evaluated:
         what = f"{MODALITIES[wanted.modality]} of {wanted.corpus!r}"
-        raise RequestError(f"no protocol that {' and '.join(wanted.encoders)} have has the {what} as queries")
+        raise RequestError(f"no protocol that {' and '.join(wanted.encoders)} share uses the {what} as queries")
     protocol = wanted.protocol or next(iter(evaluated))
     if protocol not in evaluated:
         raise RequestError(unknown("protocol", protocol, evaluated))
@@ -480,7 +480,8 @@ def _figure(state: State, wanted: WantedMaps, encoder: str) -> dict[str, Any]:
         "legend": [(f"c{at}", name, show.number(n, 0)) for at, (name, n) in named if n],
         **{name: _packed(values) for name, values in (("x", x), ("y", y), ("codes", coloured.codes))},
         "picture": _picture(x, y, coloured),
-        "about": ("Every item is at the mean of its vectors. " if key.vectors == "multi" else "") + _about(found),
+        "about": ("Every item is placed at the mean of its vectors. " if key.vectors == "multi" else "")
+        + _about(found),
         "n": show.number(len(x), 0),
     }
 
@@ -521,7 +522,7 @@ def _about(found: Map) -> str:
     if not math.isnan(shares[0]):
         text = f"The axes have {show.percent(shares[0])} % and {show.percent(shares[1])} % of the variance. "
     if not kept.n_sampled:
-        return f"{text}There are too few items to say how much of their neighbourhood the map keeps."
+        return f"{text}There are too few items to tell how much of their neighbourhood the map preserves."
     return (
         f"{text}Of the {kept.nearest} nearest items of an item, the map keeps {show.percent(kept.share)} % on average; "
         f"trustworthiness {show.number(kept.trustworthiness, 3)} (over {show.number(kept.n_sampled, 0)} items)."

@@ -258,7 +258,7 @@ class State:
             RequestError: It is not kept any more.
         """
         if (found := self._pictures.get(name)) is None:
-            raise RequestError("this picture is not in the memory of `capim serve` any more; choose its file again")
+            raise RequestError("`capim serve` no longer has this picture in memory; choose its file again")
         return found
 
     def rows(self, statement: Statement) -> pa.Table:

@@ -102,7 +102,7 @@ def test_a_body_that_is_too_long_is_refused(client: TestClient) -> None:
         ("/?corpora=cocoo-karpathy", 400, "did you mean"),
         ("/?metric=R@11", 400, "did you mean"),
         ("/?as=exe", 400, "expected csv, sql or html"),
-        ("/nowhere", 404, "none of the pages"),
+        ("/nowhere", 404, "not one of the pages"),
         (f"/?corpora={HOSTILE[0]}", 400, "&lt;script&gt;"),
     ],
 )

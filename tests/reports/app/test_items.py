@@ -118,7 +118,7 @@ def test_without_a_model_that_reads_the_query_a_column_offers_stored_items_and_t
         ("k=0", "from 1 to 100"),
         ("like=image", "image:POSITION"),
         ("like=image:99999", "has 12 images"),
-        ("like=image:1&text=x", "searched for alone"),
+        ("like=image:1&text=x", "a query on its own"),
         ("modality=pixels", "known: image, caption"),
     ],
 )
