@@ -131,7 +131,7 @@ def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: b
     load_metric(metric)  # a wrong request leaves no record of a run
     check_analyses(config.analyses)
     if config.analyses and not results and set(config.analyses).isdisjoint(of_parts()):
-        raise RequestError(f"{', '.join(config.analyses)}: a metric of your own is sliced by {', '.join(of_parts())}")
+        raise RequestError(f"{', '.join(config.analyses)}: metrics of your own are sliced by {', '.join(of_parts())}")
     evaluations = evaluations_of(config)
     with recorded_run(config, "custom-metric") as run:
         arguments = _settings(config, run) | {

@@ -302,7 +302,7 @@ def _stored_names(workspace: str) -> dict[str, list[str]]:
 
 @validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", json_schema_extra=_describe))
 class RunConfig(Comparing, Watching, Where):
-    """What a run does. In a run of a deployment, a field that is not given is that of the deployment.
+    """What a run does. In a run of a deployment, a field that is not given has the deployment's value.
 
     Args:
         name: name of the run, shown in reports
@@ -411,7 +411,7 @@ class EvaluateOptions(Scoring, Where, Suite):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Comparing, Where):
-    """Options of `compare`; from Python, its first arguments are two encoders. Analyses run where they are named.
+    """Options of `compare`; from Python, its first arguments are two encoders. Analyses run only if named.
 
     Args:
         metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
@@ -487,7 +487,7 @@ def listed(given: Any) -> tuple[Any, ...] | None:
 
 
 def missing_names(config: RunConfig) -> list[str]:
-    """Faults of a run that must name corpora and encoders and does not."""
+    """What is missing from a run that has to name corpora and encoders."""
     return [
         f"no {label}: give --{label} or list them in a suite file (known: `capim list {label}`)"
         for label in ("corpora", "encoders")

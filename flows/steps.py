@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def command_of(step: Callable[..., object]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Make a function what the command line shows of a step, with the help of the step."""
+    """Turn a function into the command-line form of a step, with the help of the step."""
 
     def named(command: Callable[..., T]) -> Callable[..., T]:
         command.__doc__ = step.__doc__
@@ -151,7 +151,7 @@ def run_command(
     form: Form,
     quiet: bool,
 ) -> Rows | None:
-    """What the command line shows of :func:`run`; it has its help."""
+    """The command-line form of :func:`run`, with its help."""
     if not plan:
         form.refuse("without --plan")
     done = run(config, quiet=quiet, show=terminal.print_report, plan=plan)
@@ -272,7 +272,7 @@ def evaluate_command(
     metric: str | None,
     judgements: Annotated[str | None, "FILE.csv"] = None,
 ) -> Rows | None:
-    """What the command line shows of :func:`evaluate`; it has its help."""
+    """The command-line form of :func:`evaluate`, with its help."""
     figures = evaluate(config, quiet=quiet, metric=metric, judgements=judgements)
     return figures if form != Form() or metric is not None or judgements else None
 
@@ -371,7 +371,7 @@ def compare(
 def compare_command(
     config: Annotated[RunConfig, Suite, CompareOptions], *, metric: str | None, form: Form, quiet: bool
 ) -> Rows | None:
-    """What the command line shows of :func:`compare`; it has its help."""
+    """The command-line form of :func:`compare`, with its help."""
     done = compare(config, metric=metric, quiet=quiet)
     if isinstance(done, Rows):
         return done
@@ -537,7 +537,7 @@ def report_command(
     everything: Annotated[bool, "--all"] = False,
     given: dict[str, Any],
 ) -> None:
-    """What the command line shows of :func:`report`; it has its help."""
+    """The command-line form of :func:`report`, with its help."""
     if compare:
         unused = {f"--{name}": given.get(name) for name in ("corpora", "encoders", "protocols")}
         unused["--all"] = given.get("everything")
