@@ -11,7 +11,6 @@ import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from capim.flows.checks import device_faults
 from capim.flows.config import RunConfig
 from capim.flows.embed import check_request, embed_step, evaluations_of, paired
 from capim.flows.execution import (
@@ -28,6 +27,7 @@ from capim.flows.execution import (
     run_flow,
     task_settings,
 )
+from capim.flows.inspection import device_faults
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks import evaluate as scoring

@@ -21,8 +21,8 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 
 from capim.flows import execution
-from capim.flows.checks import device_faults
 from capim.flows.config import RunConfig, located, missing_names
+from capim.flows.inspection import device_faults
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks import embed as encoding

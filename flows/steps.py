@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from capim.flows import terminal
-from capim.flows.checks import check_names
 from capim.flows.config import (
     DEMO,
     AnalyseOptions,
@@ -32,6 +31,7 @@ from capim.flows.config import (
     missing_names,
     run_config,
 )
+from capim.flows.inspection import check_names
 from capim.flows.stored import in_order
 from capim.flows.terminal import Form, Row, Rows, say
 from capim.store.errors import RequestError, WorkError, plain, unknown

@@ -354,9 +354,9 @@ def serve(
         port: port (default: that of the last time, else any that is free)
         open: open the first page in the browser
     """
-    from capim.flows.address import HOST, Address, listening, server_of
     from capim.flows.searching import StoreServices
     from capim.reports.app.application import create_app
+    from capim.reports.app.server import HOST, Address, listening, server_of
 
     store = open_store(workspace)
     folder = None if "://" in store.uri else Path(store.uri).parent

@@ -27,9 +27,9 @@ import numpy as np
 import pytest
 import uvicorn
 
-import capim.flows.address
 import capim.flows.execution
 import capim.flows.searching
+import capim.reports.app.server
 import capim.tasks.encoders.conformance
 from capim.flows import cli, set_environment
 from capim.flows.config import FIELDS
@@ -332,7 +332,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watched(webbrowser, "open", lambda *_: True)
     watched(uvicorn.Server, "run", lambda *_, **__: None)
     here = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 0))
-    watched(capim.flows.address, "listening", lambda *_, **__: nullcontext(here))
+    watched(capim.reports.app.server, "listening", lambda *_, **__: nullcontext(here))
     monkeypatch.setattr(secrets, "token_urlsafe", lambda _: "token")
     watched(capim.flows.searching, "choose_device")
     return seen

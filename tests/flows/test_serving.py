@@ -17,8 +17,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from capim.flows import address
 from capim.flows.cli import main
+from capim.reports.app import server as address
 from capim.store import EmbeddingStore
 from tests.command import command
 
