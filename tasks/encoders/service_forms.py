@@ -1,7 +1,7 @@
 """How services take texts and images and answer with vectors: one row for each form of request, with its source.
 
-Nothing is guessed: a row is what the document that it names says, and ``tests/encoders/service_doubles.py`` has a
-double of the service that is as strict. What differs between queries and documents is a parameter of the service, which
+A row follows the document that it names, or published code that uses the service (``docs/endpoint.md`` says which), and
+``tests/encoders/service_doubles.py`` has a double of the service. What differs between queries and documents is a parameter of the service, which
 the options ``caption_body:NAME`` and ``image_body:NAME`` of an encoder hold.
 """
 
