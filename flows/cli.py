@@ -59,6 +59,7 @@ COMMANDS: dict[str, Command] = {
     "why": stored.why,
     "certify": stored.certify,
     "search": stored.search,
+    "duplicates": stored.duplicates,
     "explain": stored.explain,
     "export": stored.export,
     "rerank": steps.rerank,

@@ -135,13 +135,13 @@ def _means(
     of_parts = stacked_statistic(
         [ClusteredValues([part.values[metric] for metric in metrics], part.clusters) for part in parts]
     )
-    n_images = max(part.clusters.n_occupied for part in parts)
-    units = Clusters.joined([part.clusters for part in parts])
+    images = {protocol: _mixed([part.clusters for part in parts], weights) for protocol, weights in weights_of.items()}
 
     def statistic(drawn: ClusterWeights) -> NDArray[np.float64]:
         return (matrix @ of_parts(drawn).reshape(len(parts), -1)).reshape(len(matrix) * len(metrics), -1)
 
-    intervals = bootstrap_statistic(statistic, resampling, [units] * len(matrix) * len(metrics), bounds=(0.0, 1.0))
+    units = [of for of in images.values() for _ in metrics]
+    intervals = bootstrap_statistic(statistic, resampling, units, bounds=(0.0, 1.0))
     values, low, high, chance = (
         (matrix @ np.array([[part.figures[metric][at] for metric in metrics] for part in parts])).ravel()
         for at in range(4)
@@ -157,8 +157,9 @@ def _means(
                 metric=metric,
                 value=float(values[i]),
                 n_queries=n_queries,
-                n_clusters=n_images,
+                clusters=images[protocol],
                 chance=None if np.isnan(chance[i]) else float(chance[i]),
+                span=1.0,
             ),
             "value_ties_lost": float(low[i]),
             "value_ties_won": float(high[i]),
@@ -168,7 +169,14 @@ def _means(
         if isinstance(reason, str):
             no_interval = Interval(value=float("nan"), reason=reason)
             for metric in metrics:
-                yield row_of(no_interval, protocol=protocol, metric=metric, value=None, n_queries=0, n_clusters=0)
+                yield row_of(no_interval, protocol=protocol, metric=metric, value=None, n_queries=0, clusters=None)
+
+
+def _mixed(parts: Sequence[Clusters], weights: NDArray[np.float64]) -> Clusters:
+    """The images of a weighted mean over figures of one corpus, each with its weight in that mean."""
+    shares = np.tensordot(weights, np.stack([part.totals / part.totals.sum() for part in parts]), 1)
+    asked = np.flatnonzero(shares)
+    return Clusters.of(asked, len(shares), shares[asked])
 
 
 def _eta_squared(
@@ -181,7 +189,7 @@ def _eta_squared(
         return
     noise = noise_eta_squared(n_languages, n_translators)._asdict()
     n_queries = sum(part.clusters.n_queries for part in chosen)
-    n_images = max(part.clusters.n_occupied for part in chosen)
+    images = _mixed([part.clusters for part in chosen], np.ones(len(chosen)))
     for metric in metrics:
         try:
             shares: Mapping[str, float | None] = eta_squared(
@@ -197,7 +205,7 @@ def _eta_squared(
                 metric=f"{metric}_eta2_{source}",
                 value=share,
                 n_queries=n_queries,
-                n_clusters=n_images,
+                clusters=images,
                 chance=None if share is None else noise[source],
             )
 
@@ -237,9 +245,8 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
         """The sum of the six means."""
         return 100 * math.fsum(m.value(each.outcomes, ties) for each in both for m in RECALLS)
 
-    n_occupied = len(np.union1d(t2i.clusters, i2t.clusters))
-    units = Clusters.joined([each.clusters for each in both])
-    [interval] = bootstrap_statistic(total, resampling, [units], bounds=(0.0, RANGES[RSUM]))
+    images = _mixed([each.clusters for each in both], np.ones(len(both)))
+    [interval] = bootstrap_statistic(total, resampling, [images], bounds=(0.0, RANGES[RSUM]))
     chances = [chance for each in both for m in RECALLS if (chance := m.chance(each.outcomes)) is not None]
     row = {
         **result_row(
@@ -250,8 +257,9 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
             metric=RSUM.metric,
             value=points("expected"),
             n_queries=len(t2i) + len(i2t),
-            n_clusters=n_occupied,
+            clusters=images,
             chance=100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
+            span=RANGES[RSUM],
         ),
         "value_ties_lost": points("lost"),
         "value_ties_won": points("won"),

@@ -19,7 +19,7 @@ from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
-from capim.tasks.statistics.decision import against_chance
+from capim.tasks.statistics.decision import chance_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
     Bounds,
@@ -108,8 +108,9 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
             metric=metric.name,
             value=value,
             n_queries=clusters.n_queries,
-            n_clusters=clusters.n_occupied,
+            clusters=clusters,
             chance=metric.chance(each.outcomes),
+            span=1.0 if metric.reduce == "mean" and metric.higher_is_better else None,
             lower_is_better=not metric.higher_is_better,
         )
         row |= {"metric_version": str(metric.version), "tie_share": tie_share(each.outcomes)}
@@ -135,11 +136,19 @@ def result_row(
     metric: str,
     value: float | None,
     n_queries: int,
-    n_clusters: int,
+    clusters: Clusters | None,
     chance: float | None = None,
+    span: float | None = None,
     lower_is_better: bool = False,
 ) -> dict[str, Any]:
-    """The columns of ``schema.RESULTS`` that every figure has."""
+    """The columns of ``schema.RESULTS`` that every figure has.
+
+    ``clusters``: of the queries; None for a figure without any. ``span``: the largest value of a mean of values from 0
+    on, which is then tested against chance.
+    """
+    value, p_chance = _defined(value), None
+    if clusters is not None and value is not None and chance is not None and span is not None:
+        p_chance = chance_p(value / span, chance / span, clusters.n_effective)
     return {
         "image_tag": "",
         "caption_tag": "",
@@ -150,16 +159,18 @@ def result_row(
         "metric_version": version_of(metric),
         "lower_is_better": lower_is_better,
         "statistics_version": VERSION,
-        "value": _defined(value),
+        "value": value,
         "ci_low": interval.low,
         "ci_high": interval.high,
         "standard_error": interval.standard_error,
         "interval_method": interval.method,
         "reason": interval.reason,
         "chance": chance,
-        "against_chance": against_chance(interval.claim, chance, lower_is_better=lower_is_better),
+        "p_chance": p_chance,
         "n_queries": n_queries,
-        "n_clusters": n_clusters,
+        "n_clusters": clusters.n_occupied if clusters else 0,
+        "n_effective": clusters and clusters.n_effective,
+        "largest_share": clusters and clusters.largest_share,
         "level": resampling.level,
         "replicates": resampling.replicates,
         "seed": resampling.seed,

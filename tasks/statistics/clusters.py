@@ -126,20 +126,6 @@ class Clusters:
         """Whether every query is a cluster of its own."""
         return int(self.sizes.max()) == 1
 
-    @classmethod
-    def joined(cls, parts: Sequence[Clusters]) -> Clusters:
-        """The clusters of a mean of several figures of one corpus: each figure has the same weight in it.
-
-        Examples:
-            >>> Clusters.joined([Clusters.of([0, 0], 2), Clusters.of([0, 1])]).shares.tolist()
-            [0.75, 0.25]
-        """
-        return cls(
-            labels=np.concatenate([part.labels for part in parts]),
-            weights=np.concatenate([part.weights / part.weights.sum() for part in parts]),
-            n_clusters=parts[0].n_clusters,
-        )
-
     def only(self, queries: NDArray[np.bool_]) -> Clusters:
         """The clusters of some of the queries. The corpus has as many clusters as before, so that draws are shared.
 

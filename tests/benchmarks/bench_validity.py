@@ -17,7 +17,7 @@ from capim.tasks.encoders.device import usable_cores
 from capim.tasks.statistics.intervals import LEAST_EFFECTIVE
 from tests.benchmarks import suite_ranks, watch_years
 from tests.benchmarks.rows import Row
-from tests.benchmarks.simulations import known
+from tests.benchmarks.simulations import known, screen
 from tests.benchmarks.simulations.families import detectable, false_claims, far_apart, power, sparse_power, value_power
 from tests.benchmarks.simulations.means import FIGURES, METHODS, MeanCell, cells, mean_coverage
 from tests.benchmarks.simulations.pairs import BOOTSTRAPS, Scenario, study
@@ -43,6 +43,7 @@ def run(quick: bool = False) -> list[Row]:
         partial(equivalence, n),
         degenerate_data,
         partial(chance_values, n // 2),
+        partial(screen.rows, n // 2),
         partial(suite_ranks.rows, quick),
         partial(watch_years.rows, quick),
     ]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from capim.reports.rows.standing import with_chance
 from capim.store.errors import RequestError
 from capim.store.schema import COMPARISONS, REPLICATES, RESULTS
 from capim.tasks.metrics import METRICS
@@ -106,15 +107,17 @@ def test_what_is_said_of_chance_does_not_depend_on_the_level_of_the_intervals(me
     for outcomes, expected in ((captions(), "better"), (guesser, "open")):
         for level in (0.5, 0.95, 0.999):
             how = replace(draws(2000), method=method, level=level)
-            rows = result_rows([evaluated(outcomes, METRICS_OF_RANKS, drawn=100)], how)
-            assert rows["against_chance"].to_pylist() == [expected] * len(METRICS_OF_RANKS)
+            rows = with_chance(result_rows([evaluated(outcomes, METRICS_OF_RANKS, drawn=100)], how).to_pylist())
+            labels = {row["metric"]: row["against_chance"] for row in rows}
+            assert labels["R@1"] == expected
+            assert {label for metric, label in labels.items() if metric != "R@1"} <= {expected, None}
 
 
 @pytest.mark.parametrize(("rank", "value"), [(1, 1.0), (7, 0.0)])
 def test_one_query_says_nothing_of_chance(rank: int, value: float) -> None:
     """A hit was better than chance, a miss below chance: without an interval the point decided."""
     [row] = rows_of(outcomes_of([[rank]], n_gallery=50), RECALLS[:1], 50, drawn=1).to_pylist()
-    assert (row["value"], row["ci_low"], row["chance"], row["against_chance"]) == (value, None, 1 / 50, None)
+    assert (row["value"], row["ci_low"], row["chance"], row["p_chance"]) == (value, None, 1 / 50, None)
 
 
 def test_a_value_that_any_scores_have_gets_no_interval() -> None:
