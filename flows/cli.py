@@ -23,6 +23,10 @@ from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
 
 DONE, FAILED = 0, 1
+_OF_THE_MACHINE = {
+    *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO),
+    errno.ENOMEM,
+}
 
 
 def completion(
@@ -181,6 +185,10 @@ def _explain(error: Exception) -> tuple[int, str]:
         )
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return WRONG_REQUEST, f"a name is too long for a file: {error.filename}"
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        from capim.store.connection import explained
+
+        return FAILED, str(explained("the work failed", error))
     return FAILED, f"unexpected {type(error).__name__}: {error}\nrun the command again with --debug for the traceback"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -34,6 +35,40 @@ def test_a_statement_that_takes_longer_than_it_may_is_stopped(filled):
             "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range % 7 = b.range % 11", seconds=0.3
         )
     assert time.monotonic() - begun < 10
+
+
+def test_a_statement_takes_no_more_memory_than_it_may(filled):
+    lists = "SELECT range(100000) FROM range(1000)"  # an answer of 800 MB
+    for statement in (lists, "SELECT list(range) FROM range(10000000)"):
+        with pytest.raises(RequestError, match="needs more memory than 50 MiB; ask for fewer rows"):
+            filled.sql(statement, memory=50 * 2**20)
+    ordered = "SELECT count(*) AS n FROM (SELECT md5(range::VARCHAR) AS m FROM range(2000000) ORDER BY m)"
+    assert filled.sql(ordered, memory=100 * 2**20).to_pylist() == [{"n": 2_000_000}]
+
+
+@pytest.mark.parametrize("options", [(), ("--seconds", "100")])
+def test_ctrl_c_ends_a_statement_while_duckdb_waits_for_its_threads(filled, options):
+    endless = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
+    words = [
+        sys.executable,
+        "-m",
+        "capim.flows.cli",
+        "query",
+        endless,
+        "--workspace",
+        filled.uri.removesuffix("/store"),
+    ]
+    with subprocess.Popen([*words, *options], stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(4)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        try:
+            _, shown = process.communicate(timeout=10)
+        finally:
+            process.kill()
+    assert process.returncode == 130, shown
+    assert time.monotonic() - begun < 5
+    assert shown.startswith("capim: interrupted")
 
 
 def test_tables_are_listed_and_pivoted(filled) -> None:
