@@ -15,14 +15,16 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from capim.flows import inspection, set_environment, steps, stored
+from capim.flows.isolation import begin_anew
 from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
 
 DONE, FAILED = 0, 1
+_LAST_SECONDS = 4.0  # of a process that has printed its error
 _OF_THE_MACHINE = {
     *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO),
     errno.ENOMEM,
@@ -99,6 +101,12 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="show a traceback on errors")
     common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
     common.add_argument("--quiet", action="store_true", help="show no progress")
+    common.add_argument(
+        "--isolated",
+        action="store_true",
+        help="run without network and with half of the machine's memory (Linux): for models, metrics, images and files "
+        "of strangers",
+    )
     parser: argparse.ArgumentParser = Parser(
         prog="capim",
         description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
@@ -107,7 +115,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         "--encoder and --encoders, --corpus and --corpora are one option everywhere: names separated by commas.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
-    parser.set_defaults(debug=False, verbose=False, quiet=False)
+    parser.set_defaults(debug=False, verbose=False, quiet=False, isolated=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         add_command(commands, common, name, command, called=words is None or name in words)
@@ -138,6 +146,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_environment(verbose=args.verbose)
 
     try:
+        if args.isolated:
+            begin_anew(sys.argv[1:] if argv is None else argv)
         with _ended_by(signal.SIGTERM):
             return int(args.call(args))
     except KeyboardInterrupt as stopped:
@@ -152,6 +162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exception(error)
         code, message = _explain(error)
         _print_error(message)
+        if argv is None:  # the process is ours alone
+            _end_soon(code)
         return code
 
 
@@ -170,6 +182,15 @@ def _ended_by(number: signal.Signals) -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
+
+
+def _end_soon(code: int) -> None:
+    """End the process in some seconds, whatever threads of libraries wait for after a failure."""
+    sys.stderr.flush()
+    with suppress(RuntimeError):  # no more threads: nothing can wait for them either
+        timer = threading.Timer(_LAST_SECONDS, os._exit, [code])
+        timer.daemon = True
+        timer.start()
 
 
 def _explain(error: Exception) -> tuple[int, str]:
