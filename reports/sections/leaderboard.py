@@ -60,7 +60,7 @@ def headlines(data: ReportData, corpus: str) -> list[str]:
 def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
     """The metrics of the leaderboard that a protocol has rows for."""
     of = Protocol.of(protocol)
-    metrics = SHOWN["judged" if of.kind == "judged" else "retrieval"]
+    metrics = SHOWN[of.kind if of.kind in ("judged", "labels") else "retrieval"]
     if of.kind == "judged":
         metrics = (data.corpora[corpus].main_metric or headline_of([of])[0].metric, *metrics)
     return [metric for metric in dict.fromkeys(metrics) if data.ranked(corpus, protocol, metric)]
@@ -122,6 +122,8 @@ def _method(row: Row) -> str:
     units = "queries" if Protocol.of(row["protocol"]).kind == "judged" else "images"
     if row["interval_method"] == "wilson":
         return f"Wilson with the design effect of the {units}"
+    if row["interval_method"] in ("t", "log-t"):
+        return f"Student's t with the clustered error of the {units}"
     replicates = f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}"
     return f"{row['interval_method']} cluster bootstrap over {units}, {replicates}"
 
