@@ -8,6 +8,7 @@ Heavy libraries are imported by the commands that need them, so that ``capim --h
 from __future__ import annotations
 
 import argparse
+import atexit
 import errno
 import os
 import signal
@@ -16,7 +17,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal
+from typing import Literal, NoReturn
 
 from capim.flows import inspection, set_environment, steps, stored
 from capim.flows.isolation import begin_anew
@@ -165,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code, message = _explain(error)
         _print_error(message)
         if argv is None:  # the process is ours alone
-            _end_soon(code)
+            _end(code)
         return code
 
 
@@ -186,13 +187,16 @@ def _ended_by(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, before)
 
 
-def _end_soon(code: int) -> None:
-    """End the process in some seconds, whatever threads of libraries wait for after a failure."""
-    sys.stderr.flush()
+def _end(code: int) -> NoReturn:
+    """End the process, whatever threads wait for after a failure; what is to be done at the end is done."""
+    timer = threading.Timer(_LAST_SECONDS, os._exit, [code])
+    timer.daemon = True
     with suppress(RuntimeError):  # no more threads: nothing can wait for them either
-        timer = threading.Timer(_LAST_SECONDS, os._exit, [code])
-        timer.daemon = True
         timer.start()
+    atexit._run_exitfuncs()  # noqa: SLF001 - the interpreter's own end waits for threads first
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _explain(error: Exception) -> tuple[int, str]:
