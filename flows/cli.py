@@ -20,9 +20,9 @@ from contextlib import contextmanager, suppress
 from typing import Literal, NoReturn
 
 from capim.flows import inspection, set_environment, steps, stored
-from capim.flows.isolation import begin_anew
 from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
+from capim.tasks.runtime.isolation import begin_anew
 
 DONE, FAILED = 0, 1
 _LAST_SECONDS = 4.0  # of a process that has printed its error

@@ -12,7 +12,7 @@ from capim.flows.cli import main
 
 IN_THERE = """
 import os, socket, sys
-from capim.flows import isolation
+from capim.tasks.runtime import isolation
 
 begun = []
 os.execv = lambda *words: begun.append(words)
