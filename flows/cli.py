@@ -54,7 +54,7 @@ COMMANDS: dict[str, Command] = {
     "demo": steps.demo,
     "run": steps.run_command,
     "embed": steps.embed,
-    "evaluate": steps.evaluate,
+    "evaluate": steps.evaluate_command,
     "compare": steps.compare_command,
     "analyse": steps.analyse,
     "watch": steps.watch,
