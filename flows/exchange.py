@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from capim.flows.config import Named, RunConfig
 from capim.flows.embed import evaluations_of
@@ -10,8 +11,9 @@ from capim.flows.execution import call, recorded_run, run_flow, task_settings
 from capim.store.errors import RequestError
 from capim.store.sets.importing import ImportRow
 from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank
-from capim.tasks.imports import import_embedding_files
+from capim.tasks.imports import Identity, import_embedding_files, import_published
 from capim.tasks.imports import import_outcomes as import_source
+from capim.tasks.imports import import_runs as run_files
 from capim.tasks.results.imported.sources import Source
 from capim.tasks.runtime.references import EvaluationRef, SetsRef, by_corpus
 
@@ -22,40 +24,54 @@ def _title(config: RunConfig, rows: list[ImportRow], **_: object) -> str:
 
 
 @run_flow("import", hours=24, title=_title)
-def import_(config: RunConfig, rows: list[ImportRow], replace: bool = False) -> list[str]:
+def import_(
+    config: RunConfig, rows: list[ImportRow], replace: bool = False, by_position: bool = False, plan: bool = False
+) -> list[str]:
     """Import embeddings: one row per encoder and corpus. `replace` allows other contents than those stored.
 
+    `by_position` takes rows in the order of the corpus, `plan` only tells what would be done.
+
     Returns:
-        One line per embedding set, and the commands to run next.
+        How rows were matched, one line per embedding set, and the commands to run next.
     """
-    with recorded_run(config, "import"):
-        return call(import_embedding_files, rows, store_uri=config.store_uri, storage=config.storage, replace=replace)
+    with recorded_run(config, "import") as run:
+        how: dict[str, Any] = {"replace": replace, "by_position": by_position, "plan": plan, "run": run}
+        return call(import_embedding_files, rows, store_uri=config.store_uri, storage=config.storage, **how)
 
 
 @run_flow(
     "import-outcomes",
     hours=24,
     title=lambda config, corpus, source, **_: (
-        replace(config, encoders=(source.encoder,) * bool(source.encoder), corpora=(corpus,)).title
+        replace(config, encoders=(source.encoder,) * bool(source.encoder), corpora=(corpus,) * bool(corpus)).title
     ),
 )
 def import_outcomes(
     config: RunConfig,
-    corpus: Named,
+    corpus: Named | None,
     source: Source,
-    revision: str | None = None,
-    note: str | None = None,
+    identity: Identity | None = None,
     replace: bool = False,
+    plan: bool = False,
 ) -> list[str]:
-    """Import outcomes of models without embeddings. `replace` allows other outcomes than those stored.
+    """Import outcomes of models without embeddings, runs, or published figures.
+
+    `replace` allows other outcomes than those stored, `plan` only tells what would be done.
 
     Returns:
-        One line per model and protocol.
+        How rows were matched, and one line per model and protocol.
     """
     with recorded_run(config, "import") as run:
-        how = task_settings(config, run)
-        imported = call(import_source, corpus, source, revision=revision, note=note, replace=replace, **how)
-        return list(imported.lines)
+        how: dict[str, Any] = {**task_settings(config, run), "plan": plan}
+        who = identity or Identity(encoder=source.encoder or None)
+        if source.kind == "published":
+            shown = call(import_published, source.path, store_uri=config.store_uri, source=who.note, plan=plan, run=run)
+            return list(shown.lines)
+        if source.kind == "qrels":
+            name = None if corpus is None else str(corpus)
+            runs = call(run_files, source.path, source.runs, name=name, identity=who, replace=replace, **how)
+            return list(runs.lines)
+        return list(call(import_source, corpus or "", source, identity=who, replace=replace, **how).lines)
 
 
 # --- Flows `rerank`, `fuse` and `approximate`: stored encoders combined, and approximate search compared with exact.

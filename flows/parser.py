@@ -41,7 +41,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 Command: TypeAlias = Callable[..., object]
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _GIVEN = ("config", "form", "given", "quiet", "workspace")  # parameters that are no options of one command
-_NOT_GIVEN = (None, False, ())
+_NOT_GIVEN: tuple[object, ...] = (None, False, (), [])
 _WORKSPACE = (
     "folder or URI that holds store/ and reports/ (default: the suite file's, else $CAPIM_WORKSPACE, else ./workspace)"
 )
@@ -145,10 +145,12 @@ def _add_option(
         several = get_origin(kind) is tuple
         number = checked and kind in (int, float)
         settings |= {"metavar": metavar, "type": split if several else kind if number else str}
+        settings |= {"action": _Several} if several and default == () and not positional else {}
     if default is inspect.Parameter.empty:
         settings |= {"default": None, **({} if positional else {"required": True})}
     elif positional:
-        settings |= {"nargs": "?"}
+        many = settings.get("type") is split
+        settings |= {"nargs": "*", "type": str} if many else {"nargs": "?"}
     if not positional:
         settings |= {"dest": name}
     parser.add_argument(*([name] if positional else flags), **settings)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import import_module
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from capim.flows import terminal
 from capim.flows.config import (
@@ -579,20 +579,27 @@ def _run(
 
 # --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
 
-_OF_OUTCOMES = ("protocol", "revision", "note", "replace", "replicates")
+_OF_OUTCOMES = ("protocol", "revision", "note", "same_as", "by_position", "plan", "replace", "replicates")
+_OF_SETS = ("replace", "storage", "by_position", "plan")
 IMPORTS = {
-    "embeddings": (("images", "captions"), ("corpus", "encoder"), ("revision", "note", "replace", "storage")),
-    "a manifest": (("manifest",), (), ("replace", "storage")),
-    "a folder": (("folder",), (), ("replace", "storage")),
+    "embeddings": (
+        ("images", "captions", "vectors"),
+        ("corpus",),
+        ("encoder", "revision", "note", "same_as", *_OF_SETS),
+    ),
+    "a manifest": (("manifest",), (), _OF_SETS),
+    "a folder": (("folder",), (), _OF_SETS),
     "outcomes": (("outcomes",), ("corpus",), ("encoder", *_OF_OUTCOMES)),  # hit lists name their models
-    "scores": (("scores",), ("corpus", "encoder"), _OF_OUTCOMES),
-    "a run": (("run",), ("corpus", "encoder"), _OF_OUTCOMES),
+    "scores": (("scores",), ("corpus",), ("encoder", *_OF_OUTCOMES)),
+    "runs": (("run", "qrels"), (), ("corpus", "encoder", *_OF_OUTCOMES)),
+    "published figures": (("published",), (), ("note", "plan")),
 }
 """What can be imported -> the options that name it (one of them is needed), those that it needs, and others."""
 
 
 def import_(
     config: Annotated[RunConfig, "workspace", "storage", "replicates"],
+    paths: Annotated[tuple[str, ...], "PATH"] = (),
     *,
     given: dict[str, Any],
     corpus: str | None = None,
@@ -601,19 +608,27 @@ def import_(
     captions: Annotated[str | None, "F"] = None,
     revision: Annotated[str | None, "R"] = None,
     note: Annotated[str | None, "TEXT"] = None,
+    same_as: Annotated[str | None, "NAME"] = None,
     manifest: Annotated[str | None, "F"] = None,
     folder: Annotated[str | None, "DIR"] = None,
-    replace: bool = False,
     outcomes: Annotated[str | None, "F"] = None,
     scores: Annotated[str | None, "F"] = None,
-    run: Annotated[str | None, "F"] = None,
+    run: Annotated[tuple[str, ...], "F"] = (),
+    qrels: Annotated[str | None, "F"] = None,
+    published: Annotated[str | None, "F"] = None,
     protocol: Annotated[tuple[str, ...], "P,Q"] = (),
+    by_position: bool = False,
+    plan: bool = False,
+    replace: bool = False,
 ) -> None:
-    """Import embeddings, or outcomes of models without embeddings, that another program computed.
+    """Import what another program computed: embeddings, outcomes of models without embeddings, runs, published figures.
 
-    Embeddings have ids (.npz, .parquet, .safetensors, .csv) or follow the order of the corpus (.npy). Images and
-    captions can be imported by two commands, and one model for many corpora, under one name and --revision. A manifest
-    has rows like
+    capim looks at what is there and says what it takes it for, how its rows were matched with images, captions or
+    queries, and what it stores; --plan only says it. An option names what a file is where that cannot be known.
+
+    Rows are matched by a column of ids, file names or texts under any usual name; by position only where there is none.
+    Images and captions can be imported by two commands, and one model for many corpora, under one name and --revision.
+    A manifest has rows like
 
         [[set]]
         encoder = "theirs"
@@ -621,65 +636,157 @@ def import_(
         images = "images.npy"
         captions = "captions.npy"
 
-    Outcomes are ranks, or right and wrong answers, per query (docs/outcomes.md); scores are those of every caption with
-    every image; a run has lists of the best items. Importing a file again changes nothing.
+    Qrels and runs need no texts and no images: trec_eval's figures under its names, and those of capim beside them. The
+    same file again changes nothing.
 
-    Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
+    Example: capim import images.npz captions.npz --encoder theirs --corpus shapes
 
     Args:
-        corpus: a stored corpus, a name (capim list corpora), a folder or a TOML file
-        encoder: name of the model that made the embeddings or the outcomes
-        images: image embeddings: .npy, .npz, .parquet, .safetensors or .csv
+        paths: files or folders; what they hold is recognised
+        corpus: a stored corpus, a name (capim list corpora), a folder or a TOML file (default: the only stored one); of
+            qrels, the name to store them under
+        encoder: name of the model that made the embeddings or the outcomes (of a run: its tag)
+        images: image embeddings: .npy, .npz, .pt, .parquet, .safetensors, .csv or .json; FILE:NAME for one array
         captions: caption embeddings, in the same formats
         revision: version of the model (default: that of the stored model, else unversioned)
-        note: a remark about the model, stored and shown with it
+        note: a remark about the model; kept and shown with it
+        same_as: what is imported is of this stored encoder, and stands in one row with it
         manifest: import many sets: a TOML file with a table [[set]] for each
         folder: import DIR/ENCODER/CORPUS/images.* and captions.*
-        replace: replace what is stored with other contents
         outcomes: outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or
             a folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)
-        scores: scores of every caption (rows) with every image (columns): .npy or .npz
-        run: lists of the best items, in TREC's run format
-        protocol: protocols of the outcomes, scores or run (default: all that it determines)
+        scores: scores of every caption (rows) with every image (columns): .npy, .npz or .pt
+        run: lists of the best items: TREC's run format, a table or JSON; may be repeated
+        qrels: what is relevant for the queries of runs: TREC's or BEIR's format, a table or JSON
+        published: figures of others, to be shown beside own ones: CLIP_benchmark, MTEB, ViDoRe, or a CSV with the
+            columns model, dataset, metric, value
+        protocol: protocols of the outcomes, scores or run (default: all it tells)
+        by_position: rows follow the order of the corpus, whatever their columns hold
+        plan: say what would be done, and do nothing
+        replace: replace what is stored with other contents
     """
+    given = _recognised(paths, {name: value for name, value in given.items() if name != "paths"})
+    kind = _check_import({*given})
+    _check_files(given)
+    given |= _usual_corpus(kind, given, config)
+
     from capim.flows.exchange import import_ as flow
     from capim.flows.exchange import import_outcomes
     from capim.flows.execution import start
     from capim.store.sets.importing import ImportRow, read_manifest, rows_of_folder
+    from capim.tasks.imports import Identity
     from capim.tasks.results.imported.sources import Kind, Source
 
-    _check_import({*given})
-    kind = next((each for each in get_args(Kind) if each in given), None)
-    if kind is not None:
-        source = Source(kind, given[kind], encoder or "", protocol)
-        lines = start(import_outcomes, config, str(corpus), source, revision=revision, note=note, replace=replace)
-    else:
-        if "manifest" in given:
+    if kind in ("embeddings", "a manifest", "a folder"):
+        if kind == "a manifest":
             rows = read_manifest(Path(given["manifest"]))
-        elif "folder" in given:
+        elif kind == "a folder":
             rows = rows_of_folder(Path(given["folder"]))
         else:
-            named = ("encoder", "corpus", "images", "captions", "revision", "note")
-            rows = [ImportRow(**{name: given[name] for name in named if name in given})]
-        lines = start(flow, config, rows, replace=replace)
-    say(*lines)
+            named = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
+            of_row = {name: given[name] for name in named if name in given}
+            rows = [ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)]
+        say(*start(flow, config, rows, replace=replace, by_position=by_position, plan=plan))
+        return
+    option = {"runs": "qrels" if "qrels" in given else "run", "published figures": "published"}.get(kind, kind)
+    path, *more = [given[option]] if isinstance(given[option], str) else given[option]
+    if more:
+        raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
+    name = given.get("encoder") or given.get("same_as") or (_tag_of(path) if option == "run" else "")
+    source = Source(
+        cast("Kind", option),
+        path,
+        name,
+        protocol,
+        by_position,
+        tuple(given.get("run", ())) if option == "qrels" else (),
+    )
+    identity = Identity(given.get("encoder"), revision, note, same_as)
+    how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": plan}
+    say(*start(import_outcomes, config, given.get("corpus"), source, **how))
 
 
-def _check_import(given: set[str]) -> None:
-    """Refuse options that name no source, several, or that an import of this source does not take."""
+def _recognised(paths: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
+    """The options with those that files given without one stand for; says what they are taken for."""
+    from capim.tasks.results.imported.recognised import recognise
+
+    found = [each for path in paths for each in recognise(Path(path))]
+    options = dict(given)
+    for each in found:
+        say(str(each))
+        name = {"image": "images", "caption": "captions"}.get(each.side or "", "vectors")
+        name = name if each.what == "vectors" else "corpus" if each.what == "judged" else each.what
+        if each.what == "run":
+            options["run"] = (*options.get("run", ()), str(each.path))
+        elif name in options:
+            other = options[name]
+            raise RequestError(f"{each.path} and {other} are both taken for {name}; name what they are with options")
+        else:
+            options[name] = _judged(each.path) if each.what == "judged" else str(each.path)
+    return options
+
+
+def _check_files(given: Mapping[str, Any]) -> None:
+    """Refuse files that are not there, before anything heavy is loaded."""
+    names = [("run", path) for path in given.get("run", ())]
+    names += [(name, given[name]) for name in ("outcomes", "scores", "qrels", "published") if name in given]
+    if faults := [f"{path}: no such file; check --{name}" for name, path in names if not Path(path).exists()]:
+        raise RequestError(faults)
+
+
+def _judged(folder: Path) -> str | dict[str, Any]:
+    """The corpus of a folder of queries, documents and judgements, whose images need not be there."""
+    has_images = (folder / "images").is_dir()
+    return str(folder) if has_images else {"reader": "judged", "dataset": str(folder.absolute()), "ids_only": True}
+
+
+def _tag_of(path: str) -> str:
+    from capim.tasks.results.imported.runs import tag_of
+
+    return tag_of(Path(path))
+
+
+def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
+    """The only stored corpus, where one is needed and none is named."""
+    if "corpus" in given or "qrels" in given or kind not in ("embeddings", "outcomes", "scores", "runs"):
+        return {}
+    from capim.store import EmbeddingStore
+    from capim.store.schema import texts
+
+    try:
+        names = sorted({*texts(EmbeddingStore.open(config.store_uri).corpora()["name"])})
+    except RequestError:
+        names = []
+    if len(names) != 1:
+        held = f": it holds {', '.join(names)}" if names else ""
+        raise RequestError(f"an import of {kind} needs --corpus NAME, a folder or a TOML file, or --qrels FILE{held}"
+                           if kind == "runs" else f"an import of {kind} needs --corpus NAME{held}")  # fmt: skip
+    say(f"corpus: {names[0]}, the only one of the store")
+    return {"corpus": names[0]}
+
+
+def _check_import(given: set[str]) -> str:
+    """What is imported; refuses options that name nothing, several, or that an import of this has no use for."""
     kinds = [kind for kind, (sources, _, _) in IMPORTS.items() if given & {*sources}]
     if len(kinds) != 1:
         raise RequestError(
-            "give one thing to import: --images and --captions, --manifest, --folder, --outcomes, --scores or --run"
-            + (f"; got {' and '.join(kinds)}" if kinds else "")
+            "give one thing to import: a file or folder, or --images and --captions, --manifest, --folder, --outcomes, "
+            "--scores, --run, --qrels or --published" + (f"; got {' and '.join(kinds)}" if kinds else "")
         )
-    sources, needed, others = IMPORTS[kinds[0]]
+    sources, _, others = IMPORTS[kinds[0]]
     every = {name for names in IMPORTS.values() for part in names for name in part}
-    unused = (given & every) - {*sources, *needed, *others}
-    faults = [f"--{name} has no effect on an import of {kinds[0]}; leave it out" for name in unused]
-    faults += [f"an import of {kinds[0]} needs --{name} NAME" for name in {*needed} - given]
+    unused = (given & every) - {*sources, "corpus" if IMPORTS[kinds[0]][1] else "", *others}
+    spelled = {name: name.replace("_", "-") for name in unused}
+    faults = [f"--{spelled[name]} has no effect on an import of {kinds[0]}; leave it out" for name in unused]
+    if kinds[0] in ("embeddings", "scores") and not given & {"encoder", "same_as"}:
+        faults.append(f"an import of {kinds[0]} needs --encoder NAME")
+    if given >= {"encoder", "same_as"}:
+        faults.append("--encoder names a model, --same-as a stored one; give one of them")
+    if "qrels" in given and "run" not in given:
+        faults.append("--qrels FILE says what is relevant; give the runs too: --run FILE")
     if faults:
         raise RequestError(sorted(faults))
+    return kinds[0]
 
 
 # --- `rerank`, `fuse`, `ann`: stored encoders combined, and approximate search measured; nothing is encoded.

@@ -207,7 +207,8 @@ def results(
     replicates and sealed embedding sets of every figure.
 
     With --against published, print how each figure compares with the published one instead: reproduced, other
-    protocol, suspect, not compared (a sample of the published data set), or no reference.
+    protocol, suspect, not compared (a sample of the published data set), or no reference. Figures that were imported
+    (capim import --published) stand beside them, each with its source and what differs in its protocol.
     Exit code 1 if there are no rows.
 
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
@@ -219,11 +220,15 @@ def results(
         metrics: only these metrics (or shell patterns)
         against: compare with published figures
     """
+    from capim.store.sets.importing import matched_by
+
     store = open_store(workspace)
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=corpora, protocol=protocols, metric=metrics)
     if not against:
-        rows = in_order(store.figures(**wanted))
-        return Rows(rows=rows, columns=RESULT_COLUMNS, none=lambda: no_rows(store, "results", wanted))
+        said = matched_by(store)
+        rows = [{**row, "matched": said(row)} for row in in_order(store.figures(**wanted))]
+        columns = (*RESULT_COLUMNS, *["matched"] * any(row["matched"] for row in rows))
+        return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
     wanted = {"analysis": ["reference"], **wanted}
     compared = []
     for row in store.rows("slices", **wanted).to_pylist():
@@ -231,6 +236,10 @@ def results(
         shown = {name: row[name] for name in ("encoder", "corpus", "protocol", "metric", "value")}
         verdict = {"published": published.get("published"), "verdict": row["level_name"], "remark": row["reason"]}
         compared.append({**shown, **verdict, "source": published.get("source")})
+    from capim.tasks.published import beside
+
+    own = store.figures(**{name: names for name, names in wanted.items() if name != "analysis"})
+    compared += beside(own, store.rows("published").to_pylist())
     compared.sort(key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
     return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
 

@@ -121,6 +121,7 @@ OUTCOMES = _columns(
     *optional(pa.list_(pa.int32()), "relevant_grades"),  # judged documents only: of all relevant items, in this order
     *optional(pa.list_(pa.float32()), "relevant_scores"),
     *optional(pa.float64(), "unjudged"),  # judged documents only: share of the top 10 that nobody judged
+    *optional(pa.float64(), "bpref"),  # of an imported run in trec_eval's order, whose ranks are of that order too
     *optional(pa.list_(pa.int32()), "top_ords"),  # gallery positions, best first, ties by position; at most TOP
     *optional(pa.list_(pa.float32()), "top_scores"),
     *optional(pa.float64(), "reference_ndcg"),  # consistency with the same query in the reference language
@@ -149,7 +150,8 @@ RESULTS = _columns(
     *optional(pa.float64(), "robust_error"),  # clustered standard error without resampling; means only
     *optional(pa.float64(), "value_ties_lost"),  # if all ties are lost
     *optional(pa.float64(), "value_ties_won"),  # if all ties are won
-    # share of queries whose best relevant item is tied with an irrelevant one; null: no scores (imported ranks)
+    # share of queries whose best relevant item (of metrics of all relevant items: any) is tied with an irrelevant one;
+    # null: no scores (imported ranks)
     *optional(pa.float64(), "tie_share"),
     *required(pa.int64(), "n_queries", "n_clusters"),
     # Kish's number of clusters of equal weight, and the share of the weight that the heaviest has; null: no clusters
@@ -329,6 +331,25 @@ WATCHED = _columns(
     *required(pa.string(), "verdict"),  # baseline, unchanged, fail, warn, none, not comparable
     *required(TIME, "created"),
 )
+IMPORTS = _columns(
+    *required(pa.string(), "imported"),  # an evaluation, or the name of an embedding set
+    *required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"),
+    *required(pa.string(), "what"),  # image, caption, or the protocol of the outcomes
+    *required(pa.string(), "matched"),  # by what rows were matched with items: a column; position: not verified
+    *required(pa.string(), "source"),  # the file
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
+)
+PUBLISHED = _columns(
+    *required(pa.string(), "published"),  # digest of what identifies the row
+    *required(pa.string(), "model", "dataset"),
+    *required(pa.string(), "protocol"),  # ours; empty: not known to be one of ours
+    *required(pa.string(), "metric", "their_metric"),
+    *required(pa.float64(), "value"),
+    *required(pa.string(), "source", "difference"),
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
+)
 METRICS = _columns(
     *required(pa.string(), "metric", "title", "heading", "unit"),  # what `store.types.MetricFacts` says of it
     *required(pa.bool_(), "higher_is_better"),
@@ -477,6 +498,8 @@ ANALYSES = {
     "uses": StoredTable(columns=USES, key=("uses",)),
     "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),
     "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item"), small=False),
+    "imports": StoredTable(columns=IMPORTS, key=("imported",)),
+    "published": StoredTable(columns=PUBLISHED, key=("published",)),
     "weights": StoredTable(columns=WEIGHTS, key=("encoder_fingerprint",)),
     "metrics": StoredTable(columns=METRICS, key=("metric",)),
     "runs": StoredTable(columns=RUNS, key=("run",), shared=False),

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.removal import drop_evaluations
-from capim.store.schema import texts
+from capim.store.schema import IMPORTS, PUBLISHED, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
-from capim.store.types import Corpus, Storage
+from capim.store.types import Corpus, EncoderSpec, Storage
+from capim.tasks.corpora.files import corpus_name
 from capim.tasks.encoders import catalog
 from capim.tasks.metrics import metrics_of
 from capim.tasks.protocols import Protocol
+from capim.tasks.published import read_published
+from capim.tasks.results.imported.runs import corpus_of_qrels, outcomes_of_run, read_qrels, read_run, tag_of
 from capim.tasks.results.imported.sources import (
     Imported,
     Source,
@@ -21,6 +30,7 @@ from capim.tasks.results.imported.sources import (
     encoder_of_outcomes,
     outcomes_of_source,
 )
+from capim.tasks.results.imported.tables import FoundRows
 from capim.tasks.runtime.open_corpora import corpus_for_import
 from capim.tasks.runtime.references import EvaluationRef, ImportRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
@@ -29,17 +39,34 @@ from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
 
+class Identity(NamedTuple):
+    """What the user says of the model that outcomes are of: its name, version, a remark; or that it is a stored one."""
+
+    encoder: str | None = None
+    revision: str | None = None
+    note: str | None = None
+    same_as: str | None = None
+
+
 @task("import-embeddings")
 def import_embedding_files(
-    rows: Sequence[ImportRow], *, store_uri: str, storage: Storage | None, replace: bool
+    rows: Sequence[ImportRow],
+    *,
+    store_uri: str,
+    storage: Storage | None,
+    replace: bool,
+    by_position: bool,
+    plan: bool,
+    run: str,
 ) -> list[str]:
     """Check, write and seal the embeddings of files, and store corpora that are new; returns what was done.
 
-    Everything is checked before the first row is written, and all faults are reported together.
+    Everything is checked before the first row is written, and all faults are reported together. ``plan``: nothing is
+    written, and what would be is told.
     """
     store = EmbeddingStore.open(store_uri, create=True)
     corpora: dict[str, Corpus] = {}
-    faults = catalog_faults(row.encoder for row in rows)
+    faults = catalog_faults(row.encoder for row in rows if not row.same_as)
     for what in dict.fromkeys(row.corpus for row in rows):
         try:
             corpora[what] = corpus_for_import(store, what)
@@ -47,8 +74,28 @@ def import_embedding_files(
             faults += fault.faults
     if faults:
         raise RequestError(faults)
-    imported = import_sets(store, [(row, corpora[row.corpus]) for row in rows], storage=storage, replace=replace)
-    return [*map(_done_line, imported), *_next_steps(store, imported)]
+    named = [(row, corpora[row.corpus]) for row in rows]
+    imported = import_sets(store, named, storage=storage, replace=replace, by_position=by_position, plan_only=plan)
+    lines = [f"{done.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
+    if plan:
+        return [*lines, *(f"{_label(done)}: to be stored ({done.state}); nothing was written" for done in imported)]
+    sources = [(done.key.table, done.key.modality, done.matched.by, str(done.path), done.key) for done in imported]
+    _record_imports(store, sources, run=run)
+    return [*lines, *map(_done_line, imported), *_next_steps(store, imported)]
+
+
+def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, Any]], *, run: str) -> None:
+    """How sets and evaluations were matched, and where they come from; read with every figure of theirs."""
+    subject = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
+    rows = [
+        {"imported": name, "what": what, "matched": matched, "source": source, "run": run, "created": datetime.now(UTC)}
+        | {column: getattr(key, column) for column in subject}
+        for name, what, matched, source, key in sources
+    ]
+    known = {(row["imported"], row["matched"], row["source"]) for row in store.rows("imports").to_pylist()}
+    new = [row for row in rows if (row["imported"], row["matched"], row["source"]) not in known]
+    if new:
+        store.write_rows("imports", pa.Table.from_pylist(new, schema=IMPORTS), replace="imported")
 
 
 def catalog_faults(names: Iterable[str]) -> list[str]:
@@ -61,13 +108,19 @@ def catalog_faults(names: Iterable[str]) -> list[str]:
     ]
 
 
-def _done_line(done: ImportedSet) -> str:
-    """What happened to one set."""
-    sealed = done.sealed
+def _label(done: ImportedSet) -> str:
+    """The encoder of a set, and what it is of."""
     about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
     about += [f"{name}: {value}" for name, value in done.spec.options.items()]
     encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
-    label = f"{encoder}: {sealed.n_rows:,} {sealed.key.modality}s of {sealed.key.corpus}"
+    return f"{encoder}: {done.n_items:,} {done.key.modality}s of {done.key.corpus}"
+
+
+def _done_line(done: ImportedSet) -> str:
+    """What happened to one set."""
+    label, sealed = _label(done), done.sealed
+    if sealed is None:
+        return f"{label} are not stored"
     if done.state == "unchanged":
         return f"{label} are stored already with the same contents; nothing was written ({sealed.tag})"
     verb = "replaced" if done.state == "replaced" else "imported"
@@ -80,7 +133,7 @@ def _next_steps(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> Itera
     """The command to run next for every encoder."""
     stored = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
     complete: dict[str, list[str]] = {}
-    for key in {(d.sealed.key.encoder_fingerprint, d.sealed.key.corpus): d.sealed.key for d in imported}.values():
+    for key in {(done.key.encoder_fingerprint, done.key.corpus): done.key for done in imported}.values():
         pair = (key.encoder_fingerprint, key.corpus_fingerprint)
         missing = [f"{side}s" for side in ("image", "caption") if (*pair, side) not in stored]
         if missing:
@@ -98,9 +151,9 @@ def import_outcomes(
     source: Source,
     *,
     store_uri: str,
-    revision: str | None,
-    note: str | None,
+    identity: Identity,
     replace: bool,
+    plan: bool,
     resampling: Resampling,
     run: str,
 ) -> ImportRef:
@@ -110,32 +163,103 @@ def import_outcomes(
     """
     store = EmbeddingStore.open(store_uri, create=True)
     subject = corpus_for_import(store, described_corpus(source, corpus, stored=texts(store.corpora()["name"])))
-    found = outcomes_of_source(source, subject)
-    if faults := catalog_faults(found):
-        raise RequestError(faults)
+    found = {name: (source.path, each) for name, each in outcomes_of_source(source, subject).items()}
+    return _store(store, subject, found, identity=identity, replace=replace, plan=plan, resampling=resampling, run=run)
+
+
+@task("import-runs", run_name="import-runs-{qrels}")
+def import_runs(
+    qrels: str,
+    runs: Sequence[str],
+    *,
+    name: str | None,
+    store_uri: str,
+    identity: Identity,
+    replace: bool,
+    plan: bool,
+    resampling: Resampling,
+    run: str,
+) -> ImportRef:
+    """Store runs on the documents that qrels judge, without texts and images: trec_eval's figures and ours.
+
+    The gallery is every document of the qrels and of these runs. A stored corpus of the name that holds them all, with
+    the same judgements, is taken as it is.
+    """
+    store = EmbeddingStore.open(store_uri, create=True)
+    lists = {path: read_run(Path(path)) for path in runs}
+    label = name or corpus_name(Path(qrels))
+    new = corpus_of_qrels(read_qrels(Path(qrels)), lists.values(), label, origin=str(Path(qrels).absolute()))
+    subject = _with_these(store, new) or new
+    names = [identity.encoder or tag_of(Path(path)) for path in runs]
+    if len({*names}) < len(names) and not identity.encoder:
+        names = [re.sub(r"[^A-Za-z0-9._-]+", "-", Path(path).stem) for path in runs]
+    if len({*names}) < len(names):
+        raise RequestError(
+            f"{len(runs)} runs have {len({*names})} names ({', '.join(names)}); import them one at a time"
+        )
+    found = {each: (path, outcomes_of_run(lists[path], subject)) for each, path in zip(names, runs, strict=True)}
+    return _store(store, subject, found, identity=identity, replace=replace, plan=plan, resampling=resampling, run=run)
+
+
+def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
+    """The stored corpus of this name that has all of its documents, and the same queries and judgements."""
+    if new.name not in texts(store.corpora()["name"]):
+        return None
+    stored = store.corpus(new.name)
+    same = stored.captions["id"].equals(new.captions["id"]) and stored.relevance.equals(new.relevance)
+    return stored if same and {*texts(new.images["id"])} <= {*texts(stored.images["id"])} else None
+
+
+@task("import-published")
+def import_published(path: str, *, store_uri: str, source: str | None, plan: bool, run: str) -> ImportRef:
+    """Keep figures that others published, to be shown beside ours (``capim results --against published``)."""
+    rows = read_published(Path(path), source or "")
+    models, known = {row["model"] for row in rows}, [row for row in rows if row["protocol"]]
+    lines = [f"{len(rows)} figures of {len(models)} models, {len(known)} of them under a protocol that is known here"]
+    told = Counter(row["difference"] for row in rows)
+    lines += [f"{count} figures: {difference}" for difference, count in told.most_common()]
+    if not plan:
+        store = EmbeddingStore.open(store_uri, create=True)
+        made = [{**row, "run": run, "created": datetime.now(UTC)} for row in rows]
+        store.write_rows("published", pa.Table.from_pylist(made, schema=PUBLISHED), replace="published")
+        lines.append("run `capim results --against published` to see them beside own figures")
+    return ImportRef(lines=tuple(lines), uses=())
+
+
+def _store(
+    store: EmbeddingStore,
+    subject: Corpus,
+    found: Mapping[str, tuple[str, FoundRows]],
+    *,
+    identity: Identity,
+    replace: bool,
+    plan: bool,
+    resampling: Resampling,
+    run: str,
+) -> ImportRef:
+    """Checks the outcomes of models on one corpus, tells how they were matched, and stores them."""
     plans, faults = [], []
-    for name, each in found.items():
-        encoder = encoder_of_outcomes(name, revision=revision, note=note, namesakes=namesakes(store, name))
+    for (path, each), encoder in zip(found.values(), _encoders(store, [*found], identity), strict=True):
         imported = Imported.of(each.outcomes, encoder, subject)
         new, replaced, fault = _planned(store, imported)
-        plans.append((imported, new, replaced))
+        plans.append((path, each, imported, new, replaced))
         faults += [fault] if replaced and not replace else []
     if faults:
         raise RequestError(faults)
     uses: list[str] = []
-    lines = [f"{name}: {line}" for name, each in found.items() for line in (*each.how, *each.left_out)]
-    for imported, new, replaced in plans:
+    lines = [f"{name}: {line}" for name, (_, each) in found.items() for line in (*each.how, *each.left_out)]
+    for path, each, imported, new, replaced in plans:
         encoder = imported.encoder
-        store.write_corpus(subject)
-        store.write_encoder(encoder)
         for key, outcomes in imported.outcomes.items():
             what = f"{encoder.name}: {outcomes.protocol.id} of {subject.name}, {len(outcomes):,} queries"
-            if key not in new:
-                lines.append(f"{what}: stored already, nothing to do")
-                continue
+            does = ", ".join(metric.name for metric in metrics_of(outcomes)) or "no metric is determined"
+            lines.append(f"{what}: {does if key in new else 'stored already, nothing to do'}")
+        if plan:
+            continue
+        store.write_corpus(subject)
+        store.write_encoder(encoder)
+        for key in new:
             store.write_rows("outcomes", imported.rows(key), replace="evaluation")
-            metrics = [metric.name for metric in metrics_of(outcomes)]
-            lines.append(f"{what}: {', '.join(metrics) or 'no metric is determined'}")
         sets = SetsRef(
             encoder=encoder.name,
             encoder_fingerprint=encoder.fingerprint,
@@ -143,14 +267,30 @@ def import_outcomes(
             corpus_fingerprint=subject.fingerprint,
         )
         by_protocol = {each.protocol.id: key for key, each in imported.outcomes.items()}
+        sources = [(key, protocol, each.matched.get(protocol, ""), path, sets) for protocol, key in by_protocol.items()]
+        _record_imports(store, sources, run=run)
         scored = stored_evaluations(store, EvaluationRef(sets=sets, evaluations=by_protocol, n_scored=0), ())
         uses += derive_figures(scored, resampling=resampling, run=run).uses
-        if new:
-            lines.append(f"run `capim compare --corpora {subject.name}` to compare it with other models")
         if replaced:
             encoders, state = [encoder.fingerprint], subject.fingerprint
             drop_evaluations(store, replaced, encoder_fingerprints=encoders, corpus_fingerprint=state)
+    if plan:
+        lines.append("nothing was written; the same command without --plan stores it")
+    elif any(new for *_, new, _ in plans):
+        lines.append(f"run `capim compare --corpora {subject.name}` to compare it with other models")
     return ImportRef(lines=tuple(lines), uses=tuple(uses))
+
+
+def _encoders(store: EmbeddingStore, names: Sequence[str], identity: Identity) -> list[EncoderSpec]:
+    """The models of these names, as the user describes them; or the stored one that they are the same as."""
+    if not identity.same_as:
+        if faults := catalog_faults(names):
+            raise RequestError(faults)
+        about = {"revision": identity.revision, "note": identity.note}
+        return [encoder_of_outcomes(name, **about, namesakes=namesakes(store, name)) for name in names]
+    if len(names) > 1:
+        raise RequestError(f"--same-as names one model, the files have {len(names)}: {', '.join(names)}")
+    return [store.encoder(identity.same_as)]
 
 
 def _planned(store: EmbeddingStore, imported: Imported) -> tuple[list[str], list[str], str]:

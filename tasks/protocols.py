@@ -7,6 +7,7 @@ An id is one of
   share a label;
 - ``t2i/LANGUAGE/TRANSLATOR``: captions of one language by one translator;
 - ``i2t/any@ORIENTATION``: one of the two other ways to score captions for an image by late interaction (§2);
+- ``t2i/judged@trec_eval``: an imported run as trec_eval orders it, ties by id, what is not listed not retrieved (§7b);
 - ``winoground``, ``winoground/TAG``: quadruples; ``FAMILY/CATEGORY``: captions against hard negatives;
 - of figures over several protocols ``A+B``, their sum, and ``t2i/*/TRANSLATOR@WEIGHTS``, a mean over languages.
 """
@@ -200,7 +201,8 @@ class Protocol:
         if self.kind == "quadruples":
             return f"binding, {self.name}" if self.name else "binding"
         if self.kind == "judged" and self.name == JUDGED:
-            return f"judged queries in {language_name(self.language)}" if self.language else "judged queries"
+            title = f"judged queries in {language_name(self.language)}" if self.language else "judged queries"
+            return f"{title}, {self.orientation}" if self.orientation else title
         title = DIRECTION_TITLES[self.direction]
         if self.kind == "mean":
             more = "mean over languages" if self.part == (EVERY, EVERY) else "/".join(self.part)
@@ -266,7 +268,8 @@ def _of_direction(id_: str, direction: Direction, rest: str, behind: str = "") -
         return Protocol(id_, direction, "judged", name, main_metric="AP", description=about)
     if name == JUDGED:
         about = about.replace("query", f"{last} query") if last else about
-        return Protocol(id_, direction, "judged", name, last, description=about)
+        about += "; trec_eval's order of an imported run" if behind else ""
+        return Protocol(id_, direction, "judged", name, last, orientation=behind, description=about)
     if last:
         of = f"{name} caption{'s' * (direction == 'i2t')} ({last})"
         about = f"Every {of} searches all images" if direction == "t2i" else f"Every image searches all {of}"

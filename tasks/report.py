@@ -201,7 +201,7 @@ def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[E
 
 def is_diagnosed(protocol: Protocol) -> bool:
     """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
-    all_judged = protocol.kind == "judged" and not protocol.language
+    all_judged = protocol.kind == "judged" and not protocol.language and not protocol.orientation
     if protocol.kind == "labels":
         return protocol.name != BALANCED
     return protocol.is_main or protocol.kind == "pairs" or protocol.is_all_quadruples or all_judged

@@ -33,4 +33,4 @@ def imported(
 
 def import_embeddings(store: EmbeddingStore, **given: Any) -> list[SealedSet]:
     """The sealed sets of :func:`imported`, images first."""
-    return [each.sealed for each in imported(store, **given)]
+    return [each.sealed for each in imported(store, **given) if each.sealed is not None]

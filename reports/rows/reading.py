@@ -123,6 +123,7 @@ def read_report_data(
         thumbnails=thumbnails | maps,
         left_out=tuple(map(without_paths, left_out)),
         metrics=stored_metrics(source, metrics),
+        imports=tuple(row for row in source.rows("imports").to_pylist() if states.has(row)),
         live=not gallery,
     )
 

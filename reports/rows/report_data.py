@@ -61,6 +61,7 @@ class ReportData:
         left_out: Sentences about stored results that this report does not show, and why.
         metrics: What is stored of each metric in ``results``; see :meth:`metric`.
         rankings: The rows of one ranking of these encoders over some of these corpora; empty without one.
+        imports: How what was imported was matched, and where it comes from (``schema.IMPORTS``).
         live: Whether the pages of `capim serve` show it, without a gallery.
     """
 
@@ -81,6 +82,7 @@ class ReportData:
     larger_families: tuple[str, ...] = ()
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
     rankings: tuple[Row, ...] = ()
+    imports: tuple[Row, ...] = ()
     live: bool = False
 
     @cached_property

@@ -11,13 +11,14 @@ from functools import partial
 
 from capim.reports import format as show
 from capim.reports.elements import tables, words
-from capim.reports.elements.page import Block, Cell, Section, Table
+from capim.reports.elements.page import Block, Cell, Section, Table, Text
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import headline_tasks, same_photographs
 from capim.reports.sections.speed import accuracy_over_speed, rate_cell
 from capim.store.sets.importing import ADAPTER as IMPORTED
-from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, headline_of
+from capim.store.sets.matching import NOT_VERIFIED, POSITION
+from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, TREC_SHOWN, headline_of
 from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MICRO, READING_ORDER, Protocol
 
 WINOGROUND, [PAIRS], UNJUDGED = SHOWN["quadruples"], SHOWN["pairs"], SHOWN["judged"][-1]
@@ -37,6 +38,7 @@ def section(data: ReportData) -> Section:
             blocks += [_leaderboard(data, corpus, protocols), *_judged_languages(data, corpus)]
             chart = accuracy_over_speed(data, corpus, protocols[0], shown_metrics(data, corpus, protocols[0])[0])
             blocks += [chart] if chart is not None and corpus in retrieval else []
+            blocks += _not_verified(data, corpus)
         of_users = {r["metric"] for r in data.results if r["corpus"] == corpus and data.metric(r["metric"]).is_own}
         blocks += [_own_table(data, corpus, metric) for metric in sorted(of_users)]
     return Section(
@@ -50,6 +52,13 @@ def section(data: ReportData) -> Section:
     )
 
 
+def _not_verified(data: ReportData, corpus: str) -> list[Text]:
+    """Whose vectors or outcomes were taken in the order of the corpus, because no id said what they are of."""
+    rows = [r for r in data.imports if r["corpus"] == corpus and r["matched"].startswith(POSITION)]
+    names = ", ".join(sorted({r["encoder"] for r in rows}))
+    return [Text(text=f"{names}: {NOT_VERIFIED} (Provenance names the files).")] if rows else []
+
+
 def headlines(data: ReportData, corpus: str) -> list[str]:
     """The protocols that a corpus is shown by: the two of the literature, or the first two others."""
     protocols = data.protocols(corpus)
@@ -61,7 +70,9 @@ def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
     """The metrics of the leaderboard that a protocol has rows for."""
     of = Protocol.of(protocol)
     metrics = SHOWN[of.kind if of.kind in ("judged", "labels") else "retrieval"]
-    if of.kind == "judged":
+    if of.orientation and of.kind == "judged":
+        metrics = TREC_SHOWN
+    elif of.kind == "judged":
         metrics = (data.corpora[corpus].main_metric or headline_of([of])[0].metric, *metrics)
     return [metric for metric in dict.fromkeys(metrics) if data.ranked(corpus, protocol, metric)]
 
@@ -150,7 +161,7 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
 
 def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
     """The main metric of judged documents by language of the query, where there are several."""
-    protocols = [of for p in data.protocols(corpus) if (of := Protocol.of(p)).kind == "judged"]
+    protocols = [of for p in data.protocols(corpus) if (of := Protocol.of(p)).kind == "judged" and not of.orientation]
     if len(protocols) < 2:
         return []
     metric = shown_metrics(data, corpus, protocols[0].id)[0]

@@ -14,7 +14,8 @@ from capim.reports.elements.tables import estimate, measures, numbers, pivot, te
 from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped, without_paths
 from capim.reports.sections.ablations import rounding_cost
 from capim.store.sets.importing import ADAPTER as IMPORTED
-from capim.store.types import EncoderSpec
+from capim.store.sets.importing import matched_text
+from capim.store.types import MODALITIES, EncoderSpec
 from capim.tasks.protocols import Protocol
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
@@ -24,7 +25,7 @@ MOST_SKIPPED = 200  # images listed by name
 
 def section(data: ReportData) -> Section:
     """Corpora, encoders, sealed sets, runs, commands, libraries, and what was left out."""
-    optional = (_sets(data), _runs(data), _configurations(data), _commands(data), _versions(data))
+    optional = (_sets(data), _imports(data), _runs(data), _configurations(data), _commands(data), _versions(data))
     blocks: list[Block] = [_corpora(data), _encoders(data), *(table for table in optional if table.rows)]
     if data.left_out:
         blocks.append(Text(text=f"Left out of this report: {'; '.join(data.left_out)}."))
@@ -117,6 +118,21 @@ def _sets(data: ReportData) -> Table:
         numbers("Version", lambda s: str(s.version)),
         texts("Tag", lambda s: s.tag),
         texts("Digest", lambda s: Cell(text=s.digest[:16], title=s.digest)),
+    )
+
+
+def _imports(data: ReportData) -> Table:
+    """How what was imported was matched: a set that was only taken in order is marked."""
+    rows = sorted(data.imports, key=lambda row: (row["corpus"], row["encoder"], row["what"]))
+    return pivot(
+        "imports",
+        "Imported",
+        rows,
+        texts("Encoder", lambda r: r["encoder"]),
+        texts("Corpus", lambda r: r["corpus"]),
+        texts("What", lambda r: f"{r['what']}s" if r["what"] in MODALITIES else r["what"]),
+        texts("Matched", lambda r: matched_text([r["matched"]])),
+        texts("Source", lambda r: Cell(text=r["source"].rpartition("/")[2], title=without_paths(r["source"]))),
     )
 
 

@@ -1,81 +1,46 @@
 """Embeddings in files of other programs, read and written: .npy, .npz, .safetensors, .parquet, .csv.
 
-| file | vectors | ids (optional) | other columns |
-|---|---|---|---|
-| .npy | the array, shape (n, dim) | file ``<name>.ids.txt``, one per line | |
-| .npz | ``embeddings`` (or the only array) | ``ids`` | ``offsets``, ``norm``, ``n_tokens``, ``truncated`` |
-| .safetensors | ``embeddings`` | ``ids`` in the metadata, a JSON list | as .npz |
-| .parquet | column ``embedding`` (a list, or a list of lists) | ``id`` | ``norm``, ``n_tokens``, ``truncated`` |
-| .csv | every numeric column | column ``id`` | |
+| file | vectors | ids (optional) |
+|---|---|---|
+| .npy | the array, shape (n, dim) | file ``<name>.ids.txt``, one per line, or the like |
+| .npz, .pt | the array ``embeddings``, that of this side, or the only one | any array or list of texts |
+| .safetensors | likewise | ``ids`` in the metadata, a JSON list |
+| .parquet | column ``embedding`` (a list, or a list of lists) | any column of texts or whole numbers |
+| .csv, .tsv | every numeric column | the others |
+| .json, .jsonl | the list of numbers in each row | the others |
 
-With ``offsets`` (shape (items + 1,)), or a list of lists in Parquet, the file is a multi-vector set: item ``i`` has
-rows ``offsets[i]:offsets[i + 1]``. ``norm`` is the norm before normalisation.
+Which column holds ids is found by what it holds (:mod:`capim.store.sets.matching`). Files may also have ``offsets``,
+``norm``, ``n_tokens`` and ``truncated``. With ``offsets`` (shape (items + 1,)), or a list of lists in Parquet, the file
+is a multi-vector set: item ``i`` has rows ``offsets[i]:offsets[i + 1]``. ``norm`` is the norm before normalisation.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from capim.store.embedding_store import EmbeddingStore
-from capim.store.errors import RequestError, csv_text, text_of_csv, unknown
+from capim.store.errors import RequestError, csv_text, unknown
 from capim.store.files import NOT_ITS_FORMAT, existing_file, replacing
 from capim.store.schema import texts
 from capim.store.sets.rows import StoredRows, joined
+from capim.store.sets.vector_files import COLUMN_TYPES, chosen_array, ids_beside, mapped, read_contents, side_of
 from capim.store.sets.writing import UNIT_TOLERANCE, Block
 from capim.store.types import Embeddings, EncoderSpec, Modality, VectorKind
 from capim.store.vectors import offsets_of
 
-# --- Arrays of an ``.npz`` file, whose shapes are checked before anything is expanded.
-
-
-_SMALL = 256 << 20  # bytes that are expanded whatever they were compressed to
-_MOST_TIMES = 50  # vectors compress to 4/5; only arrays that repeat one value shrink to less
-
-
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays by name.
-
-    Raises:
-        ValueError: An array has another size than its shape says, or the file expands to more than 50 times its size.
-    """
-    with zipfile.ZipFile(path) as archive:
-        expanded = sum(_expanded(archive, member) for member in archive.infolist())
-    size = path.stat().st_size
-    if expanded > max(_SMALL, _MOST_TIMES * size):
-        raise ValueError(f"{size:,} bytes would expand to {expanded:,}; save it without compression (numpy.savez)")
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
-
-
-def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """The bytes of one array, from its header."""
-    with archive.open(member) as file:
-        read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read(file)
-        n_bytes = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and n_bytes != member.file_size - file.tell():
-            raise ValueError(f"array {member.filename!r} holds other than the {n_bytes:,} bytes of its shape {shape}")
-    return n_bytes
-
-
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
-COLUMN_TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "truncated": np.bool_}
-_ID_COLUMNS = ("id", "item_id")
-_VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "vectors")
+"""Suffixes of the formats in which vectors are written."""
 _BUFFER = 8 << 20  # bytes of a Parquet column at a time: a group of rows may not fit into memory
 _GLANCE = 8  # items of a Parquet file that show its form
 
@@ -102,6 +67,15 @@ class EmbeddingFile:
         """Whether an item has one vector or several."""
         return "single" if self.offsets is None else "multi"
 
+    def only(self, kept: NDArray[np.bool_]) -> EmbeddingFile:
+        """Some of the items; ``kept`` has shape ``(n,)``."""
+        columns = {name: column[kept] for name, column in self.columns.items()}
+        if self.offsets is None:
+            return EmbeddingFile(values=self.values[kept], columns=columns)
+        counts = np.diff(self.offsets)
+        values = self.values[np.repeat(kept, counts)]
+        return EmbeddingFile(values=values, offsets=offsets_of(counts[kept]), columns=columns)
+
     def part(self, start: int, stop: int) -> EmbeddingFile:
         """Items ``start`` to ``stop`` (exclusive), as a view."""
         columns = {name: column[start:stop] for name, column in self.columns.items()}
@@ -118,47 +92,55 @@ class EmbeddingParts:
 
     Attributes:
         n: Items.
-        ids: Strings, length ``n``, or None for the order of the corpus.
+        columns: Name -> cells that may be ids, ``n`` each.
         first: Its first items, without values where there are none; all parts have their form.
+        array: The name of the array of vectors.
         read: Yields the items in the order of the file, at most so many at a time.
     """
 
     n: int
-    ids: pa.Array | None
+    columns: Mapping[str, Sequence[object]]
     first: EmbeddingFile
     read: Callable[[int], Iterator[EmbeddingFile]]
+    array: str = ""
 
 
-def open_embedding_file(path: Path) -> EmbeddingParts:
+def open_embedding_file(path: Path, modality: Modality | None = None, n_items: int | None = None) -> EmbeddingParts:
     """The contents of a file, whose suffix names the format; ``.npy`` and ``.parquet`` are read part by part.
+
+    Args:
+        path: A file; or a folder of numbered ``.npy`` files. ``FILE:NAME`` is the array or column NAME of a file.
+        modality: What is wanted, where a file holds both.
+        n_items: How many the corpus has, to tell arrays apart by their shape.
 
     Raises:
         RequestError: There is no such file, it does not have the format of its suffix, or it holds no matrix; reading
             its parts raises it too.
     """
-    if path.suffix not in SUFFIXES:
-        raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
-    existing_file(path)
+    name = ""
+    if not path.exists() and ":" in path.name and path.with_name(path.name.rpartition(":")[0]).exists():
+        name = path.name.rpartition(":")[2]
+        path = path.with_name(path.name.rpartition(":")[0])
     with _as_request_errors(path):
-        if path.suffix == ".parquet":
-            return _open_parquet(path)
-        readers = {".npy": _read_npy, ".npz": _read_npz, ".safetensors": _read_safetensors, ".csv": _read_csv}
-        columns, listed = readers[path.suffix](path)
-        contents = _of_named(columns)
-        ids = None if listed is None else pa.array(listed, pa.string())
-    _refuse_faults(path, contents, ids)
+        if path.suffix == ".parquet" and not path.is_dir():
+            return _open_parquet(existing_file(path), name, modality)
+        arrays, columns = read_contents(path)
+        if name and name not in arrays:
+            raise ValueError(f"no array {name!r}; it has {', '.join(arrays)}")
+        name = name or chosen_array(arrays, modality, n_items)
+        contents = _of_named(arrays, name)
+    n = len(contents)
+    own = {key: cells for key, cells in columns.items() if len(cells) == n and side_of(key) in (None, modality)}
+    strict = {key: cells for key, cells in columns.items() if key == "ids" or len(columns) == 1}
+    _refuse_faults(path, contents, strict)
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
-        for start in range(0, len(contents), n_items):
+        for start in range(0, n, n_items):
             # a map of the file for each part: what is read through one counts as memory until it is gone
-            again = EmbeddingFile(values=_mapped(path)) if path.suffix == ".npy" else contents
+            again = EmbeddingFile(values=mapped(path)) if path.suffix == ".npy" else contents
             yield again.part(start, start + n_items)
 
-    return EmbeddingParts(n=len(contents), ids=ids, first=contents.part(0, 1), read=read)
-
-
-_Read: TypeAlias = tuple[dict[str, NDArray[Any]], list[str] | None]
-"""The arrays of a file by name, and the ids if it has any."""
+    return EmbeddingParts(n=n, columns=own, first=contents.part(0, 1), read=read, array=name)
 
 
 @contextmanager
@@ -171,7 +153,7 @@ def _as_request_errors(path: Path) -> Iterator[None]:
         raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
 
 
-def _refuse_faults(path: Path, contents: EmbeddingFile, ids: pa.Array | None = None) -> None:
+def _refuse_faults(path: Path, contents: EmbeddingFile, ids: Mapping[str, Sequence[object]] | None = None) -> None:
     values, offsets = contents.values, contents.offsets
     if values.ndim != 2 or values.dtype.kind != "f":
         raise RequestError(
@@ -182,7 +164,7 @@ def _refuse_faults(path: Path, contents: EmbeddingFile, ids: pa.Array | None = N
     ):
         raise RequestError(f"{path}: offsets must increase from 0 to {len(values)}, the number of vectors")
     lengths = {name: len(column) for name, column in contents.columns.items()}
-    lengths |= {} if ids is None else {"ids": len(ids)}
+    lengths |= {name: len(cells) for name, cells in (ids or {}).items()}
     wrong = [
         f"{path}: expected {len(contents)} {name}, one per item, got {n}"
         for name, n in lengths.items()
@@ -192,92 +174,35 @@ def _refuse_faults(path: Path, contents: EmbeddingFile, ids: pa.Array | None = N
         raise RequestError(wrong)
 
 
-def ids_beside(path: Path) -> Path:
-    """The file of the ids that belong to a .npy file."""
-    return path.with_suffix(".ids.txt")
-
-
-def _of_named(columns: Mapping[str, NDArray[Any]]) -> EmbeddingFile:
-    names = [name for name in _VECTOR_COLUMNS if name in columns] or list(columns)
-    if len(names) != 1:
-        raise ValueError(f"expected an array named 'embeddings', got {', '.join(columns) or 'none'}")
+def _of_named(arrays: Mapping[str, NDArray[Any]], name: str) -> EmbeddingFile:
+    """The vectors of an array; of three dimensions, those of each item."""
+    values = arrays[name]
     others: dict[str, Any] = {
-        name: columns[name].astype(kind) for name, kind in COLUMN_TYPES.items() if name in columns
+        column: arrays[column].astype(kind) for column, kind in COLUMN_TYPES.items() if column in arrays
     }
-    if flat := [name for name, column in others.items() if column.ndim != 1]:
+    if flat := [column for column, cells in others.items() if cells.ndim != 1]:
         raise ValueError(f"expected one {flat[0]} per item, got shape {others[flat[0]].shape}")
-    return EmbeddingFile(values=columns[names[0]], offsets=others.pop("offsets", None), columns=others)
+    offsets = others.pop("offsets", None)
+    if values.ndim == 3 and offsets is None:
+        offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
+        values = values.reshape(-1, values.shape[2])
+    return EmbeddingFile(values=values, offsets=offsets, columns=others)
 
 
-def _mapped(path: Path) -> NDArray[Any]:
-    values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return values
-
-
-def _read_npy(path: Path) -> _Read:
-    beside = ids_beside(path)
-    ids = beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None
-    return {"embeddings": _mapped(path)}, ids
-
-
-def _read_npz(path: Path) -> _Read:
-    columns = read_npz(path)
-    ids = columns.pop("ids").astype(str).tolist() if "ids" in columns else None
-    return columns, ids
-
-
-def _read_safetensors(path: Path) -> _Read:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            columns = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-            metadata = file.metadata() or {}
-    except SafetensorError as fault:
-        raise ValueError(str(fault)) from fault
-    ids = json.loads(metadata["ids"]) if "ids" in metadata else None
-    if ids is not None and not (isinstance(ids, list) and all(isinstance(one, str) for one in ids)):
-        raise ValueError("expected ids to be a list of texts")
-    return columns, ids
-
-
-def _read_csv(path: Path) -> _Read:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
-    if not rows:
-        raise ValueError("the file is empty")
-    has_header = not _is_number(rows[0][-1])
-    header = rows.pop(0) if has_header else []
-    at = next((header.index(name) for name in _ID_COLUMNS if name in header), None)
-    if at is None and rows and not has_header and not _is_number(rows[0][0]):
-        at = 0
-    ids = None if at is None else [text_of_csv(row[at]) for row in rows]
-    numbers = [[float(cell) for position, cell in enumerate(row) if position != at] for row in rows]
-    return {"embeddings": np.array(numbers, dtype=np.float32)}, ids
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _open_parquet(path: Path) -> EmbeddingParts:
+def _open_parquet(path: Path, name: str, modality: Modality | None) -> EmbeddingParts:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        columns, n = file.schema_arrow.names, file.metadata.num_rows
-    names = [name for name in _VECTOR_COLUMNS if name in columns]
-    if len(names) != 1:
-        raise ValueError(f"expected a column named 'embedding', got {', '.join(columns)}")
-    ids = None
-    if id_column := next((name for name in _ID_COLUMNS if name in columns), None):
-        texts_or_numbers = pq.read_table(path, columns=[id_column]).column(0)
-        # an id that is missing is empty, as no item's is
-        ids = texts_or_numbers.cast(pa.string()).fill_null(pa.scalar("")).combine_chunks()
-    wanted = [names[0], *(name for name in COLUMN_TYPES if name in columns)]
+        schema, n = file.schema_arrow, file.metadata.num_rows
+    vectors = {each.name: np.empty((0, 0)) for each in schema if pa.types.is_nested(each.type)}
+    if not (name or vectors):
+        raise ValueError(f"expected a column named 'embedding', got {', '.join(schema.names)}")
+    names = [name or chosen_array(vectors, modality)]
+    plain = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)
+    listed = [each.name for each in schema if any(is_kind(each.type) for is_kind in plain)]
+    cells = pq.read_table(path, columns=[each for each in listed if each not in COLUMN_TYPES])
+    columns = {each: cells[each].to_pylist() for each in cells.column_names if side_of(each) in (None, modality)}
+    wanted = [names[0], *(each for each in COLUMN_TYPES if each in schema.names)]
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         widths = set[int]()
@@ -292,7 +217,7 @@ def _open_parquet(path: Path) -> EmbeddingParts:
                 yield part
 
     first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
-    return EmbeddingParts(n=n, ids=ids, first=first, read=read)
+    return EmbeddingParts(n=n, columns=columns, first=first, read=read, array=names[0])
 
 
 def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
@@ -319,50 +244,22 @@ def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
 _ROWS = {"single": 8192, "multi": 64}
 
 
-def positions_of(file: EmbeddingParts, items: pa.Array, corpus: str) -> NDArray[np.int32]:
-    """For each item of the file its position among the ids of the corpus, ``items``; shape ``(n,)``.
-
-    Raises:
-        RequestError: Ids are unknown, missing or repeated, or a file without ids has another number of items.
-    """
-    n = len(items)
-    if file.ids is None and file.n != n:
-        raise RequestError(f"expected the {n} items of {corpus}, got {file.n} without ids; give ids or all items")
-    if file.ids is None or file.ids.equals(items):
-        return np.arange(n, dtype=np.int32)
-    found = pc.index_in(file.ids, items).fill_null(-1).to_numpy()
-    times = np.bincount(found[found >= 0], minlength=n)
-    unknown, missing = np.flatnonzero(found < 0), np.flatnonzero(times == 0)
-    repeated = np.flatnonzero(times[found] * (found >= 0) > 1)
-    faults = []
-    if len(repeated):
-        faults.append(f"id {file.ids[int(repeated[0])].as_py()!r} occurs more than once")
-    if len(unknown):
-        first = file.ids[int(unknown[0])].as_py()
-        faults.append(f"{len(unknown)} ids are not in {corpus}, first {first!r} at row {unknown[0]}")
-    if len(missing):
-        first = items[int(missing[0])].as_py()
-        faults.append(f"{len(missing)} of {n} items of {corpus} are not in the file, first {first!r}")
-    if faults:
-        raise RequestError(faults)
-    positions: NDArray[np.int32] = found.astype(np.int32)
-    return positions
-
-
 def blocks_of(
-    file: EmbeddingParts, positions: NDArray[np.int32], items: pa.Array, spec: EncoderSpec
+    file: EmbeddingParts, positions: NDArray[np.integer], items: pa.Array, spec: EncoderSpec
 ) -> Iterator[tuple[Block, NDArray[np.floating]]]:
     """Blocks of the items in the order of the file, each with its unit vectors in the precision of the file."""
     start = 0
     for part in file.read(_ROWS[spec.vectors]):
-        ords = positions[start : start + len(part)]
+        ords = positions[start : start + len(part)].astype(np.int32)
         start += len(part)
-        embeddings, unit = _embeddings(part)
+        kept = ords >= 0  # the others are of items that the corpus left out
+        ords = ords[kept]
+        embeddings, unit = _embeddings(part if kept.all() else part.only(kept))
         block = Block(
             ords=ords,
             ids=texts(items.take(ords)),
             embeddings=embeddings,
-            input_shas=[""] * len(part),
+            input_shas=[""] * len(ords),
             batch_id=f"import-{spec.fingerprint}",
         )
         yield block, unit

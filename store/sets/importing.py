@@ -8,7 +8,7 @@ sets of several corpora, and the same file again changes nothing.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -20,11 +20,13 @@ from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
-from capim.store.sets.embedding_files import SUFFIXES, EmbeddingParts, blocks_of, open_embedding_file, positions_of
+from capim.store.sets.embedding_files import EmbeddingParts, blocks_of, open_embedding_file
+from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, match
 from capim.store.sets.rows import ItemIndex, digest
 from capim.store.sets.seal import SealedSet
+from capim.store.sets.vector_files import READ
 from capim.store.sets.writing import block_checksums, check_block
-from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, Storage, VectorKind, is_fingerprint
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey, Storage, VectorKind, is_fingerprint
 from capim.store.vectors import Rounding, rounding_of
 
 # --- Many imports at once: a manifest in TOML, or a folder with a subfolder per encoder and corpus.
@@ -44,6 +46,8 @@ class ImportRow:
         captions: File with the vectors of the captions.
         revision: Of the encoder; None: that of the import that is stored under this name, else ``unversioned``.
         note: Of the encoder; None: that of the stored one, else none.
+        vectors: File with vectors of images or of captions, which its ids or their number say.
+        same_as: The stored encoder that the vectors are of, whatever made it.
     """
 
     encoder: str
@@ -52,6 +56,8 @@ class ImportRow:
     captions: str | None = None
     revision: str | None = None
     note: str | None = None
+    vectors: str | None = None
+    same_as: str | None = None
 
 
 _FIELDS = tuple(field.name for field in fields(ImportRow))
@@ -80,7 +86,7 @@ def read_manifest(path: Path) -> list[ImportRow]:
         label = f"manifest {path}, set {number}"
         faults += [unknown(f"{label}: field", name, _FIELDS) for name in sorted(row.keys() - _FIELDS)]
         faults += [f"{label}: {name!r} is missing" for name in ("encoder", "corpus") if name not in row]
-        if not row.keys() & set(FILES):
+        if not row.keys() & {*FILES, "vectors"}:
             faults.append(f"{label}: give 'images', 'captions' or both")
         wrong = [(name, text) for name, text in row.items() if not (isinstance(text, str) and text)]
         faults += [f"{label}: {name} must be text, got {text!r}" for name, text in wrong]
@@ -99,13 +105,13 @@ def rows_of_folder(folder: Path) -> list[ImportRow]:
         raise RequestError(f"{folder} is not a folder; expected {folder}/ENCODER/CORPUS/images.npy and captions.npy")
     rows, faults = [], []
     for inner in sorted(path for path in folder.glob("*/*") if path.is_dir()):
-        paths = sorted(path for path in inner.iterdir() if path.stem in FILES and path.suffix in SUFFIXES)
+        paths = sorted(path for path in inner.iterdir() if path.stem in FILES and path.suffix in READ)
         files = {path.stem: str(path) for path in paths}
         twins = {name: [path.name for path in paths if path.stem == name] for name in files}
         faults += [f"{inner} has several files of {name}: {', '.join(names)}; keep one"
                    for name, names in twins.items() if len(names) > 1]  # fmt: skip
         if not files:
-            faults.append(f"{inner} has no images or captions with a suffix among {', '.join(SUFFIXES)}")
+            faults.append(f"{inner} has no images or captions with a suffix among {', '.join(READ)}")
         rows.append(ImportRow(encoder=inner.parent.name, corpus=inner.name, **files))
     if not rows:
         faults.append(f"{folder} has no folders ENCODER/CORPUS with images.npy and captions.npy")
@@ -116,7 +122,7 @@ def rows_of_folder(folder: Path) -> list[ImportRow]:
 
 def _located(name: str, text: str, folder: Path) -> str:
     """A path counted from the folder; a corpus stays a name unless there is such a file or folder."""
-    if name in FILES or (name == "corpus" and (folder / text).exists()):
+    if name in (*FILES, "vectors") or (name == "corpus" and (folder / text).exists()):
         return str(folder / text)
     return text
 
@@ -144,6 +150,7 @@ class ImportFile:
     dim: int
     vectors: VectorKind
     storage: Storage
+    same_as: str | None = None
 
     @property
     def form(self) -> str:
@@ -165,11 +172,17 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
             stored encoder, in dimension, kind of vectors, note or storage type.
     """
     first, registered = files[0], namesakes(store, files[0].encoder)
+    if first.same_as:
+        stored = store.encoder(first.same_as)
+        if faults := _contradictions(f"encoder {stored.name!r}", files, stored, [], storage):
+            raise RequestError(faults)
+        return stored
     for spec in registered:
         if spec.adapter != ADAPTER:
             raise RequestError(
                 f"encoder name {first.encoder!r} belongs to a model without imported embeddings (adapter "
-                f"{spec.adapter}, fingerprint {spec.fingerprint}); give the import another name with --encoder"
+                f"{spec.adapter}, fingerprint {spec.fingerprint}); give the import another name with --encoder, or "
+                f"--same-as {first.encoder} if the vectors are of that model"
             )
     label = f"encoder {first.encoder!r} (revision {first.revision!r})"
     faults, forms = [], {file.form: file for file in files}
@@ -250,7 +263,7 @@ def _contradictions(
 
 
 State: TypeAlias = Literal["new", "unchanged", "replaced"]
-Read: TypeAlias = Callable[[Path], EmbeddingParts]
+Read: TypeAlias = Callable[[Path, Modality, int], EmbeddingParts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,15 +272,23 @@ class ImportedSet:
 
     Attributes:
         spec: Its encoder.
-        sealed: The set as it is stored now.
+        key: What it is of.
+        n_items: Images or captions.
+        sealed: The set as it is stored now; None where it was only planned.
         state: What was done; ``unchanged``: the same contents were stored already, and nothing was written.
         rounding: What the storage type changed.
+        matched: How rows were matched with items.
+        path: The file.
     """
 
     spec: EncoderSpec
-    sealed: SealedSet
+    key: SetKey
+    n_items: int
+    sealed: SealedSet | None
     state: State
     rounding: Rounding
+    matched: Match
+    path: Path
 
 
 def import_sets(
@@ -276,11 +297,13 @@ def import_sets(
     *,
     storage: Storage | None = None,
     replace: bool = False,
+    by_position: bool = False,
+    plan_only: bool = False,
 ) -> list[ImportedSet]:
     """Writes and seals the sets in the files of one or several imports.
 
-    With ids, every item of the corpus must occur once, in any order; without ids, the rows are the items of the corpus
-    in order. Vectors whose norm is not 1 are normalised, and the norm is kept.
+    Rows are matched as :mod:`capim.store.sets.matching` says, and every item of the corpus must occur once. Vectors
+    whose norm is not 1 are normalised, and the norm is kept.
 
     Args:
         store: The store.
@@ -288,6 +311,8 @@ def import_sets(
         storage: Type of the stored components. None: that of the encoder if it is stored, else the type of the files,
             the finest of several; float64 becomes float32.
         replace: Replace stored sets that have other contents. What was computed from them is removed.
+        by_position: The user says that rows follow the corpus.
+        plan_only: Check everything, and write nothing.
 
     Returns:
         One entry per file, in the order of ``imports``, images first.
@@ -309,13 +334,30 @@ def import_sets(
     for file in files:
         if spec := specs.get((file.encoder, file.revision)):
             try:
-                plans.append(_plan(store, file, spec, read, replace=replace))
+                plans.append(_plan(store, file, spec, read, replace=replace, by_position=by_position))
             except RequestError as fault:
                 faults += fault.faults
     faults += _named_twice(plans)
     if faults:
         raise RequestError(faults)
-    return _write(store, plans, read)
+    done = (
+        {plan.key: plan.stored for plan in plans if plan.stored is not None}
+        if plan_only
+        else _write(store, plans, read)
+    )
+    return [
+        ImportedSet(
+            spec=plan.spec,
+            key=plan.key,
+            n_items=len(plan.items),
+            sealed=done.get(plan.key),
+            state=plan.state,
+            rounding=plan.rounding,
+            matched=plan.matched,
+            path=plan.file.path,
+        )
+        for plan in plans
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,6 +371,7 @@ class _Plan:
     n_vectors: int
     digest: str
     rounding: Rounding
+    matched: Match
     stored: SealedSet | None
     state: State
 
@@ -337,9 +380,16 @@ def _files(
     store: EmbeddingStore, imports: Sequence[tuple[ImportRow, Corpus]], read: Read
 ) -> tuple[list[ImportFile], list[str]]:
     """Every file that can be read, and the faults of the others."""
-    files, faults = [], []
+    files: list[ImportFile] = []
+    faults: list[str] = []
     for one, corpus in imports:
         given: dict[Modality, str | None] = {"image": one.images, "caption": one.captions}
+        if one.vectors:
+            try:
+                given |= dict.fromkeys(_sides_of_file(Path(one.vectors), corpus, given, read), one.vectors)
+            except RequestError as fault:
+                faults += fault.faults
+                continue
         if not any(given.values()):
             faults.append(f"give a file to import for {one.encoder!r}: image embeddings, caption embeddings or both")
         for modality, file in given.items():
@@ -347,7 +397,8 @@ def _files(
                 continue
             path = Path(file)
             try:
-                contents = read(path)
+                n_items = (corpus.images if modality == "image" else corpus.captions).num_rows
+                contents = read(path, modality, n_items)
             except RequestError as fault:
                 faults += fault.faults
                 continue
@@ -362,20 +413,24 @@ def _files(
                     dim=contents.first.values.shape[1],
                     vectors=contents.first.vectors,
                     storage="float16" if contents.first.values.dtype.itemsize <= 2 else "float32",
+                    same_as=one.same_as,
                 )
             )
     return files, faults
 
 
-def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read, *, replace: bool) -> _Plan:
+def _plan(
+    store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read, *, replace: bool, by_position: bool
+) -> _Plan:
     """Checks one file against its corpus and against the stored set; every fault begins with the path."""
-    corpus, contents = file.corpus, read(file.path)
+    corpus = file.corpus
     key = SetKey.of(spec, corpus.name, corpus.fingerprint, file.modality)
     items = ItemIndex.of(corpus.name, file.modality, corpus.images if file.modality == "image" else corpus.captions)
     rounding, checksums, n_vectors = Rounding(), np.zeros(len(items), np.uint32), 0
     try:
-        positions = positions_of(contents, items.ids, f"corpus {corpus.name!r}")
-        for block, unit in blocks_of(contents, positions, items.ids, spec):
+        contents = read(file.path, file.modality, len(items))
+        matched = match_items(contents, Items.of_corpus(corpus, file.modality), corpus.name, by_position=by_position)
+        for block, unit in blocks_of(contents, matched.positions, items.ids, spec):
             check_block(key, spec, block, items)
             rounding += rounding_of(unit, spec.storage)
             checksums[block.ords] = block_checksums(spec, block)
@@ -401,9 +456,52 @@ def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read
         n_vectors=n_vectors,
         digest=contents_digest,
         rounding=rounding,
+        matched=matched,
         stored=stored,
         state="unchanged" if same and store.intact(key) else state,
     )
+
+
+def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | None], read: Read) -> list[Modality]:
+    """Whether a file holds vectors of images or of captions: what its rows match; of two, the one that lacks a file.
+
+    Both, where an array of its own fits each.
+    """
+    fits: dict[Modality, str] = {}
+    reason = ""
+    for modality in MODALITIES:
+        items = Items.of_corpus(corpus, modality)
+        try:
+            fits[modality] = match_items(read(path, modality, len(items.ids)), items, corpus.name).how
+        except RequestError as fault:
+            reason = str(fault)
+    free = [modality for modality in fits if not given[modality]]
+    if (
+        len({read(path, each, (corpus.images if each == "image" else corpus.captions).num_rows).array for each in free})
+        == 2
+    ):
+        return free
+    if len(free) == 1 and (len(fits) == 1 or any(given.values())):
+        return free
+    what = "fits both images and captions" if fits else "fits neither images nor captions"
+    which = f"say which with --images {path.name} or --captions {path.name}" if fits else reason
+    raise RequestError(f"{path}: it {what} of {corpus.name!r}: {which}")
+
+
+def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_position: bool = False) -> Match:
+    """The item of every row of a file of vectors; every item has to have one.
+
+    Raises:
+        RequestError: One has none, and as :func:`capim.store.sets.matching.match`.
+    """
+    found = match(contents.columns, contents.n, items, by_position=by_position)
+    missing = np.setdiff1d(np.arange(len(items.ids)), found.positions)
+    if missing.size:
+        raise RequestError(
+            f"{missing.size} of {len(items.ids)} {items.kind} of corpus {corpus!r} are not in the file, first "
+            f"{items.ids[int(missing[0])]!r}"
+        )
+    return found
 
 
 def _named_twice(plans: Sequence[_Plan]) -> list[str]:
@@ -415,7 +513,7 @@ def _named_twice(plans: Sequence[_Plan]) -> list[str]:
     ]
 
 
-def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[ImportedSet]:
+def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> dict[SetKey, SealedSet]:
     todo = [plan for plan in plans if plan.state != "unchanged"]
     done = {plan.key: plan.stored for plan in plans if plan.stored is not None}
     for plan in todo:
@@ -429,9 +527,8 @@ def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[Im
     for plan in todo:
         drop_set(fresh, plan.key)  # replaced, or begun by an import that was interrupted
     for plan in todo:
-        contents = read(plan.file.path)
-        positions = positions_of(contents, plan.items.ids, f"corpus {plan.key.corpus!r}")
-        blocks = (block for block, _ in blocks_of(contents, positions, plan.items.ids, plan.spec))
+        contents = read(plan.file.path, plan.file.modality, len(plan.items))
+        blocks = (block for block, _ in blocks_of(contents, plan.matched.positions, plan.items.ids, plan.spec))
         try:
             fresh.writer(plan.key).put_all(plan.spec, blocks)
             sealed = done[plan.key] = fresh.seal(plan.key, n_items=len(plan.items))
@@ -451,6 +548,35 @@ def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[Im
                 encoder_fingerprint=plan.key.encoder_fingerprint,
                 corpus_fingerprint=plan.key.corpus_fingerprint,
             )
-    return [
-        ImportedSet(spec=plan.spec, sealed=done[plan.key], state=plan.state, rounding=plan.rounding) for plan in plans
-    ]
+    return done
+
+
+# --- How what is stored was matched.
+
+
+def matched_text(matched: Iterable[str]) -> str:
+    """How sets or outcomes were matched, in words.
+
+    Examples:
+        >>> matched_text(["position", "id"]), matched_text(["id", "id"]), matched_text(["filename (file names)"])
+        ('matched by position, not verified', 'matched by id', 'matched by filename (file names)')
+    """
+    named = [by for by in dict.fromkeys(matched) if by]
+    if any(by.startswith(POSITION) for by in named):
+        return NOT_VERIFIED
+    return f"matched by {', '.join(named)}" if named else ""
+
+
+def matched_by(store: EmbeddingStore) -> Callable[[Mapping[str, Any]], str | None]:
+    """A function that says of a row of results how its vectors or outcomes were matched; None: they are capim's own."""
+    of: dict[Any, list[str]] = {}
+    for row in store.rows("imports").to_pylist():
+        is_set = row["what"] in MODALITIES
+        key = (row["encoder_fingerprint"], row["corpus_fingerprint"]) if is_set else row["imported"]
+        of.setdefault(key, []).append(row["matched"])
+
+    def said(row: Mapping[str, Any]) -> str | None:
+        of_sets = of.get((row["encoder_fingerprint"], row["corpus_fingerprint"]), []) if row["image_tag"] else []
+        return matched_text(of.get(row["evaluation"], of_sets)) or None
+
+    return said

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties
-from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import UNLISTED, Outcomes
 
 
 def expected_hit(
@@ -283,7 +283,14 @@ def _of_all_relevant(
         values=lambda o, ties: measure(decided(o, ties)),
         several=True,
         judged=judged,
+        version=2,
     )
+
+
+def precision_at(k: int) -> Metric:
+    """``P@k`` of judged documents: the share of relevant ones in the top ``k``, also of fewer than ``k``."""
+    title = f"Share of the top {k} that is relevant"
+    return _of_all_relevant(f"P@{k}", title, lambda o: found_in_top(o, np.full(len(o), k)) / k, judged=True)
 
 
 def recall_all_at(k: int, *, judged: bool = False) -> Metric:
@@ -322,7 +329,7 @@ R_PRECISION = _of_all_relevant(
     "R-Precision",
     "Precision at R, the number of relevant items",
     lambda o: found_in_top(o, o.n_relevant.astype(np.int64)) / o.n_relevant,
-    judged=False,
+    judged=None,
 )
 AVERAGE_PRECISION = _of_all_relevant(
     "AP",
@@ -339,4 +346,56 @@ UNJUDGED = Metric(
     judged=True,
     needs="unjudged",
     higher_is_better=False,
+)
+
+
+# --- trec_eval's measures, in its order of an imported run: equal scores by id, what is not listed is not retrieved.
+
+
+def _as_trec_eval(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]]) -> Metric:
+    return Metric(
+        name=name,
+        title=f"{title}, as trec_eval has it",
+        directions=RETRIEVAL,
+        values=lambda o, _: measure(o),
+        judged=True,
+        needs="bpref",
+    )
+
+
+def _reciprocal_of_listed(outcomes: Outcomes) -> NDArray[np.float64]:
+    return np.where(outcomes.rank_best < UNLISTED, 1 / outcomes.rank_best, 0.0)
+
+
+def _bpref(outcomes: Outcomes) -> NDArray[np.float64]:
+    if outcomes.bpref is None:
+        raise ValueError(f"protocol {outcomes.protocol.id!r} is not in trec_eval's order")
+    return outcomes.bpref
+
+
+def _found_by_rank(k: int, name: str) -> Metric:
+    """Relevant items in the top ``k``: per place (``P_k``), of all relevant (``recall_k``), any (``success_k``)."""
+
+    def share(outcomes: Outcomes) -> NDArray[np.float64]:
+        found = found_in_top(outcomes, np.full(len(outcomes), k))
+        return {"P": found / k, "recall": found / outcomes.n_relevant, "success": np.minimum(found, 1.0)}[name]
+
+    title = {"P": "Precision", "recall": "Recall", "success": "Any relevant document"}[name]
+    return _as_trec_eval(f"{name}_{k}", f"{title} in the top {k}", share)
+
+
+def _ndcg_of_listed(k: int) -> Metric:
+    return _as_trec_eval(f"ndcg_cut_{k}", f"nDCG at {k}", lambda o: ndcg(o, k))
+
+
+TREC_EVAL = (
+    _as_trec_eval("map", "Average precision", lambda o: average_precision(o, np.full(len(o), UNLISTED - 1))),
+    *(_found_by_rank(k, "P") for k in (5, 10, 20)),
+    _as_trec_eval("recip_rank", "Reciprocal rank", _reciprocal_of_listed),
+    _as_trec_eval("ndcg", "nDCG of the whole list", lambda o: ndcg(o, UNLISTED - 1)),
+    *(_ndcg_of_listed(k) for k in (5, 10, 20)),
+    _as_trec_eval("Rprec", "Precision at R", R_PRECISION.per_query),
+    _as_trec_eval("bpref", "Binary preference", _bpref),
+    *(_found_by_rank(k, "recall") for k in (10, 100)),
+    *(_found_by_rank(k, "success") for k in (1, 5, 10)),
 )

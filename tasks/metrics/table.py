@@ -27,9 +27,11 @@ from capim.tasks.metrics.retrieval import (
     MRR,
     R_PRECISION,
     RECALLS,
+    TREC_EVAL,
     UNJUDGED,
     hit_at,
     ndcg_at,
+    precision_at,
     recall_all_at,
 )
 from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MICRO, Kind, Protocol
@@ -50,7 +52,9 @@ _OWN = {
         *(recall_all_at(k, judged=True) for k in (1, 5, 10)),
         AVERAGE_PRECISION,
         *(hit_at(k, judged=True) for k in (1, 5, 10)),
+        *(precision_at(k) for k in (1, 5, 10)),
         UNJUDGED,
+        *TREC_EVAL,
         WINOGROUND_TEXT,
         WINOGROUND_IMAGE,
         WINOGROUND_GROUP,
@@ -88,6 +92,8 @@ SHOWN: Mapping[Kind, tuple[str, ...]] = {
     "pairs": (PAIR_ACCURACY.name,),
 }
 """The metrics of a table of results by the kind of its protocols, in this order."""
+TREC_SHOWN = ("map", "P_10", "recip_rank", "ndcg_cut_10", "Rprec", "bpref")
+"""The metrics of a table of imported runs in trec_eval's order."""
 FURTHER = (*(metric.name for metric in (MRR, MEDIAN_RANK, MEAN_RANK, MAP_AT_R, R_PRECISION)), "nDCG@10")
 """Further metrics of retrieval, in a table of their own."""
 

@@ -16,6 +16,7 @@ from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import Protocol
 
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
+UNLISTED = 1 << 30  # the rank of the first relevant item that trec_eval takes as not retrieved
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
 """Attribute -> column of the stored table, where the names differ."""
 _RANKS = ("relevant_rank_best", "relevant_rank_worst")
@@ -51,6 +52,9 @@ class Outcomes:
         relevant_scores: float32, same order: score of each relevant item; equal scores are ties. None without grades.
         unjudged: float64, shape ``(n_queries,)``: share of the 10 best items that nobody judged for this query, equal
             scores in random order (within the stored list). None without grades.
+        bpref: float64, same shape: trec_eval's bpref, of an imported run in trec_eval's order
+            (``t2i/judged@trec_eval``): no ties, and a relevant item that is in no list has a rank from
+            :data:`UNLISTED`. None elsewhere.
         top_ords: int32, shape ``(n_queries, width)``: corpus ords of the best items, best first, equal scores by
             ord; -1 beyond the gallery. None for quadruples and pairs.
         top_scores: float32, same shape; NaN beyond the gallery.
@@ -91,6 +95,7 @@ class Outcomes:
     relevant_grades: NDArray[np.int32] | None = None
     relevant_scores: NDArray[np.float32] | None = None
     unjudged: NDArray[np.float64] | None = None
+    bpref: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.query_ords)
@@ -109,6 +114,12 @@ class Outcomes:
     def tied(self) -> NDArray[np.bool_]:
         """Whether the best relevant item is tied with an irrelevant one (or a comparison is a tie)."""
         return self.rank_worst > self.rank_best
+
+    @property
+    def any_tied(self) -> NDArray[np.bool_]:
+        """Whether any relevant item is tied with an irrelevant one, shape ``(n_queries,)``."""
+        tied = self.relevant_rank_worst > self.relevant_rank_best
+        return np.bincount(self.query_of_relevant, weights=tied, minlength=len(self)) > 0
 
     def bounds(self) -> tuple[Outcomes, Outcomes]:
         """The outcomes with every rank that is not known at its best, and at its worst; ties stay ties."""

@@ -48,6 +48,8 @@ _PAIR_FAMILIES: dict[str, builders.Together] = {
 _QUADRUPLES_ONLY = ("bivlc", "mmvp-vlm")  # their images and captions repeat, or say too little to be found among all
 _JUDGED = f"t2i/{JUDGED}"
 _ORIENTED = [f"i2t/any@{orientation}" for orientation in ORIENTATIONS]
+TREC_EVAL = f"{_JUDGED}@trec_eval"
+"""The protocol of imported runs in trec_eval's order; only where it is named."""
 _JUDGED_FIVE = ("cxc", "eccv")  # their annotators saw COCO's captions 0 to 4
 
 Obstacle: TypeAlias = Callable[[CorpusLayout], str | None]
@@ -307,7 +309,8 @@ def select_protocols(
         return plain
     if vectors == "multi":
         plain = tuple(protocol for protocol in plain if not _needs_one_vector(corpus, protocol))
-    return tuple(p for p in with_orientations(plain) if not ids or not p.orientation or p.id in ids)
+    oriented = (p for p in with_orientations(plain) if not ids or not p.orientation or p.id in ids)
+    return (*oriented, *map(Protocol.of, {TREC_EVAL} & {*ids}))
 
 
 def _needs_one_vector(corpus: Corpus, protocol: Protocol) -> bool:
@@ -340,7 +343,7 @@ def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolR
     matching: dict[str, ProtocolRule] = {}
     faults = []
     for id_ in ids:
-        if Protocol.of(id_).orientation and id_ not in _ORIENTED:
+        if Protocol.of(id_).orientation and id_ not in (*_ORIENTED, TREC_EVAL):
             faults.append(f"protocol {id_!r} is unknown; known with an orientation: {', '.join(_ORIENTED)}")
             continue
         plain = Protocol.of(id_).without_orientation.id

@@ -177,7 +177,7 @@ def unjudged_share(
     unknown = found & ~np.isin(np.arange(len(top_ords))[:, None] * n_items + top_ords, judged)
     places = tie_spans_of(np.where(found, top_scores, -np.inf).astype(np.float32))
     within = np.clip((_NEAR - places.start) / (places.end - places.start), 0.0, 1.0)
-    share: NDArray[np.float64] = (within * unknown).sum(axis=1) / np.minimum(found.sum(axis=1), _NEAR)
+    share: NDArray[np.float64] = (within * unknown).sum(axis=1) / np.clip(found.sum(axis=1), 1, _NEAR)
     return share
 
 

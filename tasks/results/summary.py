@@ -113,7 +113,7 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
             span=1.0 if metric.reduce == "mean" and metric.higher_is_better else None,
             lower_is_better=not metric.higher_is_better,
         )
-        row |= {"metric_version": str(metric.version), "tie_share": tie_share(each.outcomes)}
+        row |= {"metric_version": str(metric.version), "tie_share": tie_share(each.outcomes, several=metric.several)}
         row |= {"value_ties_lost": _defined(lost), "value_ties_won": _defined(won)}
         if metric.reduce == "mean" and clusters.n_occupied > 1:
             row["robust_error"] = cluster_robust_error(values, clusters)
@@ -182,11 +182,14 @@ def result_key(source: Source, protocol: str, metric: str) -> str:
     return digest16([source["evaluation"], source["encoder_fingerprint"], protocol, metric])
 
 
-def tie_share(*outcomes: Outcomes) -> float | None:
-    """Share of queries whose best relevant item is tied; None where scores are missing: then a range is not a tie."""
+def tie_share(*outcomes: Outcomes, several: bool = False) -> float | None:
+    """Share of queries whose best relevant item is tied with an irrelevant one; with ``several``: any relevant item.
+
+    None where scores are missing: then a range is not a tie.
+    """
     if not all(np.isfinite(each.best_score).all() for each in outcomes):
         return None
-    return float(np.concatenate([each.tied for each in outcomes]).mean())
+    return float(np.concatenate([each.any_tied if several else each.tied for each in outcomes]).mean())
 
 
 def _defined(value: float | None) -> float | None:

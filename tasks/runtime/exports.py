@@ -26,7 +26,7 @@ from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.cosine import nearest_neighbours
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
-from capim.tasks.results.imported.sources import trec_id
+from capim.tasks.results.imported.runs import trec_id
 from capim.tasks.results.maps import project
 from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
 

@@ -15,6 +15,7 @@ from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.check import check_corpus
 from tests.corpora.own_data import JSONL, TWO, Put, files, png, publish, refusal, shard, texts
 
+COCO_IMAGE = "val2014/COCO_val2014_00000000000{}.jpg"
 IN_CELLS = [("image/0", "red"), ("image/1", "blue")]
 
 
@@ -236,8 +237,10 @@ def test_a_check_ends_with_the_command_to_type_next(put: Put, monkeypatch: pytes
     assert "--corpora './my photos' --encoders" in check_corpus("./my photos").lines()[-1]
 
 
-def test_the_captions_file_of_a_published_split_is_named_like_its_folder(put: Put) -> None:
-    split = [{"image": f"{n}.jpg", "caption": [f"caption {n} {k}" for k in range(5)]} for n in range(2)]
-    root = put({"flickr30k_test.json": json.dumps(split)})
-    alone, folder = check_corpus(root / "flickr30k_test.json"), check_corpus(root)
+@pytest.mark.parametrize(("file", "image"), [("flickr30k_test.json", "{}.jpg"), ("coco_test.json", COCO_IMAGE)])
+def test_the_captions_file_of_a_published_split_is_named_like_its_folder(put: Put, file: str, image: str) -> None:
+    split = [{"image": image.format(n), "caption": [f"caption {n} {k}" for k in range(5)]} for n in range(2)]
+    root = put({file: json.dumps(split)})
+    alone, folder = check_corpus(root / file), check_corpus(root)
     assert (alone.name, alone.fingerprint) == (folder.name, folder.fingerprint)
+    assert alone.name.startswith(file.partition("_")[0])

@@ -20,7 +20,7 @@ from capim.store.types import EncoderSpec
 from tests.command import command
 from tests.documents import ROOT, run_page
 from tests.results.gpt_4v import gpt_4v_files
-from tests.results.thirty import N_IMAGES, thirty_images, tied_scores
+from tests.results.thirty import N_IMAGES, thirty_images, tied_scores, unit_vectors
 
 QUICK = "--replicates 200"
 
@@ -97,7 +97,7 @@ def test_the_command_tells_how_rows_were_matched(workspace: Path, tmp_path: Path
     message += imported(workspace, f"--scores {matrix} --protocol i2t/any", encoder="cross")
     assert "id: t2i/all: 60 of 60 rows matched by `id`\n" in message
     assert "rank: t2i/all: 60 rows taken in the corpus' order; no column of ids\n" in message
-    assert "cross: 70 rows taken in the corpus' order; no ids\n" in message
+    assert "cross: captions: 70 rows taken in the corpus' order; no column of ids\n" in message
     store = EmbeddingStore.open(workspace / "store")
     for name in files:
         found = store.rows("outcomes", encoder=name).to_pylist()
@@ -148,7 +148,7 @@ def test_a_sum_over_protocols_goes_with_what_it_was_made_of(workspace: Path, tmp
         ("--outcomes {ranks} --scores m.npy", "give one thing to import"),
         ("--outcomes {ranks} --revision main", "revision 'main' can move"),
         ("--outcomes {absent}", "no such file"),
-        ("--scores {ranks}", "a matrix of scores is .npy or .npz"),
+        ("--scores {ranks}", "a matrix of scores is .npy, .npz"),
         ("--run {ranks}", "expected `query Q0 item rank score tag`"),
         ("--outcomes {hits}", "--encoder names one model, but"),
         ("--outcomes {hits} --protocol t2i/all", "--protocol is for tables, scores and runs"),
@@ -168,6 +168,32 @@ def test_a_wrong_request_is_explained_and_leaves_no_trace(
     for table in ("outcomes", "results"):
         assert not store.rows(table).num_rows
     assert not store.encoders().num_rows
+
+
+def test_outcomes_of_a_model_with_embeddings_stand_in_one_row_with_them(workspace: Path, tmp_path: Path) -> None:
+    images, captions = unit_vectors()
+    np.savez(tmp_path / "clip.npz", image_features=images, text_features=captions)
+    answers = answers_file(tmp_path, 7)
+    told = command(f"import {tmp_path}/clip.npz {answers} --encoder clip --quiet", workspace, code=2).err
+    assert "give one thing to import" in told
+    command(f"import {tmp_path}/clip.npz --encoder clip", workspace)
+    command(f"evaluate --protocols t2i/all {QUICK} --quiet", workspace)
+    planned = command(f"import {answers} --same-as clip {QUICK} --plan", workspace).err
+    assert "clip: 10 of 10 rows matched by `query`" in planned
+    assert "nothing was written" in planned
+    assert not results(workspace, protocol="pairs/micro")
+    command(f"import {answers} --same-as clip {QUICK}", workspace)
+    store = EmbeddingStore.open(workspace / "store")
+    assert store.encoders().num_rows == 1
+    found = values(workspace, encoder="clip")
+    assert found["pairs/micro", "pair_accuracy"][0] == 0.7
+    assert ("t2i/all", "R@1") in found
+    matched = {row["what"]: row["matched"] for row in store.rows("imports").to_pylist()}
+    assert (matched["image"], matched["pairs/micro"]) == ("position", "query")
+    out = command("results --wide", workspace).out
+    assert "matched by position, not verified" in out
+    assert "matched by query" in out
+    assert "nobody" in command(f"import {answers} --same-as nobody", workspace, code=2).err
 
 
 def test_a_model_with_embeddings_keeps_its_name(workspace: Path, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from capim.reports.render import escape_markdown
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.store.errors import text_of_csv
 from capim.store.files import Judgement, add_judgement, read_judgements, read_row_file, write_row_file
-from capim.store.sets import embedding_files
-from capim.store.sets.embedding_files import read_npz
+from capim.store.sets import vector_files
+from capim.store.sets.vector_files import read_npz
 from tests.store.toy import make_corpus
 
 VECTORS = np.ones((20, 4), np.float32)
@@ -187,7 +187,7 @@ def test_a_malformed_input_is_a_wrong_request(
 def test_arrays_that_expand_a_thousand_times_are_not_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "zeros.npz", embeddings=np.zeros((1000, 1000), np.float32))
     assert len(read_npz(tmp_path / "zeros.npz")["embeddings"]) == 1000  # small
-    monkeypatch.setattr(embedding_files, "_SMALL", 1 << 20)
+    monkeypatch.setattr(vector_files, "_SMALL", 1 << 20)
     with pytest.raises(ValueError, match="would expand to 4,000,000"):
         read_npz(tmp_path / "zeros.npz")
 

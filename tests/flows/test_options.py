@@ -151,6 +151,16 @@ SPECIAL = {
     "import outcomes": Case(IMPORT, "--outcomes {tmp}/none.csv", refused="none.csv"),
     "import run": Case(IMPORT, "--run {tmp}/none.trec", refused="none.trec"),
     "import scores": Case(IMPORT, "--scores {scores}", writes=True),
+    "import paths": Case(IMPORT, "{images}", without="--captions {captions}", writes=True),
+    "import qrels": Case("import --run {tmp}/none.trec", "--qrels {tmp}/none.txt", refused="none"),
+    "import published": Case(
+        "import", "--published {tmp}/none.csv", without="{images}", refused="none.csv", writes=True
+    ),
+    "import same_as": Case(
+        f"import --corpus {PAIRS} --images {{images}}", "--same-as nobody", without="--encoder ours", refused="nobody"
+    ),
+    "import by_position": Case(BASES["import"], "--by-position", writes=True),
+    "import plan": Case(BASES["import"], "--plan", writes=True),
     "import protocol": Case(f"{IMPORT} --scores {{scores}}", "--protocol t2i/all", writes=True),
     "import replicates": Case(BASES["import"], "--replicates 200", refused="--replicates has no effect"),
     "export what": Case(f"export --to {{tmp}}/f.csv --corpus {SHAPES}", "results", without="outcomes"),

@@ -18,14 +18,13 @@ from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
+from capim.tasks.results.imported.runs import outcomes_of_run, read_run
 from capim.tasks.results.imported.sources import (
     ScoreMatrix,
     Source,
     outcomes_of_matrix,
-    outcomes_of_run,
     outcomes_of_source,
     read_matrix,
-    read_run,
 )
 from capim.tasks.results.imported.tables import FoundRows, named_rows, outcomes_of_rows
 from capim.tasks.statistics.draws import Resampling
@@ -98,7 +97,7 @@ def test_a_matrix_with_ids_may_be_in_any_order(tmp_path: Path) -> None:
         found = outcomes_of_matrix(read_matrix(file), CORPUS)
         for ours, theirs in zip(found.outcomes, of_matrix(SCORES).outcomes, strict=True):
             assert_equal(ours, theirs)
-        assert found.how == ["70 rows matched by their ids", "30 columns matched by their ids"]
+        assert found.how == ["captions: 70 of 70 rows matched by `ids`", "images: 30 of 30 rows matched by `ids`"]
     np.savez(other, scores=SCORES, caption_names=captions)
     message = "array caption_names is unknown; expected scores, and ids of captions in 'queries'"
     with pytest.raises(RequestError, match=message):
@@ -124,16 +123,17 @@ def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
     with pytest.raises(RequestError) as caught:
         of_matrix(SCORES[:-1, :-1])
     assert caught.value.faults == (
-        "expected 70 rows, one for each of the captions of the corpus, got 69 without ids",
-        "expected 30 columns, one for each of the images of the corpus, got 29 without ids",
+        "69 rows without ids for 70 captions: give a column `query`, or one row for each in the order of the corpus",
+        "29 rows without ids for 30 images: give a column `query`, or one row for each in the order of the corpus",
     )
     with pytest.raises(RequestError) as caught:
         of_matrix(SCORES, rows=["zz", *CAPTIONS[1:]], columns=["i1", *IMAGES[1:]])
     assert caught.value.faults == (
-        "1 of 70 captions have none of the rows, first 'c0-0'",
-        "1 ids of rows are not captions of the corpus, first 'zz'",
-        "1 ids of columns occur more than once, first 'i1'",
-        "1 of 30 images have none of the columns, first 'i0'",
+        (
+            "`ids`: 1 of 70 ids are none of the 70 captions, first 'zz' in row 1; ids look like 'c0-0'. Leave the "
+            "column out if it does not hold ids"
+        ),
+        "1 images have more than one row, first 'i1' in rows 1 and 2",
     )
 
 
@@ -143,7 +143,7 @@ def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
         ("m.npy", np.zeros(3), "expected numbers of shape"),
         ("m.npy", np.array([["a"]]), "expected numbers of shape"),
         ("m.npy", None, "cannot be read as .npy"),
-        ("m.csv", None, "a matrix of scores is .npy or .npz"),
+        ("m.csv", None, "a matrix of scores is .npy, .npz, .pt, .pth or"),
     ],
 )
 def test_a_file_without_a_matrix_is_named(tmp_path: Path, name: str, array: np.ndarray | None, message: str) -> None:
@@ -166,7 +166,7 @@ def test_a_run_of_whole_lists_is_the_matrix(tmp_path: Path, protocol: str) -> No
         for query, items in lists(*sides, depth=len(sides[2])).items():
             for rank, (item, score) in enumerate(items.items(), start=1):
                 file.write(f"{query} Q0 {item} {rank} {score!r} theirs\n")
-    [ours], [whole] = outcomes_of_run(read_run(path), CORPUS), of_matrix(SCORES, protocol).outcomes
+    [ours], [whole] = outcomes_of_run(read_run(path), CORPUS).outcomes, of_matrix(SCORES, protocol).outcomes
     assert ours.protocol.id == protocol
     assert_equal(ours, whole)
 
@@ -175,7 +175,7 @@ def test_ranks_within_the_lists_are_exact_and_those_beyond_are_a_range() -> None
     """i2t, ten of sixty captions listed: two are relevant, one, both or none of which is listed."""
     depth = 10
     run = lists(SCORES[: 2 * N_IMAGES].T, IMAGES, DESCRIBING, depth)
-    [ours] = outcomes_of_run(run, CORPUS)
+    [ours] = outcomes_of_run(run, CORPUS).outcomes
     assert ours.n_ranked is not None
     listed = [sum(f"c{i}-{k}" in run[f"i{i}"] for k in range(2)) for i in range(N_IMAGES)]
     assert ours.n_ranked.tolist() == listed
@@ -196,7 +196,7 @@ def test_ranks_within_the_lists_are_exact_and_those_beyond_are_a_range() -> None
 def test_a_tie_in_a_list_does_not_hide_a_metric_that_is_known() -> None:
     """i2t lists of two of sixty captions: an own and a foreign caption tie; the second own caption is not listed."""
     run = {f"i{i}": {f"c{i}-0": 1.0, f"c{(i + 1) % N_IMAGES}-0": 1.0} for i in range(N_IMAGES)}
-    [ours] = outcomes_of_run(run, CORPUS)
+    [ours] = outcomes_of_run(run, CORPUS).outcomes
     assert {METRICS["R@1"], METRICS["MRR"]} <= {*metrics_of(ours)}
     assert METRICS["R@1"].value(ours) == 0.5
     assert METRICS["recall_all@10"] not in metrics_of(ours)
@@ -206,7 +206,7 @@ def test_a_model_that_leaves_a_metric_open_does_not_keep_others_from_it() -> Non
     """Two models by scores, one by lists of three: all by R@1, the two by MRR."""
     noise = 0.2 * np.random.default_rng(1).standard_normal(SCORES.shape)
     whole = [of_matrix(table, "t2i/all").outcomes[0] for table in (SCORES, (SCORES + noise).astype(np.float32))]
-    models = [*whole, *outcomes_of_run(lists(SCORES[: 2 * N_IMAGES], DESCRIBING, IMAGES, 3), CORPUS)]
+    models = [*whole, *outcomes_of_run(lists(SCORES[: 2 * N_IMAGES], DESCRIBING, IMAGES, 3), CORPUS).outcomes]
     encoders = {encoder_key(n, n): o for n, o in zip("abc", models, strict=True)}
     rows = comparison_rows(
         encoders, compared_metrics(encoders.values()), corpus="thirty", corpus_fingerprint="f", run="r",

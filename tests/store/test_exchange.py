@@ -74,11 +74,17 @@ IDS = np.array([f"i{position:05d}" for position in range(20)])
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (bad(GOOD[:19]), r"expected the 20 items of corpus 'toy', got 19 without ids"),
+        (bad(GOOD[:19]), r"images\.npz: 19 rows without ids for 20 images: give"),
         (bad(GOOD, ids=IDS[:19]), "expected 20 ids, one per item, got 19"),
-        (bad(GOOD[:19], ids=IDS[:19]), "1 of 20 items of corpus 'toy' are not in the file, first 'i00019'"),
-        (bad(GOOD, ids=np.array([*IDS[:19], "nope"])), r"1 ids are not in corpus 'toy', first 'nope' at row 19"),
-        (bad(GOOD, ids=np.array([*IDS[:19], "i00003"])), r"id 'i00003' occurs more than once"),
+        (bad(GOOD[:19], ids=IDS[:19]), "1 of 20 images of corpus 'toy' are not in the file, first 'i00019'"),
+        (
+            bad(GOOD, ids=np.array([*IDS[:19], "nope"])),
+            r"`ids`: 1 of 20 ids are none of the 20 images, first 'nope' in row 20",
+        ),
+        (
+            bad(GOOD, ids=np.array([*IDS[:19], "i00003"])),
+            r"1 images have more than one row, first 'i00003' in rows 4 and 20",
+        ),
         (bad(np.where(np.arange(20)[:, None] == 7, np.nan, GOOD)), r"row 7 \(id 'i00007'\): NaN"),
         (bad(np.where(np.arange(20)[:, None] == 7, 0, GOOD)), r"row 7 \(id 'i00007'\): all components are zero"),
         (bad(np.ones((20, 8), int)), "expected floating point numbers"),
@@ -86,7 +92,10 @@ IDS = np.array([f"i{position:05d}" for position in range(20)])
         (bad(GOOD, offsets=np.arange(20)), "offsets must increase from 0 to 20"),
         (lambda path: path.write_bytes(b"nonsense"), r"cannot be read as \.npz"),
         (lambda path: None, "no such file"),
-        (lambda path: np.savez(path, a=GOOD, b=GOOD), "expected an array named 'embeddings', got a, b"),
+        (
+            lambda path: np.savez(path, a=GOOD, b=GOOD),
+            r"expected an array named 'embeddings', got a \(20 x 8\), b \(20 x 8\)",
+        ),
     ],
 )
 def test_a_wrong_file_is_named_and_nothing_is_kept(other, tmp_path, write, message):
@@ -103,7 +112,7 @@ def test_faults_of_both_files_come_together(other, tmp_path):
     np.save(tmp_path / "a.npy", GOOD[:3])
     np.save(tmp_path / "b.npy", GOOD[:4])
     with pytest.raises(
-        RequestError, match=r"2 faults:[\s\S]*a\.npy: expected[^\n]* got 3 [\s\S]*b\.npy: expected[^\n]* got 4 "
+        RequestError, match=r"2 faults:[\s\S]*a\.npy: 3 rows[^\n]* 20 images[\s\S]*b\.npy: 4 rows[^\n]* 40 captions"
     ):
         import_embeddings(other, encoder="m", corpus="toy", images=tmp_path / "a.npy", captions=tmp_path / "b.npy")
     with pytest.raises(RequestError, match="give a file to import"):

@@ -48,6 +48,7 @@ def test_float32_vectors_come_back_to_the_last_bit(store, save):
     file = save("images.npy", 800, dim=512)
     (done,) = imported(store, encoder="theirs", corpus="toy", images=file)
     sealed = done.sealed
+    assert sealed is not None
     assert sealed.storage == "float32"
     np.testing.assert_array_equal(images_of(store).matrix, np.load(file))
     assert done.rounding.text(sealed.storage) == ""
@@ -87,6 +88,7 @@ def test_rounding_is_said_with_how_much_it_changed(toy, tmp_path, dtype, storage
     np.save(tmp_path / "i.npy", (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(dtype))
     wanted = storage if dtype == np.float32 else None
     (done,) = imported(toy, encoder="theirs", corpus="toy", images=tmp_path / "i.npy", storage=wanted)
+    assert done.sealed is not None
     assert done.sealed.storage == storage
     assert 140 < done.rounding.n_changed <= done.rounding.n_values == 160
     step = 2.0**-11 if storage == "float16" else 2.0**-24

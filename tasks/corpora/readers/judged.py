@@ -114,7 +114,10 @@ def _corpus(
     asked = [row for row in queries if row.id in relevant]
     dropped = [SkippedRow(row.id, _UNJUDGED, "caption") for row in queries if row.id not in relevant]
     if not asked:
-        raise RequestError(f"{place}: none of its {len(queries)} queries has a relevant document")
+        raise RequestError(
+            f"{place}: none of its {len(queries)} queries has a relevant document; the ids of "
+            "queries and judgements have to agree"
+        )
     corpus = build_corpus(
         name or corpus_name(Path(place)),
         documents.rows,
@@ -294,7 +297,8 @@ def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str]
             rows = [ImageRow(each) for each in dict.fromkeys(judged)] if files.ids_only else []
             if not rows:
                 raise RequestError(
-                    f"{files.place}: no documents; looked for {', '.join(JUDGED_TABLES['documents'].names)}"
+                    f"{files.place}: no documents; looked for {', '.join(JUDGED_TABLES['documents'].names)}; with "
+                    "ids_only = true the judged documents are taken by their ids"
                 )
             return LocatedImages(rows, None, [])
         return _image_files(Path(beside[0]), set(judged), files)

@@ -96,7 +96,10 @@ class JudgedFiles(NamedTuple):
         """The table; raises ``RequestError`` with the names that were looked for if there is none."""
         if (found := self.table(name, subset)) is None:
             names = ", ".join(_names_of(name, subset))
-            raise RequestError(f"{self.place}: no {name}; looked for {names} (docs/judged.md)")
+            runs = (
+                "; runs need none: `capim import --qrels FILE --run FILE`" if self.ids_only or name == "queries" else ""
+            )
+            raise RequestError(f"{self.place}: no {name}; looked for {names} (docs/judged.md){runs}")
         return found
 
     def shared(self, subset: str) -> bool:

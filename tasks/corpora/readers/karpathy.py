@@ -77,7 +77,7 @@ def read_coco_karpathy(
         RequestError: A file, folder, split or package is missing, or a file is in none of the known forms.
     """
     on_hub = "validation" if split == "val" else split
-    patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"{split}_*.json")
+    patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"coco_{split}.json", f"{split}_*.json")
     read = _split(root, patterns, split, lambda: load_split(dataset, split=on_hub, revision=revision))
     labels = {} if objects is None else read_objects(require_file(objects, "objects file"))
     published_ids = karpathy_test_annotation_ids() if split == "test" and ground_truths else {}

@@ -1,17 +1,12 @@
 """Outcomes that were made elsewhere: the files that they are read from, and what is stored of them.
 
 Files are tables of judgements, ranks or hits, folders of hit lists (``tasks.results.imported.tables``), matrices of
-scores, lists in TREC's format, and what ``capim export outcomes`` wrote, which is read back whole: every rank, tie,
-list and score.
+scores, runs (``tasks.results.imported.runs``), and what ``capim export outcomes`` wrote, which is read back whole:
+every rank, tie, list and score.
 
 A matrix has captions in rows and images in columns: ``.npy`` with the ids beside it (``matrix.rows.txt`` and
 ``matrix.columns.txt``, one a line), or ``.npz`` with the arrays ``scores``, ``queries`` and ``items``. Without ids,
 rows and columns are in the order of the corpus.
-
-Lists are in TREC's format, ``query Q0 item rank score tag``, one line for each item of a list. Items are ordered by
-score, whatever the rank column says; equal scores are ties. A relevant item that its list does not hold has a rank
-from the length of the list + 1 to the end of the gallery. An item that ties with the last of a list might tie with
-items that were cut off: the list is taken as it stands. An id is written as it is or as :func:`trec_id`.
 """
 
 from __future__ import annotations
@@ -19,13 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -35,19 +28,20 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError
 from capim.store.files import NOT_ITS_FORMAT, READ_SUFFIXES, existing_file, read_row_file
 from capim.store.rows import in_order
-from capim.store.schema import OUTCOMES, TOP, texts
-from capim.store.sets.embedding_files import read_npz
+from capim.store.schema import OUTCOMES
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
+from capim.store.sets.matching import POSITION, Items, Match, match
+from capim.store.sets.vector_files import mapped, read_contents
 from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
-from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, score_given, unjudged_share
-from capim.tasks.ranking.tasks import RetrievalTask, query_columns
+from capim.tasks.ranking.ranker import score_given
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.results.imported.runs import outcomes_of_run, read_run
 from capim.tasks.results.imported.tables import (
     FoundRows,
     Row,
-    headline_of,
     named_rows,
     outcomes_of_hits,
     outcomes_of_rows,
@@ -55,7 +49,7 @@ from capim.tasks.results.imported.tables import (
 )
 
 ADAPTER = "outcomes"
-Kind: TypeAlias = Literal["outcomes", "scores", "run"]
+Kind: TypeAlias = Literal["outcomes", "scores", "run", "qrels", "published"]
 
 CORPUS_COLUMNS = {"bivlc": ("caption", "negative_caption", "type", "subtype")}
 """Corpus -> columns of published results from which its reader takes ids and texts, without images."""
@@ -65,15 +59,20 @@ class Source(NamedTuple):
     """One file or folder to import, for one model.
 
     Attributes:
-        kind: ``outcomes`` (a table, exported outcomes, or a folder of hit lists or tables), ``scores`` or ``run``.
+        kind: ``outcomes`` (a table, exported outcomes, or a folder of hit lists or tables), ``scores``, ``run``; or
+            ``qrels`` with runs, or ``published`` figures.
         encoder: Name of the model; "" where hit lists name it.
         protocols: Only these; "" and none: all that the file determines.
+        by_position: The user says that rows follow the corpus.
+        runs: Of ``qrels``: the runs on the documents that they judge.
     """
 
     kind: Kind
     path: str
     encoder: str
     protocols: tuple[str, ...] = ()
+    by_position: bool = False
+    runs: tuple[str, ...] = ()
 
 
 def described_corpus(
@@ -100,13 +99,17 @@ def outcomes_of_source(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
     if not source.encoder:
         raise RequestError("give the name of the model whose outcomes these are: --encoder NAME")
     if source.kind == "scores":
-        return {source.encoder: outcomes_of_matrix(read_matrix(path), corpus, protocols=source.protocols)}
+        found = outcomes_of_matrix(
+            read_matrix(path), corpus, protocols=source.protocols, by_position=source.by_position
+        )
+        return {source.encoder: found}
     if source.kind == "run":
-        return {source.encoder: FoundRows(outcomes_of_run(read_run(path), corpus, protocols=source.protocols), [])}
-    return {source.encoder: _of_tables(path, corpus, source.protocols)}
+        return {source.encoder: outcomes_of_run(read_run(path), corpus, protocols=source.protocols)}
+    return {source.encoder: _of_tables(path, corpus, source)}
 
 
-def _of_tables(path: Path, corpus: Corpus, protocols: Collection[str]) -> FoundRows:
+def _of_tables(path: Path, corpus: Corpus, source: Source) -> FoundRows:
+    protocols = source.protocols
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in READ_SUFFIXES)
@@ -121,9 +124,14 @@ def _of_tables(path: Path, corpus: Corpus, protocols: Collection[str]) -> FoundR
             if isinstance(contents, pa.Table) and len(files) > 1:
                 raise RequestError("exported outcomes are imported one file at a time")
             if isinstance(contents, pa.Table):
-                return FoundRows(outcomes_of_export(contents, corpus, protocols=protocols), [])
+                exported = outcomes_of_export(contents, corpus, protocols=protocols)
+                how = [
+                    f"{each.protocol.id}: {len(each):,} exported queries, the same as those of the corpus"
+                    for each in exported
+                ]
+                return FoundRows(exported, [], how, {each.protocol.id: "query_id" for each in exported})
             rows += named_rows(contents, file.name if len(files) > 1 else "")
-        return outcomes_of_rows(rows, corpus, protocols=protocols)
+        return outcomes_of_rows(rows, corpus, protocols=protocols, by_position=source.by_position)
     except RequestError as fault:
         raise RequestError([line if str(path) in line else f"{path}: {line}" for line in fault.faults]) from fault
 
@@ -204,7 +212,7 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     names = [name for name in stored if not protocols or name in protocols]
     if not names:
         raise RequestError(f"the exported outcomes are of {', '.join(stored)}, none of {', '.join(protocols)}")
-    wanted = select_protocols(corpus, names)
+    wanted = [protocol for protocol in select_protocols(corpus, names) if protocol.id in names]
     found, faults = [], []
     for task in build_tasks(corpus, wanted):
         rows = in_order("outcomes", of_state.filter(pc.equal(of_state["protocol"], pa.scalar(task.protocol.id))))
@@ -243,7 +251,8 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
             except RequestError as fault:
                 faults += [f"{source.path}: {model}, {task.protocol.id}: {line}" for line in fault.faults]
         told = [f"{each.protocol.id}: positions of {len(each):,} queries in the corpus' order" for each in outcomes]
-        found[source.encoder or model] = FoundRows(outcomes, [], told)
+        by = {each.protocol.id: POSITION for each in outcomes}
+        found[source.encoder or model] = FoundRows(outcomes, [], told, by)
     if faults:
         raise RequestError(faults)
     return found
@@ -267,7 +276,7 @@ def encoder_of_outcomes(
         if spec.adapter != ADAPTER:
             raise RequestError(
                 f"encoder {name!r} is in the store as another kind ({spec.adapter}, {spec.checkpoint}); import "
-                "outcomes under another name"
+                f"outcomes under another name, or with --same-as {name} if they are of that model"
             )
     revision = revision or (namesakes[-1].revision if namesakes else UNVERSIONED)
     known = next((spec for spec in reversed(namesakes) if spec.revision == revision), None)
@@ -324,17 +333,13 @@ class Imported:
         }
 
 
-# --- Matrices of scores, and lists of the best items.
+# --- Matrices of scores.
 
-SUFFIXES = (".npy", ".npz")
-IDS = (
-    ("queries", "query_ids", "captions", "caption_ids", "rows"),
-    ("items", "item_ids", "images", "image_ids", "columns"),
-)
-"""Names of the arrays with the ids of rows, and of columns."""
+SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".safetensors")
+_ROWS = ("queries", "query_ids", "captions", "caption_ids", "rows")
+_COLUMNS = ("items", "item_ids", "images", "image_ids", "columns")
+_SCORES = ("scores", "score", "similarity", "similarities", "sims", "sim", "logits", "embeddings")
 _BLOCK_BYTES = 1 << 26
-Run = dict[str, dict[str, float]]
-"""Query id -> item id -> score."""
 
 
 class ScoreMatrix(NamedTuple):
@@ -344,13 +349,6 @@ class ScoreMatrix(NamedTuple):
     rows: list[str] | None
     columns: list[str] | None
 
-    @property
-    def how(self) -> list[str]:
-        """How rows and columns are matched with captions and images."""
-        sides = zip(("rows", "columns"), (self.rows, self.columns), self.scores.shape, strict=True)
-        words = {True: "taken in the corpus' order; no ids", False: "matched by their ids"}
-        return [f"{n:,} {side} {words[ids is None]}" for side, ids, n in sides]
-
 
 def read_matrix(path: Path) -> ScoreMatrix:
     """The scores of a file; an ``.npy`` file is memory-mapped.
@@ -359,26 +357,26 @@ def read_matrix(path: Path) -> ScoreMatrix:
         RequestError: There is no such file, or it holds no matrix of numbers.
     """
     if path.suffix not in SUFFIXES:
-        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; a matrix of scores is {' or '.join(SUFFIXES)}")
+        known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; a matrix of scores is {known}")
     existing_file(path)
     try:
         if path.suffix == ".npy":
             ids = [path.with_suffix(f".{side}.txt") for side in ("rows", "columns")]
             lines = [beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None for beside in ids]
-            matrix = ScoreMatrix(np.load(path, mmap_mode="r", allow_pickle=False), *lines)
+            matrix = ScoreMatrix(mapped(path), *lines)
         else:
-            arrays = read_npz(path)
-            if "scores" not in arrays:
+            arrays, lists = read_contents(path)
+            names = [name for name in arrays if name in _SCORES] or [*arrays]
+            if len(names) != 1:
                 raise RequestError(f"{path}: expected an array named 'scores', got {', '.join(arrays) or 'none'}")
-            lists = [
-                next((arrays.pop(name).astype(str).tolist() for name in names if name in arrays), None) for names in IDS
-            ]
-            matrix = ScoreMatrix(arrays.pop("scores"), *lists)
-            if arrays:
+            if strange := [*lists.keys() - {*_ROWS, *_COLUMNS}]:
                 raise RequestError(
-                    f"{path}: array {', '.join(arrays)} is unknown; expected scores, and ids of captions in 'queries', "
-                    "of images in 'items'"
+                    f"{path}: array {', '.join(strange)} is unknown; expected scores, and ids of captions in "
+                    "'queries', of images in 'items'"
                 )
+            sides = (next((list(map(str, lists[n])) for n in side if n in lists), None) for side in (_ROWS, _COLUMNS))
+            matrix = ScoreMatrix(arrays[names[0]], *sides)
     except (*NOT_ITS_FORMAT, zipfile.BadZipFile) as fault:
         if isinstance(fault, RequestError):
             raise
@@ -391,8 +389,12 @@ def read_matrix(path: Path) -> ScoreMatrix:
     return matrix
 
 
-def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
+def outcomes_of_matrix(
+    matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collection[str] = (), by_position: bool = False
+) -> FoundRows:
     """Outcomes of every protocol that fits the corpus, or of those named, ranked by the scores as float32.
+
+    A matrix of images in rows and captions in columns is read transposed where its shape says so.
 
     Returns:
         The outcomes, and a sentence if scores were rounded, because rounded scores may tie.
@@ -400,17 +402,34 @@ def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collec
     Raises:
         RequestError: The matrix is not of this corpus, or a score is not a finite number; all faults together.
     """
+    sides = [Items.of_corpus(corpus, "caption"), Items.of_corpus(corpus, "image")]
+    scores, ids = matrix.scores, [matrix.rows, matrix.columns]
+    turned = scores.shape[0] != scores.shape[1] and scores.shape == tuple(len(side.ids) for side in sides[::-1])
+    if turned and ids == [None, None]:
+        scores = scores.T
     faults: list[str] = []
-    captions, images = (texts(table["id"]) for table in (corpus.captions, corpus.images))
-    rows = _order(matrix.rows, captions, matrix.scores.shape[0], "rows", "captions", faults)
-    columns = _order(matrix.columns, images, matrix.scores.shape[1], "columns", "images", faults)
+    found = []
+    for side, given, n in zip(sides, ids, scores.shape, strict=True):
+        try:
+            one = match({} if given is None else {"ids": given}, len(given or range(n)), side, by_position=by_position)
+            absent = np.setdiff1d(np.arange(len(side.ids)), one.positions)
+            if len(one.positions) != n:
+                faults.append(f"{side.kind}: {n} in the matrix, but {len(one.positions)} ids")
+            if absent.size:
+                first = side.ids[int(absent[0])]
+                faults.append(f"{absent.size} of {len(side.ids)} {side.kind} are not in the matrix, first {first!r}")
+            found.append(one)
+        except RequestError as fault:
+            faults += fault.faults
     if faults:
         raise RequestError(faults)
+    captions, images = (side.ids for side in sides)
+    rows, columns = (_places(one, len(side.ids)) for one, side in zip(found, sides, strict=True))
     table = score_table((len(captions), len(images)))
     step = max(1, _BLOCK_BYTES // (8 * len(images)))
     n_rounded = 0
     for start in range(0, len(captions), step):
-        block = np.asarray(matrix.scores[rows[start : start + step]])[:, columns]
+        block = np.asarray(scores[rows[start : start + step]])[:, columns]
         if not np.isfinite(block).all():
             row, column = np.argwhere(~np.isfinite(block))[0].tolist()
             raise RequestError(
@@ -419,165 +438,19 @@ def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collec
             )
         table[start : start + step] = block
         n_rounded += int((table[start : start + step] != block).sum())
-    outcomes = score_given(table, build_tasks(corpus, select_protocols(corpus, protocols, vectors="single")))
-    note = f"{n_rounded:,} of {table.size:,} scores were rounded from {matrix.scores.dtype} to float32"
-    return FoundRows(list(outcomes.values()), [note] if n_rounded else [], matrix.how)
-
-
-def _order(
-    given: Sequence[str] | None, ids: Sequence[str], n: int, side: str, items: str, faults: list[str]
-) -> NDArray[np.int64]:
-    """For each item of the corpus its row or column."""
-    if given is None:
-        if n != len(ids):
-            faults.append(f"expected {len(ids)} {side}, one for each of the {items} of the corpus, got {n} without ids")
-        return np.arange(n)
-    if len(given) != n:
-        faults.append(f"{n} {side}, but {len(given)} ids of {side}")
-        return np.arange(n)
-    at = {identifier: position for position, identifier in enumerate(given)}
-    if len(at) != len(given):
-        twice = next(identifier for position, identifier in enumerate(given) if at[identifier] != position)
-        faults.append(f"{len(given) - len(at)} ids of {side} occur more than once, first {twice!r}")
-    absent = [identifier for identifier in ids if identifier not in at]
-    if absent:
-        faults.append(f"{len(absent)} of {len(ids)} {items} have none of the {side}, first {absent[0]!r}")
-    unknown = set(at) - set(ids)
-    if unknown:
-        faults.append(f"{len(unknown)} ids of {side} are not {items} of the corpus, first {min(unknown)!r}")
-    return np.array([at.get(identifier, 0) for identifier in ids], dtype=np.int64)
-
-
-def read_run(path: Path) -> Run:
-    """The lists of a run.
-
-    Raises:
-        RequestError: There is no such file, or a line has another form; the first lines at fault are named.
-    """
-    existing_file(path)
-    lists: Run = {}
-    faults = []
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            words = line.split()
-            if not words:
-                continue
-            score = _number(words[4]) if len(words) == 6 else None
-            if score is None:
-                faults.append(f"{path}: line {number}: expected `query Q0 item rank score tag`, got {line.strip()!r}")
-            elif words[2] in (items := lists.setdefault(words[0], {})):
-                faults.append(f"{path}: line {number}: item {words[2]!r} comes twice in the list of {words[0]!r}")
-            else:
-                items[words[2]] = score
-            if len(faults) > 4:
-                break
-    if not lists and not faults:
-        faults.append(f"{path}: no list in it")
-    if faults:
-        raise RequestError(faults)
-    return lists
-
-
-def trec_id(item: str) -> str:
-    """An id as a word of a line: whitespace, signs that cannot be printed and ``%`` as in a URL, the rest as it is.
-
-    Examples:
-        >>> trec_id("dogs/brown dog.jpg"), trec_id("100%"), trec_id("дом")
-        ('dogs/brown%20dog.jpg', '100%25', 'дом')
-    """
-    return re.sub(r"[\s%\x00-\x1f\x7f]", lambda sign: quote(sign[0]), item)
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()) -> list[Outcomes]:
-    """The outcomes of the protocols that the lists answer: those named, or the headline of which the queries are.
-
-    Raises:
-        RequestError: Queries or items are not those of the protocol; all faults together.
-    """
-    ids = [item for items in (corpus.images, corpus.captions) for item in texts(items["id"])]
-    id_of = {trec_id(item): item for item in ids if trec_id(item) != item}
-    run = {
-        id_of.get(query, query): {id_of.get(item, item): score for item, score in scores.items()} if id_of else scores
-        for query, scores in run.items()
-    }
-    wanted = protocols or [headline_of({"query": list(run)}, corpus)]
-    faults: list[str] = []
-    found = []
-    for task in build_tasks(corpus, select_protocols(corpus, wanted)):
-        if not isinstance(task, RetrievalTask):
-            faults.append(f"{task.protocol.id}: a run has lists of retrieval protocols only")
-        elif at_fault := _faults(run, task, corpus):
-            faults += [f"{task.protocol.id}: {fault}" for fault in at_fault]
-        else:
-            found.append(_of_task(run, task, _item_ords(task, corpus)))
-    if faults:
-        raise RequestError(faults)
-    return found
-
-
-def _item_ords(task: RetrievalTask, corpus: Corpus) -> dict[str, int]:
-    """Id -> ord of the items of the task's galleries."""
-    ids = texts(corpus.items(task.protocol.sides[1])["id"])
-    return {ids[ord_]: int(ord_) for gallery in task.galleries for ord_ in gallery}
-
-
-def _faults(run: Run, task: RetrievalTask, corpus: Corpus) -> list[str]:
-    queries, items = set(task.query_ids.tolist()), _item_ords(task, corpus)
-    faults = []
-    absent = [query for query in task.query_ids.tolist() if query not in run]
-    if absent:
-        faults.append(f"{len(absent)} of {len(queries)} queries have no list, first {absent[0]!r}")
-    unknown = [query for query in run if query not in queries]
-    if unknown:
-        faults.append(f"{len(unknown)} lists are of none of the {len(queries)} queries, first {unknown[0]!r}")
-    stray = {item: query for query, scores in run.items() for item in scores if item not in items}
-    if stray:
-        item = next(iter(stray))
-        faults.append(f"{len(stray)} items are not in the gallery, first {item!r} in the list of {stray[item]!r}")
-    if len(task.galleries) > 1:
-        faults.append("its queries search several galleries, one list each; name a protocol with one gallery")
-    return faults
-
-
-def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
-    depth = np.array([len(run[query]) for query in task.query_ids.tolist()], dtype=np.int64)
-    lists = np.full((len(depth), depth.max()), -1, dtype=np.int32)
-    scores = np.full(lists.shape, -np.inf)
-    for row, query in enumerate(task.query_ids.tolist()):
-        items = sorted((-score, ords[item]) for item, score in run[query].items())
-        lists[row, : len(items)] = [ord_ for _, ord_ in items]
-        scores[row, : len(items)] = [-negative for negative, _ in items]
-    relevant, listed = relevant_in_lists(lists, scores, task, unlisted=-np.inf)
-    query_of = task.query_of_relevant
-    cut_off = (task.n_gallery - depth)[query_of]
-    ranks = ranks_of(
-        RelevantScores(
-            relevant.scores,
-            np.where(listed, relevant.n_above, depth[query_of]),
-            np.where(listed, relevant.n_tied, cut_off),
-        ),
-        task.offsets,
-        task.grades,
+    outcomes = list(
+        score_given(table, build_tasks(corpus, select_protocols(corpus, protocols, vectors="single"))).values()
     )
-    n_ranked = np.bincount(query_of, weights=listed, minlength=len(depth)).astype(np.int32)
-    top_ords = lists[:, :TOP]
-    return Outcomes(
-        top_ords=top_ords,
-        top_scores=np.where(top_ords >= 0, scores[:, :TOP], np.nan).astype(np.float32),
-        unjudged=unjudged_share(task, top_ords, scores[:, :TOP].astype(np.float32)),
-        n_ranked=None if (n_ranked == task.n_relevant).all() else n_ranked,
-        **{
-            **query_columns(task),
-            **ranks,
-            "best_score": np.where(n_ranked > 0, ranks["best_score"], np.nan).astype(np.float32),
-            "n_tied_relevant": np.where(n_ranked > 0, ranks["n_tied_relevant"], 1).astype(np.int32),
-        },
-    )
+    note = f"{n_rounded:,} of {table.size:,} scores were rounded from {scores.dtype} to float32"
+    how = [f"{side.kind}: {one.how}" for side, one in zip(sides, found, strict=True)]
+    how += ["taken as images by captions, transposed"] if turned and ids == [None, None] else []
+    by = ", ".join(dict.fromkeys(one.by for one in found))
+    return FoundRows(outcomes, [note] if n_rounded else [], how, {each.protocol.id: by for each in outcomes})
+
+
+def _places(found: Match, n_items: int) -> NDArray[np.int64]:
+    """For each item its row."""
+    rows = np.zeros(n_items, dtype=np.int64)
+    known = found.positions >= 0
+    rows[found.positions[known]] = np.flatnonzero(known)
+    return rows

@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,7 +29,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, texts
-from capim.store.types import Corpus
+from capim.store.sets.matching import (
+    KEYS,
+    QUERY,
+    USUAL,
+    Items,
+    by_id,
+    key_columns,
+    key_of,
+    known_ids,
+    left_out_of,
+    match,
+    names_of,
+    plain_name,
+    plain_text,
+)
+from capim.store.types import Corpus, Modality
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.compositional import text_and_image
 from capim.tasks.protocols import ALL_NEGATIVES, MAIN
@@ -96,19 +111,11 @@ PUBLISHED = {
     **dict.fromkeys(("text_score", "I2T"), "text"),
     **dict.fromkeys(("image_score", "T2I"), "image"),
     "group_score": "group",
+    **dict.fromkeys(("acc", "is_correct", "exact_match", "hit"), "correct"),  # lm-eval's samples, and the like
+    **dict.fromkeys(("gt_rank", "rank_of_first", "first_rank"), "rank"),
     **dict.fromkeys(("", "unnamed:_0", "__index_level_0__"), "index"),  # pandas' index, in CSV and in Parquet
 }
-"""Column of a published file -> ours. SugarCrepe's own answers of GPT-4V have our names."""
-
-QUERY = ("query", "query_id")
-KEYS = {
-    "captions": ("caption_id", "text_id"),
-    "images": ("image_id", "img_id"),
-    "": ("qid", "example_id", "pair_id", "question_id", "sample_id", "item_id", "id", "_id", "uid"),
-    "rows": ("index", "idx"),
-}
-"""Kind of item, "" for any -> usual names of a column of its ids: such a column may say which query a row is about. The
-columns ``QUERY`` always do."""
+"""Column of a published or usual file -> ours. SugarCrepe's own answers of GPT-4V have our names."""
 
 _JSON_TYPES: dict[str, dict[str, Any]] = {
     "text": {"type": ["string", "integer", "null"]},
@@ -137,27 +144,25 @@ Row: TypeAlias = Mapping[str, Any]
 NUMBER = "_row"
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _SHOWN = 5
-_WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
-_KEYS = {*QUERY, *(name for names in KEYS.values() for name in names)} - {*COLUMNS}
 
 
 def named_rows(rows: Iterable[Mapping[str, Any]], file: str = "") -> list[Row]:
-    """Rows with our names of columns, without other columns and without empty cells, numbered from 1."""
+    """Rows with our names of columns, without empty cells, numbered from 1."""
     named: list[Row] = []
     for number, row in enumerate(rows, start=1):
-        ours = {_our_name(name): cell for name, cell in row.items() if cell is not None}
+        ours = {our_name(name): cell for name, cell in row.items() if cell is not None}
         if {"type", "subtype"} <= ours.keys():  # BiVLC's results on SugarCrepe
             ours.setdefault("category", f"{ours['type']}_{ours['subtype']}")
         place = f"{file}:{number}" if file else f"{number}"
-        named.append({NUMBER: place, **{name: cell for name, cell in ours.items() if name in _KEYS or name in COLUMNS}})
+        named.append({NUMBER: place, **ours})
     return named
 
 
 @cache
-def _our_name(name: str) -> str:
+def our_name(name: str) -> str:
     """Our name of a column; a column of ids may be written in any way: ``Image-ID``."""
     plain = re.sub(r"[\s-]+", "_", name.strip().lower())
-    return PUBLISHED.get(name, PUBLISHED.get(plain, plain if plain in _KEYS else name))
+    return PUBLISHED.get(name, PUBLISHED.get(plain, plain if plain in COLUMNS else plain_name(name)))
 
 
 def kind_of(row: Row) -> str | None:
@@ -197,127 +202,89 @@ def _complain(wrong: Sequence[Row], column: str, expected: str, faults: list[str
         faults.append(f"{column}: expected {expected}, got {shown}{more}")
 
 
-def plain_text(text: object) -> str:
-    """A text with single spaces and none at its ends: publications of one data set differ in them."""
-    return " ".join(str(text).split())
-
-
 @dataclass(frozen=True, kw_only=True)
-class Items:
-    """The pairs, quadruples or queries that rows can be about.
+class Sets(Items):
+    """Pairs or quadruples, which rows may also be about by their two texts.
 
     Attributes:
-        kind: What they are, in messages: ``pairs``.
-        of: What their ids are ids of.
-        ids: In corpus order.
-        texts: Caption and negative caption (quadruples: captions 0 and 1) of each; None where rows have no texts.
+        texts: Caption and negative caption (quadruples: captions 0 and 1) of each.
         categories: Of pairs.
-        linked: Kind of other ids -> id -> positions of the items that belong to it: the queries of an image.
     """
 
-    kind: str
-    of: Literal["captions", "images", "pairs", "quadruples"]
-    ids: Sequence[str]
-    texts: Sequence[tuple[str, str]] | None = None
+    texts: Sequence[tuple[str, str]]
     categories: Sequence[str] | None = None
-    linked: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
 
 
 class Matched(NamedTuple):
-    """What an import tells about its rows: how they were matched, and which were left out."""
+    """What an import tells about its rows: how they were matched, which were left out, and what is stored of it."""
 
     how: list[str]
     left_out: list[str]
-
-
-class _Key(NamedTuple):
-    """A column of ids: the kind of ids that it holds, and the positions of the items of every row, () for none."""
-
-    column: str
-    of: str
-    places: list[Sequence[int]]
-
-    @property
-    def n_known(self) -> int:
-        return sum(map(bool, self.places))
+    by: list[str]
 
 
 def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
-    """The queries of a task: captions, which may also be named by their image or annotation; or images, by captions."""
+    """The queries of a task: captions, which may also be named by their text, image or annotation; or images."""
     captions, ids = corpus.captions, task.query_ids.tolist()
     if task.protocol.direction == "t2i":
         of_queries = captions.take(task.queries)
-        linked = {"images": _by_id(of_queries["image_id"].to_pylist())}
-        linked["annotations"] = _by_id(of_queries["annotation_id"].to_pylist())
-        return Items(kind="queries", of="captions", ids=ids, linked=linked)
-    of_image = _by_id(texts(corpus.images["id"].take(task.queries)))
+        linked = {"images": by_id(of_queries["image_id"].to_pylist())}
+        linked["annotations"] = by_id(of_queries["annotation_id"].to_pylist())
+        linked |= names_of(corpus, "caption", task.queries)
+        return Items(kind="queries", of="captions", ids=ids, linked=linked, left_out=left_out_of(corpus, "caption"))
+    of_image = by_id(texts(corpus.images["id"].take(task.queries)))
     described = zip(texts(captions["id"]), captions["image_id"].to_pylist(), strict=True)
     linked = {"captions": {caption: of_image[image] for caption, image in described if image in of_image}}
-    return Items(kind="queries", of="images", ids=ids, linked=linked)
+    linked |= names_of(corpus, "image", task.queries)
+    return Items(kind="queries", of="images", ids=ids, linked=linked, left_out=left_out_of(corpus, "image"))
 
 
-def compositional_items(corpus: Corpus, direction: Literal["pairs", "quadruples"]) -> Items:
+def compositional_items(corpus: Corpus, direction: Literal["pairs", "quadruples"]) -> Sets:
     """The pairs or quadruples of a corpus with their two texts."""
     pairs = direction == "pairs"
     table = corpus.pairs if pairs else corpus.quadruples
     columns = ("caption_id", "negative_id") if pairs else ("caption_0", "caption_1")
     text_of = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
     first, second = ([plain_text(text_of[name] or "") for name in table[column].to_pylist()] for column in columns)
-    return Items(
+    return Sets(
         kind=direction,
         of=direction,
         ids=texts(table["id"]),
         texts=list(zip(first, second, strict=True)),
         categories=texts(table["category"]) if pairs else None,
         linked={
-            "images": _by_id(texts(table["image_id" if pairs else "image_0"])),
-            "captions": _by_id(texts(table[columns[0]])),
+            "images": by_id(texts(table["image_id" if pairs else "image_0"])),
+            "captions": by_id(texts(table[columns[0]])),
+            "texts": by_id(first),
         },
     )
 
 
-def match(rows: Sequence[Row], items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
+def matched_rows(part: _TablePart, items: Items, faults: list[str], told: Matched) -> NDArray[np.int64]:
     """The position of the item of every row, -1 for none, by the first of these that the rows have.
 
-    Ids that are all known (texts beside them have to agree); the two texts; ids; no id and no text, where there is one
-    row for every item, in order. Of several items with the same texts, the row is about the one with its number
+    Ids that are all known (texts beside them have to agree); the two texts; any column of ids; the order of the corpus
+    (:mod:`capim.store.sets.matching`). Of several items with the same texts, the row is about the one with its number
     (``swap_obj/62`` for 62) or its category, else the first that no row is about yet. A row whose texts are not in the
-    corpus is left out, with a sentence in ``matched``: publications come from earlier versions of a data set.
-
-    Ids are in the first column of usual name (:data:`tasks.results.imported.tables.KEYS`) that holds any, those of
-    the kind of the query first; all of its cells are ids then, each once, or it is a fault. ``7``, ``7.0`` and ``007``
-    are one id unless the corpus tells them apart.
+    corpus is left out, with a sentence in ``told``: publications come from earlier versions of a data set.
     """
-    with_texts = items.texts is not None and all("caption" in row and "negative_caption" in row for row in rows)
-    key = _key_of(rows, items)
-    if with_texts and (key is None or key.of != items.of or key.n_known < len(rows)):
-        return _by_texts(rows, items, faults, matched)
-    if key is None:
-        return _by_order(rows, items, faults, matched)
-    positions = np.array([places[0] if places else -1 for places in key.places], dtype=np.int64)
-    if with_texts and (fault := _other_texts(rows, positions, items)):
-        if key.column not in QUERY:  # a number of the row, perhaps
-            return _by_texts(rows, items, faults, matched)
-        faults.append(fault)
-    several = [row for row, places in enumerate(key.places) if len(places) > 1]
-    if not several or key.n_known < len(rows):
-        before = len(faults)
-        _check_ids(rows, positions, key, items, faults)
-        told = f"{len(rows):,} of {len(rows):,} rows matched by `{key.column}`"
-        if len(faults) == before:
-            _tell(matched, told if key.of == items.of else f"{told}, {key.of} of the {items.kind}")
-        return positions
-    in_order = len(rows) == len(items.ids)
-    if in_order and all(place in places for place, places in enumerate(key.places)):
-        _tell(matched, f"{len(rows):,} rows taken in the corpus' order, with which `{key.column}` agrees")
-        return np.arange(len(rows))
-    row = rows[several[0]]
-    faults.append(
-        f"`{key.column}` holds ids of {key.of}, and {row[key.column]!r} in row {row[NUMBER]} belongs to "
-        f"{len(key.places[several[0]])} of the {items.kind}: give the ids of {items.of} in a column `query`"
-        + ("; or leave the column out, the rows are then taken in the corpus' order" if in_order else "")
-    )
-    return positions
+    rows, columns = part.rows, part.columns
+    if isinstance(items, Sets) and all("caption" in row and "negative_caption" in row for row in rows):
+        key = key_of(columns, items)
+        if key is None or key.of != items.of or key.n_known < len(rows):
+            return _by_texts(rows, items, faults, told)
+        if fault := _other_texts(rows, [places[0] for places in key.places], items):
+            if key.column not in QUERY:  # a number of the row, perhaps
+                return _by_texts(rows, items, faults, told)
+            faults.append(fault)
+    try:
+        numbers = [row[NUMBER] for row in rows]
+        found = match(columns, len(rows), items, by_position=part.by_position, rows=numbers)
+    except RequestError as fault:
+        faults += fault.faults
+        return np.full(len(rows), -1)
+    _tell(told, found.how, found.by)
+    return found.positions
 
 
 def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Items) -> str | None:
@@ -328,115 +295,18 @@ def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Item
     return f"{absent.size} of {len(wanted)} {items.kind} have no row, first {items.ids[int(absent[0])]!r}"
 
 
-def known_ids(cells: Iterable[object], by_id: Mapping[str, Sequence[int]]) -> list[Sequence[int]]:
-    """What ``by_id`` has for every cell, () for nothing; whole numbers are found however they are written.
-
-    Examples:
-        >>> known_ids([7, "7.0", "007", "p7", None], {"007": [0], "8": [1]})
-        [[0], [0], [0], (), ()]
-        >>> known_ids(["7", "7.0"], {"007": [0], "7": [1]})
-        [[1], ()]
-    """
-    written = Counter(_number(identifier) for identifier in by_id)
-    numbers = {_number(identifier): found for identifier, found in by_id.items() if written[_number(identifier)] == 1}
-    named = (None if cell is None else str(cell) for cell in cells)
-    return [() if name is None else by_id.get(name) or numbers.get(_number(name.strip()), ()) for name in named]
+def _tell(told: Matched, sentence: str, by: str) -> None:
+    if sentence not in told.how:  # once for all cutoffs
+        told.how.append(sentence)
+        told.by.append(by)
 
 
-def key_columns(rows: Sequence[Row], of: str) -> list[str]:
-    """The columns of ids that rows have: those of the query's kind first, of another kind and of rows last."""
-    present = {name for row in rows for name in row}
-    others = (kind for kind in ("captions", "images", "rows") if kind != of)
-    ordered = [*QUERY, *KEYS.get(of, ()), *KEYS[""], *(name for kind in others for name in KEYS[kind])]
-    return [name for name in ordered if name in present]
-
-
-def _by_id(ids: Iterable[str | None]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for position, identifier in enumerate(ids):
-        if identifier is not None:
-            places.setdefault(identifier, []).append(position)
-    return places
-
-
-def _number(text: str) -> str:
-    """A whole number without zeros that mean nothing; any other text as it is."""
-    whole = _WHOLE.fullmatch(text)
-    return whole[1] if whole else text
-
-
-def _key_of(rows: Sequence[Row], items: Items) -> _Key | None:
-    """The first column of which a cell is an id, and the ids of which it holds most; else ``query`` if there is one."""
-    ways = {items.of: _by_id(items.ids), **items.linked}
-    strict = None
-    for column in key_columns(rows, items.of):
-        cells = [row.get(column) for row in rows]
-        foreign = next((kind for kind in ways if kind != items.of and column in KEYS.get(kind, ())), items.of)
-        order = [foreign, *(kind for kind in ways if kind != foreign)]  # `image_id` of a caption: of its image first
-        key = max((_Key(column, kind, known_ids(cells, ways[kind])) for kind in order), key=lambda key: key.n_known)
-        if key.n_known:
-            return key
-        if strict is None and column in QUERY:
-            strict = _Key(column, items.of, key.places)
-    return strict
-
-
-def _by_order(rows: Sequence[Row], items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
-    """Rows without an id: one for each item, in the order of the corpus."""
-    columns = key_columns(rows, items.of)
-    first = next(((row[name], name) for name in columns for row in rows if name in row), None)
-    if len(rows) != len(items.ids):
-        faults.append(
-            f"{len(rows)} rows without ids for {len(items.ids)} {items.kind}: give a column `query`, or one row for "
-            "each in the order of the corpus"
-        )
-        return np.full(len(rows), -1)
-    for name in columns:
-        numbers = [int(text) for row in rows if (text := _number(str(row.get(name)).strip())).isdecimal()]
-        if sorted(numbers) in (list(range(len(rows))), list(range(1, len(rows) + 1))) and numbers != sorted(numbers):
-            faults.append(
-                f"`{name}` counts the rows in another order, and holds no ids of the {items.kind}, which look like "
-                f"{items.ids[0]!r}: sort the rows by it if it follows the corpus, or give their ids in a column `query`"
-            )
-    none = "no column of ids" if first is None else f"`{first[1]}` holds no ids of the {items.kind}, first {first[0]!r}"
-    _tell(matched, f"{len(rows):,} rows taken in the corpus' order; {none}")
-    return np.arange(len(rows))
-
-
-def _tell(matched: Matched, sentence: str) -> None:
-    if sentence not in matched.how:  # once for all cutoffs
-        matched.how.append(sentence)
-
-
-def _check_ids(rows: Sequence[Row], positions: NDArray[np.int64], key: _Key, items: Items, faults: list[str]) -> None:
-    name = key.column
-    lacking = [row for row in rows if name not in row]
-    if lacking:
-        faults.append(f"{len(lacking)} of {len(rows)} rows have no `{name}`, first row {lacking[0][NUMBER]}")
-    unknown = [row for row, places in zip(rows, key.places, strict=True) if not places and name in row]
-    if unknown:
-        what = f"the {len(items.ids)} {items.kind}" if key.of == items.of else f"the {key.of} of the {items.kind}"
-        known = items.ids[0] if key.of == items.of else next(iter(items.linked[key.of]))
-        faults.append(
-            f"`{name}`: {len(unknown)} of {len(rows)} ids are none of {what}, first {unknown[0][name]!r} in row "
-            f"{unknown[0][NUMBER]}; ids look like {known!r}"
-            + ("" if name in QUERY else ". Leave the column out if it does not hold ids")
-        )
-    repeated = np.flatnonzero(np.bincount(positions[positions >= 0], minlength=1) > 1)
-    if repeated.size:
-        again = np.flatnonzero(positions == repeated[0])[:2]
-        where = " and ".join(rows[row][NUMBER] for row in again)
-        one = items.ids[int(repeated[0])]
-        faults.append(f"{repeated.size} {items.kind} have more than one row, first {one!r} in rows {where}")
-
-
-def _other_texts(rows: Sequence[Row], positions: NDArray[np.int64], items: Items) -> str | None:
+def _other_texts(rows: Sequence[Row], positions: Sequence[int], items: Sets) -> str | None:
     """What is wrong if a row does not have the texts of its item."""
-    of_items = items.texts or ()
     for row, position in zip(rows, positions, strict=True):
-        if position >= 0 and _texts(row) != of_items[position]:
+        if _texts(row) != items.texts[position]:
             return (
-                f"row {row[NUMBER]}: {items.ids[position]!r} has the texts {of_items[position]} in the corpus, got "
+                f"row {row[NUMBER]}: {items.ids[position]!r} has the texts {items.texts[position]} in the corpus, got "
                 f"{_texts(row)}; the file may be about another version of the corpus"
             )
     return None
@@ -446,25 +316,25 @@ def _texts(row: Row) -> tuple[str, str]:
     return plain_text(row["caption"]), plain_text(row["negative_caption"])
 
 
-def _by_texts(rows: Sequence[Row], items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
+def _by_texts(rows: Sequence[Row], items: Sets, faults: list[str], told: Matched) -> NDArray[np.int64]:
     places: dict[tuple[str, str], list[int]] = {}
-    for position, both in enumerate(items.texts or ()):
+    for position, both in enumerate(items.texts):
         places.setdefault(both, []).append(position)
     positions = np.array([_next(places.get(_texts(row), []), row, items) for row in rows], dtype=np.int64)
     unknown = np.flatnonzero(positions < 0)
     if unknown.size == len(rows):
         faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
-    _tell(matched, f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts")
+    _tell(told, f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts", "texts")
     if unknown.size:
         row = rows[int(unknown[0])]
-        matched.left_out.append(
+        told.left_out.append(
             f"{unknown.size} of {len(rows)} rows left out, whose texts are not in the corpus, first row {row[NUMBER]}: "
             f"{plain_text(row['caption'])!r}"
         )
     return positions
 
 
-def _next(left: list[int], row: Row, items: Items) -> int:
+def _next(left: list[int], row: Row, items: Sets) -> int:
     """The place that fits the row best of those that no row has taken, which is taken; -1 if there is none."""
     if not left:
         return -1
@@ -489,11 +359,19 @@ _DIRECTION_OF_KIND: dict[str, Literal["pairs", "quadruples"]] = {
 
 
 class FoundRows(NamedTuple):
-    """Outcomes per protocol, sentences about what was left out, and about how rows were matched with queries."""
+    """What an import has found.
+
+    Attributes:
+        outcomes: One of each protocol.
+        left_out: Sentences about what was left out.
+        how: Sentences about how rows were matched with queries.
+        matched: Protocol id -> by what they were (``store.sets.matching.Match.by``); "" for what needs no match.
+    """
 
     outcomes: list[Outcomes]
     left_out: list[str]
     how: Sequence[str] = ()
+    matched: Mapping[str, str] = MappingProxyType({})
 
 
 class _TablePart(NamedTuple):
@@ -502,26 +380,39 @@ class _TablePart(NamedTuple):
     kind: str
     named: str
     rows: list[Row]
+    by_position: bool = False
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        """The cells of the columns that may hold ids: those that do not say the outcome."""
+        kinds = ("halves", "scores") if _DIRECTION_OF_KIND.get(self.kind) == "quadruples" else (self.kind,)
+        says = {"protocol", "category", "group", *(name for kind in kinds for name in OUTCOME_KINDS[kind])}
+        names = dict.fromkeys(name for row in self.rows for name in row if name != NUMBER and name not in says)
+        return {name: [row.get(name) for row in self.rows] for name in names}
 
 
-def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
+def outcomes_of_rows(
+    rows: Sequence[Row], corpus: Corpus, *, protocols: Collection[str] = (), by_position: bool = False
+) -> FoundRows:
     """The outcomes that rows determine, in the order of the corpus.
 
     Args:
         rows: From :func:`tasks.results.imported.tables.named_rows`.
         protocols: For rows without a protocol: theirs. For rows with one: only those of these protocols.
+        by_position: The user says that rows follow the corpus, whatever their columns hold.
 
     Raises:
         RequestError: Rows that have no kind, contradict each other, or do not cover the queries; all faults together.
     """
     faults: list[str] = []
-    told = Matched([], [])
+    told, by = Matched([], [], []), dict[str, str]()
     found: dict[str, Outcomes] = {}
-    for part in _parts(rows, protocols, corpus, faults):
+    for part in _parts(rows, protocols, corpus, faults, by_position=by_position):
         read = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval
         at_fault: list[str] = []
-        matched = Matched([], told.left_out)
+        matched = Matched([], told.left_out, [])
         for outcomes in read(part, corpus, at_fault, matched):
+            by[outcomes.protocol.id] = ", ".join(dict.fromkeys(matched.by))
             if outcomes.protocol.id in found:
                 at_fault.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
             found[outcomes.protocol.id] = outcomes
@@ -529,10 +420,12 @@ def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collecti
         told.how.extend(f"{part.named}: {sentence}" if part.named else sentence for sentence in matched.how)
     if faults:
         raise RequestError(faults)
-    return FoundRows(list(found.values()), told.left_out, told.how)
+    return FoundRows(list(found.values()), told.left_out, told.how, by)
 
 
-def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faults: list[str]) -> list[_TablePart]:
+def _parts(
+    rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faults: list[str], *, by_position: bool
+) -> list[_TablePart]:
     kinds = [kind_of(row) for row in rows]
     without = [row for row, kind in zip(rows, kinds, strict=True) if kind is None]
     if without:
@@ -552,9 +445,10 @@ def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faul
         faults.append(f"no row is about {', '.join(protocols)}")
     named = []
     for (kind, protocol), chosen in parts.items():
-        ids = {name: [row[name] for row in chosen if name in row] for name in key_columns(chosen, "")}
-        known = protocol or kind in _DIRECTION_OF_KIND
-        named.append(_TablePart(kind, protocol if known else headline_of(ids, corpus), chosen))
+        part = _TablePart(kind, protocol, chosen, by_position)
+        if not protocol and kind not in _DIRECTION_OF_KIND:
+            part = part._replace(named=headline_of(part.columns, corpus))
+        named.append(part)
     return named
 
 
@@ -566,13 +460,14 @@ def _of_retrieval(part: _TablePart, corpus: Corpus, faults: list[str], matched: 
         return []
     items = queries_of(task, corpus)
     if part.kind == "hits":
-        return _of_hits(part.rows, task, items, faults, matched)
-    positions = _all_once(part.rows, items, faults, matched)
+        return _of_hits(part, task, items, faults, matched)
+    positions = _all_once(part, items, faults, matched)
     columns = [ranks(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]]
     if faults:
         return []
     low, high = np.ones((2, len(items.ids)), dtype=np.int32)
-    low[positions], high[positions] = columns[0], columns[-1]
+    inside = positions >= 0
+    low[positions[inside]], high[positions[inside]] = columns[0][inside], columns[-1][inside]
     wrong = np.flatnonzero((low > high) | (high > last_ranks(task)))
     if wrong.size:
         at = int(wrong[0])
@@ -596,41 +491,50 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
     """
     judged = pc.any(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED))).as_py()
     headlines = {"captions": f"t2i/{JUDGED}" if judged else MAIN[0], "images": MAIN[1]}
-    of_kind = {kind: {each: [0] for each in texts(getattr(corpus, kind)["id"])} for kind in headlines}
+    sides: dict[str, Modality] = {"captions": "caption", "images": "image"}
+    of_kind = {
+        kind: [by_id(texts(getattr(corpus, kind)["id"])), *names_of(corpus, side).values()]
+        for kind, side in sides.items()
+    }
     foreign = {name: kind for kind, other in (("captions", "images"), ("images", "captions")) for name in KEYS[other]}
     found: dict[str, tuple[bool, int]] = dict.fromkeys(headlines, (False, 0))
-    for name, cells in ids.items():
+    columns = [name for name in ids if name in USUAL] or list(ids)
+    for name in columns:
+        cells = [cell for cell in ids[name] if cell is not None]
         once = len(set(map(str, cells))) == len(cells)  # of two columns of ids, queries are in the one without repeats
-        for kind in headlines:
-            n_known = 0 if foreign.get(name) == kind else sum(map(bool, known_ids(cells, of_kind[kind])))
+        for kind, ways in of_kind.items():
+            known = (sum(map(bool, known_ids(cells, way))) for way in ways)
+            n_known = 0 if foreign.get(name) == kind else max(known)
             found[kind] = max(found[kind], (once and n_known == len(cells) > 0, n_known))
     (once, n_other), (only_once, n_known) = sorted(found.values())
     if n_known > 2 * n_other or only_once > once:  # numbers of captions may be those of other images by chance
         return headlines[max(found, key=lambda kind: found[kind])]
     both = "of captions and of images" if any(found["captions"]) else "of neither captions nor images"
-    names = ", ".join(f"`{name}`" for name in ids)
+    names = ", ".join(f"`{name}`" for name in key_columns(columns, "") or columns)
     what = "the queries" if names in ("`query`", "`query_id`") else f"the cells of {names}"
-    first = next((cells[0] for cells in ids.values() if cells), None)
+    first = next((cell for name in columns for cell in ids[name] if cell is not None), None)
     reason = "the rows have no column `query`" if first is None else f"{what} are ids {both}, first {first!r}"
     raise RequestError(f"corpus {corpus.name!r}: {reason}; name the protocol with --protocol or a column `protocol`")
 
 
-def _of_hits(rows: list[Row], task: RetrievalTask, items: Items, faults: list[str], matched: Matched) -> list[Outcomes]:
+def _of_hits(
+    part: _TablePart, task: RetrievalTask, items: Items, faults: list[str], matched: Matched
+) -> list[Outcomes]:
     """Hits among the first k; every k is about all queries."""
-    cutoffs = ranks(rows, "k", faults)
-    correct = flags(rows, "correct", faults)
+    cutoffs = ranks(part.rows, "k", faults)
+    correct = flags(part.rows, "correct", faults)
     hits: dict[int, NDArray[np.int64]] = {}
     for cutoff in np.unique(cutoffs).tolist():
         chosen = np.flatnonzero(cutoffs == cutoff)
-        positions = _all_once([rows[at] for at in chosen], items, faults, matched)
-        hits[cutoff] = positions[correct[chosen]]
+        positions = _all_once(part._replace(rows=[part.rows[at] for at in chosen]), items, faults, matched)
+        hits[cutoff] = positions[correct[chosen] & (positions >= 0)]
     return [] if faults else [outcomes_of_hits(hits, task)]
 
 
-def _all_once(rows: Sequence[Row], items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
+def _all_once(part: _TablePart, items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
     """The query of every row; a fault unless every query has one row."""
     before = len(faults)
-    positions = match(rows, items, faults, matched)
+    positions = matched_rows(part, items, faults, matched)
     if len(faults) == before and (fault := missing(positions, np.arange(len(items.ids)), items)):
         faults.append(fault)
     return positions
@@ -643,7 +547,7 @@ def _of_choices(part: _TablePart, corpus: Corpus, faults: list[str], matched: Ma
         columns = ", ".join(OUTCOME_KINDS[part.kind])
         faults.append(f"the rows judge {direction} (columns {columns}), corpus {corpus.name!r} has none")
         return []
-    of_rows = match(part.rows, items, faults, matched)
+    of_rows = matched_rows(part, items, faults, matched)
     judgements = _judgements(part, faults)
     if faults:
         return []
@@ -668,6 +572,13 @@ def _of_choices(part: _TablePart, corpus: Corpus, faults: list[str], matched: Ma
         stray = np.setdiff1d(positions, [query for task in complete for query in task.queries])
     if stray.size:
         partly = [task for task in tasks if part.named or np.isin(task.queries, stray).any()]
+        if not partly:
+            one = items.ids[int(stray[0])]
+            faults.append(
+                f"{stray.size} rows are of {items.kind} that are no query, first {one!r}: of a set with several right "
+                "captions the first pair is its name; give one row for each set"
+            )
+            return []
         smallest = min(partly, key=lambda task: len(task.queries))
         faults.append(f"{smallest.protocol.id}: {gaps[smallest.protocol.id]}")
         return []

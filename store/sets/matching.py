@@ -1,0 +1,372 @@
+"""Which item of a corpus each row of a file is about: by a column of ids, else by its position; one rule for all files.
+
+A column of usual name (:data:`KEYS`) whose cells are ids, file names or texts of the corpus says it, and then all of
+its cells have to be such, each once. Without one, any other column that names every item once does. Rows are taken in
+the order of the corpus only where no column names an item, or where the user says so. Rows of items that the corpus
+left out are known and told. What is half-matched or names items in two ways is refused, with counts and examples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capim.store.errors import RequestError
+from capim.store.schema import texts
+from capim.store.types import Corpus, Modality
+
+QUERY = ("query", "query_id")
+KEYS = {
+    "captions": (
+        "caption_id", "text_id", "caption", "text", "cap_id", "caption_ids", "text_ids", "captions", "texts",
+        "sentence",
+    ),
+    "images": (
+        "image_id", "img_id", "image", "img", "image_ids", "img_ids", "images", "image_path", "image_file",
+        "img_path", "filename", "filenames", "file_name", "file_names", "filepath", "file", "path", "paths",
+        "image_name", "img_name", "photo_id",
+    ),
+    "": (
+        "qid", "example_id", "pair_id", "question_id", "sample_id", "item_id", "doc_id", "docid", "document_id",
+        "corpus_id", "id", "_id", "uid", "uuid", "ids", "key", "keys", "name", "names", "item", "items",
+        "queries",
+    ),
+    "rows": ("index", "idx", "row"),
+}  # fmt: skip
+"""Kind of item, "" for any -> usual names of a column of its ids: such a column may say which item a row is about. The
+columns ``QUERY`` always do."""
+USUAL = frozenset({*QUERY, *(name for names in KEYS.values() for name in names)})
+POSITION = "position"
+NOT_VERIFIED = "matched by position, not verified"
+
+Kind = Literal["captions", "images", "pairs", "quadruples"]
+_WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
+_SINGULAR = {"file names": "file name", "texts": "text"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """The items that rows can be about.
+
+    Attributes:
+        kind: What they are, in messages: ``queries``.
+        of: What their ids are ids of.
+        ids: In corpus order.
+        linked: Other ways to name them -> name -> their positions: file names, texts, the images of captions.
+        left_out: Ids of items that the corpus has left out.
+    """
+
+    kind: str
+    of: Kind
+    ids: Sequence[str]
+    linked: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+
+    @property
+    def ways(self) -> dict[str, Mapping[str, Sequence[int]]]:
+        """Kind of names -> name -> positions; their ids first."""
+        return {self.of: by_id(self.ids), **self.linked}
+
+    @classmethod
+    def of_corpus(cls, corpus: Corpus, modality: Modality) -> Items:
+        """All images or captions of a corpus, also by their file names or texts."""
+        table = corpus.images if modality == "image" else corpus.captions
+        of: Kind = "images" if modality == "image" else "captions"
+        ids = texts(table["id"])
+        return cls(kind=of, of=of, ids=ids, linked=names_of(corpus, modality), left_out=left_out_of(corpus, modality))
+
+
+class Match(NamedTuple):
+    """The items of rows.
+
+    Attributes:
+        positions: int64, shape ``(n_rows,)``; -1 for a row of an item that the corpus left out.
+        by: ``position``, or the column whose cells are ids, with what they are: ``filename (file names)``.
+        how: A sentence for the user.
+    """
+
+    positions: NDArray[np.int64]
+    by: str
+    how: str
+
+
+class _Key(NamedTuple):
+    """A column, the kind of names that it holds, and the positions of the items of every row, () for none."""
+
+    column: str
+    of: str
+    places: list[Sequence[int]]
+
+    @property
+    def n_known(self) -> int:
+        return sum(map(bool, self.places))
+
+    def named(self, items: Items) -> str:
+        return f"`{self.column}`" if self.of == items.of else f"`{self.column}`, {self.of} of the {items.kind}"
+
+
+def names_of(
+    corpus: Corpus, modality: Modality, rows: NDArray[np.int32] | None = None
+) -> dict[str, dict[str, list[int]]]:
+    """Other ways to name some images or captions (all unless given) -> name -> positions among them."""
+    if modality == "image":
+        keys = texts(corpus.images["key"] if rows is None else corpus.images["key"].take(rows))
+        parts = [{key, PurePath(key).name, PurePath(key).stem} if key else set() for key in keys]
+        return {"file names": _several(parts)}
+    captions = corpus.captions if rows is None else corpus.captions.take(rows)
+    found = [[] if text is None else [plain_text(text)] for text in captions["text"].to_pylist()]
+    return {"texts": _several(found)}
+
+
+def left_out_of(corpus: Corpus, modality: Modality) -> frozenset[str]:
+    """The ids of the images or captions that were left out when the corpus was read."""
+    rows = zip(texts(corpus.skipped["item_id"]), corpus.skipped["modality"].to_pylist(), strict=True)
+    return frozenset(item for item, of in rows if of == modality)
+
+
+def by_id(ids: Iterable[str | None]) -> dict[str, list[int]]:
+    """Id -> positions."""
+    return _several([] if one is None else [one] for one in ids)
+
+
+def plain_text(text: object) -> str:
+    """A text with single spaces and none at its ends: publications of one data set differ in them."""
+    return " ".join(str(text).split())
+
+
+def known_ids(cells: Iterable[object], named: Mapping[str, Sequence[int]]) -> list[Sequence[int]]:
+    """What ``named`` has for every cell, () for nothing; whole numbers are found however they are written.
+
+    Examples:
+        >>> known_ids([7, "7.0", "007", "p7", None], {"007": [0], "8": [1]})
+        [[0], [0], [0], (), ()]
+        >>> known_ids(["7", "7.0"], {"007": [0], "7": [1]})
+        [[1], ()]
+    """
+    written = Counter(whole_number(identifier) for identifier in named)
+    numbers = {whole_number(each): found for each, found in named.items() if written[whole_number(each)] == 1}
+    cells_as_text = (None if cell is None else str(cell) for cell in cells)
+    return [
+        () if name is None else named.get(name) or numbers.get(whole_number(name.strip()), ()) for name in cells_as_text
+    ]
+
+
+def whole_number(text: str) -> str:
+    """A whole number without zeros that mean nothing; any other text as it is."""
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def plain_name(column: str) -> str:
+    """A column of usual name however it is written (``Image-ID``); any other as it is.
+
+    Examples:
+        >>> plain_name("Image-ID"), plain_name("My Column")
+        ('image_id', 'My Column')
+    """
+    plain = re.sub(r"[\s-]+", "_", column.strip().lower())
+    return plain if plain in USUAL else column
+
+
+def key_columns(names: Iterable[str], of: str) -> list[str]:
+    """Those of some columns that usually hold ids: those of this kind first, of another kind and of rows last."""
+    others = (kind for kind in ("captions", "images", "rows") if kind != of)
+    ordered = [*QUERY, *KEYS.get(of, ()), *KEYS[""], *(name for kind in others for name in KEYS[kind])]
+    present = {*names}
+    return [name for name in dict.fromkeys(ordered) if name in present]
+
+
+def match(
+    columns: Mapping[str, Sequence[object]],
+    n_rows: int,
+    items: Items,
+    *,
+    by_position: bool = False,
+    rows: Sequence[str] | None = None,
+) -> Match:
+    """The item of every row; see the module.
+
+    Args:
+        columns: Name -> one cell for each row, None for nothing. Only columns that may hold ids.
+        n_rows: Number of rows.
+        items: What they can be about. Several rows may be about one of them only if it is a fault.
+        by_position: The user says that rows follow the corpus; columns are not looked at.
+        rows: Names of the rows, for messages; their numbers from 1 unless given.
+
+    Raises:
+        RequestError: Cells are unknown or repeated, columns contradict each other, or rows without ids are too many
+            or too few; all faults together.
+    """
+    places = rows or [str(number) for number in range(1, n_rows + 1)]
+    plain = {plain_name(name): cells for name, cells in columns.items()}
+    key = None if by_position else key_of(plain, items)
+    if key is None:
+        return _in_order(plain, n_rows, items, said=by_position)
+    positions = np.array([each[0] if each else -1 for each in key.places], dtype=np.int64)
+    several = [row for row, found in enumerate(key.places) if len(found) > 1]
+    if several and key.n_known == n_rows:
+        if n_rows == len(items.ids) and all(row in found for row, found in enumerate(key.places)):
+            how = f"{n_rows:,} rows taken in the corpus' order, with which `{key.column}` agrees"
+            return Match(np.arange(n_rows), f"{POSITION}, with which {key.column} agrees", how)
+        first, or_else = several[0], "; or leave the column out, the rows are then taken in the corpus' order"
+        raise RequestError(
+            f"`{key.column}` holds ids of {key.of}, and {plain[key.column][first]!r} in row {places[first]} belongs to "
+            f"{len(key.places[first])} of the {items.kind}: give the ids of {items.of} in a column `query`"
+            + or_else
+            * (n_rows == len(items.ids))
+        )
+    cells = plain[key.column]
+    out = [row for row, found in enumerate(key.places) if not found and str(cells[row]) in items.left_out]
+    if faults := [*_id_faults(key, cells, positions, {*out}, items, places), *_contradictions(plain, key, items)]:
+        raise RequestError(faults)
+    how = f"{n_rows - len(out):,} of {n_rows:,} rows matched by {key.named(items)}"
+    if out:
+        how += f"; {len(out):,} are of {items.of} that the corpus left out, first {cells[out[0]]!r}"
+    if key.column in KEYS["rows"] and positions.tolist() == list(range(len(items.ids))):
+        return Match(positions, f"{POSITION}, with which {key.column} agrees", how)
+    return Match(positions, key.column if key.of == items.of else f"{key.column} ({key.of})", how)
+
+
+def _several(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for position, each in enumerate(names):
+        for name in each:
+            places.setdefault(name, []).append(position)
+    return places
+
+
+def key_of(columns: Mapping[str, Sequence[object]], items: Items) -> _Key | None:
+    """The first usual column of which a cell is an id, with the kind of ids of which it holds most; else ``query``.
+
+    A column of another name counts where it names every item, each once.
+    """  # fmt: skip
+    ways = items.ways
+    strict = None
+    for column in key_columns(columns, items.of):
+        key = _best(column, columns[column], ways, items)
+        if key.n_known:
+            return key
+        if strict is None and column in QUERY:
+            strict = _Key(column, items.of, key.places)
+    if strict is not None:
+        return strict
+    for column in columns.keys() - USUAL:
+        key = _best(column, columns[column], ways, items)
+        named = [found[0] for found in key.places if len(found) == 1]
+        if len(named) == len(key.places) == len({*named}) == len(items.ids):
+            return key
+    return None
+
+
+def _best(column: str, cells: Sequence[object], ways: Mapping[str, Mapping[str, Sequence[int]]], items: Items) -> _Key:
+    """The kind of names of which a column holds most; in ``image_id`` of captions, those of images come first."""
+    foreign = next((kind for kind in ways if kind != items.of and column in KEYS.get(kind, ())), items.of)
+    order = [foreign, *(kind for kind in ways if kind != foreign)]
+    plain = {
+        kind: [plain_text(c) if c is not None else None for c in cells] if kind == "texts" else cells for kind in ways
+    }
+    return max((_Key(column, kind, known_ids(plain[kind], ways[kind])) for kind in order), key=lambda key: key.n_known)
+
+
+def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items, *, said: bool) -> Match:
+    """Rows without an id: one for each item, in the order of the corpus."""
+    usual = key_columns(columns, items.of)
+    first = next(((cell, name) for name in usual for cell in columns[name] if cell is not None), None)
+    faults = []
+    if n_rows != len(items.ids):
+        out = f"; the corpus left out {len(items.left_out)} more" if items.left_out else ""
+        faults.append(
+            f"{n_rows} rows without ids for {len(items.ids)} {items.kind}{out}: give a column `query`, or one row for "
+            "each in the order of the corpus"
+        )
+    for name in () if said else usual:
+        cells = columns[name]
+        numbers = [int(text) for each in cells if (text := whole_number(str(each).strip())).isdecimal()]
+        counts = sorted(numbers) in (list(range(n_rows)), list(range(1, n_rows + 1)))
+        if counts and numbers != sorted(numbers):
+            faults.append(
+                f"`{name}` counts the rows in another order, and holds no ids of the {items.kind}, which look like "
+                f"{items.ids[0]!r}: sort the rows by it if it follows the corpus, or give their ids in a column `query`"
+            )
+        elif not counts and n_rows == len(items.ids) and any(each is not None for each in cells):
+            faults.append(
+                f"`{name}` holds no ids of the {items.kind}, first {first[0] if first else ''!r}; they look like "
+                f"{items.ids[0]!r}: give them in a column `query`, or --by-position if the rows follow the corpus"
+            )
+    for name in () if said else [*columns.keys() - USUAL]:  # of another name, and not one for each item
+        key = _best(name, columns[name], items.ways, items)
+        words = [cell for cell in columns[name] if cell is not None and not _WHOLE.fullmatch(str(cell))]
+        if 2 * key.n_known > n_rows and len({*map(str, words)}) > n_rows // 4:
+            faults.append(
+                f"`{name}` names {items.kind} by their {key.of if key.of != items.of else 'ids'} in {key.n_known} of "
+                f"{n_rows} rows, and does not name each once: give their ids in a column `query`, or --by-position if "
+                "the rows follow the corpus"
+            )
+    if faults:
+        raise RequestError(faults)
+    none = "no column of ids" if first is None else f"`{first[1]}` holds no ids of the {items.kind}, first {first[0]!r}"
+    return Match(
+        np.arange(n_rows), POSITION, f"{n_rows:,} rows taken in the corpus' order; {'as you say' if said else none}"
+    )
+
+
+def _id_faults(
+    key: _Key,
+    cells: Sequence[object],
+    positions: NDArray[np.int64],
+    left_out: set[int],
+    items: Items,
+    rows: Sequence[str],
+) -> list[str]:
+    name, n = key.column, len(cells)
+    faults = []
+    lacking = [row for row, cell in enumerate(cells) if cell is None]
+    if lacking:
+        faults.append(f"{len(lacking)} of {n} rows have no `{name}`, first row {rows[lacking[0]]}")
+    unknown = [r for r, found in enumerate(key.places) if not found and cells[r] is not None and r not in left_out]
+    if unknown:
+        what = f"the {len(items.ids)} {items.kind}" if key.of == items.of else f"the {key.of} of the {items.kind}"
+        known = items.ids[0] if key.of == items.of else next(iter(items.linked[key.of]))
+        faults.append(
+            f"`{name}`: {len(unknown)} of {n} ids are none of {what}, first {cells[unknown[0]]!r} in row "
+            f"{rows[unknown[0]]}; ids look like {known!r}"
+            + ("" if name in QUERY else ". Leave the column out if it does not hold ids")
+        )
+    repeated = np.flatnonzero(np.bincount(positions[positions >= 0], minlength=1) > 1)
+    if repeated.size:
+        again = np.flatnonzero(positions == repeated[0])[:2]
+        where = " and ".join(rows[row] for row in again)
+        one = items.ids[int(repeated[0])]
+        faults.append(f"{repeated.size} {items.kind} have more than one row, first {one!r} in rows {where}")
+    return faults
+
+
+def _contradictions(columns: Mapping[str, Sequence[object]], key: _Key, items: Items) -> list[str]:
+    """Another column of ids of the same items that names other ones: nobody knows which is right."""
+    if key.of != items.of:
+        return []
+    ways = by_id(items.ids)
+    faults = []
+    for name in key_columns(columns, items.of):
+        if (
+            name == key.column
+            or name in KEYS["rows"]
+            or any(name in KEYS[k] for k in ("captions", "images") if k != items.of)
+        ):
+            continue
+        places = known_ids(columns[name], ways)
+        other = [row for row, (one, two) in enumerate(zip(key.places, places, strict=True)) if one != two]
+        if other and all(places) and len({found[0] for found in places}) == len(places):
+            row = other[0]
+            faults.append(
+                f"`{key.column}` and `{name}` both name {items.kind}, and other ones in {len(other)} rows, first "
+                f"{columns[key.column][row]!r} and {columns[name][row]!r}; leave out the one that is not meant"
+            )
+    return faults

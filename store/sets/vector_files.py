@@ -1,0 +1,363 @@
+"""The arrays and the columns of ids in a file of vectors, in the many forms in which people keep them.
+
+Nothing that is pickled is read, because reading it would run its code: :data:`REFUSED` says how to save it instead.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from capim.store.errors import RequestError, text_of_csv, unknown
+from capim.store.files import NOT_ITS_FORMAT, existing_file
+from capim.store.sets.matching import USUAL, plain_name
+from capim.store.types import Modality
+from capim.store.vectors import offsets_of
+
+COLUMN_TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "truncated": np.bool_}
+VECTOR_NAMES = (
+    "embedding", "embeddings", "vector", "vectors", "features", "feats", "emb", "embs", "embeds",
+)  # fmt: skip
+SIDES: Mapping[Modality, frozenset[str]] = {
+    "image": frozenset({
+        "image", "images", "img", "imgs", "visual", "vision", "photo", "photos", "page", "pages", "doc", "docs",
+        "document", "documents", "corpus",
+    }),
+    "caption": frozenset({
+        "text", "texts", "txt", "caption", "captions", "cap", "caps", "query", "queries", "sentence", "sentences",
+    }),
+}  # fmt: skip
+"""Modality -> words in names of files and arrays that say it."""
+READ = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".parquet", ".csv", ".tsv", ".json", ".jsonl")
+_SAVE = "save them with numpy.savez(FILE, embeddings=…, ids=…), and import that"
+_PICKLE = f"a pickle runs code when it is read: open it yourself, {_SAVE}"
+_FAISS = f"take its vectors with index.reconstruct_n(0, index.ntotal), {_SAVE}"
+_ROWS = "write its rows as Parquet with a column id and a column embedding"
+REFUSED = {
+    **dict.fromkeys((".pkl", ".pickle", ".joblib"), _PICKLE),
+    **dict.fromkeys((".faiss", ".index", ".ann", ".hnsw"), _FAISS),
+    **dict.fromkeys((".h5", ".hdf5", ".mat"), f"read its arrays with h5py or scipy, {_SAVE}"),
+    **dict.fromkeys((".arrow", ".feather", ".lance", ".db", ".sqlite", ".lz4"), _ROWS),
+    ".bin": f"bare numbers have no shape: numpy.fromfile(FILE, numpy.float32).reshape(-1, DIM), {_SAVE}",
+    ".ckpt": f"a checkpoint is a model, not vectors: encode with it, {_SAVE}",
+}
+"""Suffix of what is not read -> the way that leads here."""
+_SMALL = 256 << 20  # bytes that are expanded whatever they were compressed to
+_MOST_TIMES = 50  # vectors compress to 4/5; only arrays that repeat one value shrink to less
+_IDS = re.compile(r"(^|_)(ids?|names?|filenames?|paths?|keys?)$")
+_TAIL = re.compile(r"[._-]?(embeddings?|embeds?|embs?|features?|feats?|vectors?|vecs?)$")
+_BESIDE = re.compile(r"[._-]?(ids?|names?|files?|filenames?|file_names?|paths?|keys?|texts?|captions?)?$")
+
+
+class Contents(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+        arrays: Name -> array of numbers.
+        columns: Name -> cells that may be ids, one a row.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, Sequence[object]]
+
+
+def side_of(name: str) -> Modality | None:
+    """What the name of a file or an array says that its vectors are of.
+
+    Examples:
+        >>> side_of("img_emb_0.npy"), side_of("text_features"), side_of("image_text"), side_of("embeddings")
+        ('image', 'caption', None, None)
+    """
+    words = {*re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())}
+    sides: list[Modality] = [side for side, said in SIDES.items() if words & said]
+    return sides[0] if len(sides) == 1 else None
+
+
+def read_contents(path: Path) -> Contents:
+    """The arrays and columns of a file but for Parquet, or of a folder of numbered ``.npy`` files.
+
+    Raises:
+        RequestError: There is no such file, or its suffix is not one of vectors; says what to do instead.
+        ValueError: It does not have the format of its suffix.
+    """
+    if path.is_dir():
+        return _read_shards(path)
+    if path.suffix.lower() in REFUSED:
+        raise RequestError(f"{path}: {REFUSED[path.suffix.lower()]}")
+    if path.suffix not in READ:
+        raise RequestError(unknown(f"{path}: suffix", path.suffix, READ))
+    return _READERS[path.suffix](existing_file(path))
+
+
+def mapped(path: Path) -> NDArray[Any]:
+    """A ``.npy`` file as a map of the disk; raises where it holds objects."""
+    with path.open("rb") as file:
+        if file.read(6) == npy.MAGIC_PREFIX and b"'|O'" in file.read(120):
+            raise RequestError(f"{path}: it holds Python objects; {_PICKLE}")
+    values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return values
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays by name.
+
+    Raises:
+        ValueError: An array has another size than its shape says, or the file expands to more than 50 times its size.
+    """
+    with zipfile.ZipFile(path) as archive:
+        expanded = sum(_expanded(archive, member) for member in archive.infolist())
+    size = path.stat().st_size
+    if expanded > max(_SMALL, _MOST_TIMES * size):
+        raise ValueError(f"{size:,} bytes would expand to {expanded:,}; save it without compression (numpy.savez)")
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """The bytes of one array, from its header."""
+    with archive.open(member) as file:
+        read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read(file)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and n_bytes != member.file_size - file.tell():
+            raise ValueError(f"array {member.filename!r} holds other than the {n_bytes:,} bytes of its shape {shape}")
+    return n_bytes
+
+
+def _read_npy(path: Path) -> Contents:
+    values = mapped(path)
+    return Contents({"embeddings": values}, _ids_beside(path, len(values) if values.ndim else 0))
+
+
+def _ids_beside(path: Path, n_rows: int) -> dict[str, list[object]]:
+    """The ids in a file beside an array: ``images.ids.txt``, or ``img_names.json`` beside ``img_emb.npy``."""
+    if ids_beside(path).is_file():
+        return {"ids": _cells(ids_beside(path)) or []}
+    stem = _TAIL.sub("", path.stem)
+    found: dict[str, list[object]] = {}
+    for other in sorted(path.parent.iterdir()):
+        starts = [start for start in (path.stem, stem) if start and other.stem.startswith(start)]
+        named = other != path and any(_BESIDE.fullmatch(other.stem[len(start) :]) for start in starts)
+        if named and other.suffix in (".txt", ".json", ".npy") and len(cells := _cells(other) or []) == n_rows:
+            found["ids" if not found else other.name] = cells
+    return found
+
+
+def ids_beside(path: Path) -> Path:
+    """The file of the ids that belong to a .npy file."""
+    return path.with_suffix(".ids.txt")
+
+
+def _cells(path: Path) -> list[object] | None:
+    """The texts or numbers of a list; None for a file of another kind."""
+    try:
+        if path.suffix == ".txt":
+            return [*path.read_text(encoding="utf-8").splitlines()]
+        if path.suffix == ".npy":
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            return array.tolist() if array.ndim == 1 and array.dtype.kind in "US" else None
+        listed = json.loads(path.read_text(encoding="utf-8"))
+    except NOT_ITS_FORMAT:
+        return None
+    return listed if isinstance(listed, list) and all(isinstance(one, str | int) for one in listed) else None
+
+
+def _read_zipped(path: Path) -> Contents:
+    return named_contents(read_npz(path))
+
+
+def _read_safetensors(path: Path) -> Contents:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            metadata = file.metadata() or {}
+    except (SafetensorError, TypeError) as fault:
+        raise ValueError(f"{fault}; bfloat16 is not read: save it as float32") from fault
+    ids = json.loads(metadata["ids"]) if "ids" in metadata else None
+    if ids is not None and not (isinstance(ids, list) and all(isinstance(one, str) for one in ids)):
+        raise ValueError("expected ids to be a list of texts")
+    return named_contents(arrays if ids is None else {**arrays, "ids": np.array(ids)})
+
+
+def _read_torch(path: Path) -> Contents:
+    """Tensors by name, a list of them, or one; only weights are read, nothing is run."""
+    import torch
+
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as fault:
+        raise RequestError(f"{path}: not a file of tensors alone; {REFUSED['.pkl']} ({str(fault)[:80]!r})") from fault
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return (value.float() if value.dtype == torch.bfloat16 else value).detach().numpy()
+        if isinstance(value, list | tuple):
+            return [plain(each) for each in value]
+        return {name: plain(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+    contents = plain(loaded)
+    return named_contents(contents if isinstance(contents, dict) else {"embeddings": contents})
+
+
+def named_contents(named: Mapping[Any, Any]) -> Contents:
+    """Arrays, lists of arrays and lists of ids by name; or one vector, or matrix of vectors, for each id."""
+    vectors = [np.asarray(each) for each in named.values() if isinstance(each, np.ndarray)]
+    forms = {(each.ndim, each.shape, each.dtype.kind) for each in vectors}
+    if len(vectors) == len(named) > 1 and len(forms) == 1 and next(iter(forms))[::2] == (1, "f"):
+        return Contents({"embeddings": np.stack(vectors)}, {"ids": list(named)})
+    arrays: dict[str, NDArray[Any]] = {}
+    columns: dict[str, Sequence[object]] = {}
+    for name, each in named.items():
+        if isinstance(each, list) and each and all(isinstance(one, np.ndarray) for one in each):
+            arrays |= _stacked(str(name), each)
+        elif isinstance(each, list):
+            columns[str(name)] = each
+        elif isinstance(each, np.ndarray) and _may_be_ids(str(name), each):
+            if each.ndim != 1:
+                raise ValueError(f"expected one of {name} per item, got shape {each.shape}")
+            columns[str(name)] = each.astype(str).tolist()
+        elif isinstance(each, np.ndarray):
+            arrays[str(name)] = each
+    return Contents(arrays, columns)
+
+
+def _may_be_ids(name: str, each: NDArray[Any]) -> bool:
+    numbers = each.ndim == 1 and each.dtype.kind in "iu"
+    return name not in COLUMN_TYPES and (numbers or each.dtype.kind in "US" or bool(_IDS.search(name.lower())))
+
+
+def _stacked(name: str, each: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """A list of vectors as a matrix; of matrices (late interaction) as one with offsets."""
+    if each[0].ndim == 1:
+        return {name: np.stack(each)}
+    return {name: np.concatenate(each), "offsets": offsets_of(np.array([len(one) for one in each]))}
+
+
+def _read_csv(path: Path) -> Contents:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
+    if not rows:
+        raise ValueError("the file is empty")
+    has_header = not _is_number(rows[0][-1]) and not rows[0][-1].startswith("[")
+    header = rows.pop(0) if has_header else [""] * len(rows[0])
+    cells = list(zip(*rows, strict=True)) or [()] * len(header)
+    lists = next((at for at, column in enumerate(cells) if column and all(c.startswith("[") for c in column)), None)
+    if lists is not None:
+        vectors = np.array([json.loads(cell) for cell in cells[lists]], dtype=np.float32)
+        rest = [at for at in range(len(cells)) if at != lists]
+    else:
+        named = [plain_name(name) in USUAL for name in header]
+        rest = [
+            at for at, column in enumerate(cells) if named[at] or (column and not all(_is_number(c) for c in column))
+        ]
+        numbers = [at for at in range(len(cells)) if at not in rest]
+        vectors = np.array([[float(row[at]) for at in numbers] for row in rows], dtype=np.float32)
+    return Contents({"embeddings": vectors}, {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest})
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_json(path: Path) -> Contents:
+    """Rows with a list of numbers: objects in an array, in lines, in ``data`` or ``samples``; or id -> list."""
+    with path.open(encoding="utf-8-sig") as file:
+        rows = [json.loads(line) for line in file if line.strip()] if path.suffix == ".jsonl" else json.load(file)
+    if isinstance(rows, dict) and rows and all(map(_is_vector, rows.values())):
+        return Contents({"embeddings": _matrix(list(rows.values()))}, {"ids": list(rows)})
+    if isinstance(rows, dict):
+        inner = next((rows[name] for name in _LISTS if isinstance(rows.get(name), list)), None)
+        rows = inner or [{"id": key, **value} for key, value in rows.items() if isinstance(value, dict)]
+    if rows and all(map(_is_vector, rows)):
+        return Contents({"embeddings": _matrix(rows)}, {})
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("expected rows with an id and a list of numbers")
+    names = dict.fromkeys(chain.from_iterable(rows))
+    cells = {name: [row.get(name) for row in rows] for name in names}
+    vectors = {name: _matrix(column) for name, column in cells.items() if all(map(_is_vector, column))}
+    ids = {name: column for name, column in cells.items() if all(isinstance(one, str | int) for one in column)}
+    return Contents(vectors, ids)
+
+
+_LISTS = ("data", "samples", "rows", "points", "items")
+
+
+def _is_vector(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, int | float) for one in value)
+
+
+def _matrix(rows: Iterable[list[float]]) -> NDArray[np.float32]:
+    matrix: NDArray[np.float32] = np.array([*rows], dtype=np.float32)
+    return matrix
+
+
+def _read_shards(folder: Path) -> Contents:
+    """Numbered ``.npy`` files as one array, as clip-retrieval writes them, with its ``../metadata/*.parquet``."""
+    shards = sorted(folder.glob("*.npy"), key=lambda path: [int(n) for n in re.findall(r"\d+", path.stem)] or [0])
+    if not shards:
+        raise RequestError(f"{folder}: a folder without .npy files; name a file of vectors")
+    values = [mapped(path) for path in shards]
+    beside = (sorted(place.glob("*.parquet")) for place in (folder, folder.parent / "metadata", folder.parent))
+    tables = next((found for found in beside if len(found) == len(shards)), [])
+    columns: dict[str, list[object]] = {}
+    if tables:
+        import pyarrow.parquet as pq
+
+        rows = pa.concat_tables([pq.read_table(path) for path in tables], promote_options="default")
+        flat = [name for name in rows.column_names if not pa.types.is_nested(rows[name].type)]
+        columns = {name: rows[name].to_pylist() for name in flat}
+    return Contents({"embeddings": np.concatenate(values)}, columns)
+
+
+_READERS: Mapping[str, Callable[[Path], Contents]] = {
+    ".npy": _read_npy,
+    ".npz": _read_zipped,
+    ".safetensors": _read_safetensors,
+    ".pt": _read_torch,
+    ".pth": _read_torch,
+    **dict.fromkeys((".csv", ".tsv"), _read_csv),
+    **dict.fromkeys((".json", ".jsonl"), _read_json),
+}
+
+
+def chosen_array(
+    arrays: Mapping[str, NDArray[Any]], modality: Modality | None = None, n_items: int | None = None
+) -> str:
+    """The name of the array of vectors: that of usual name, the only one, the one whose name or shape fits.
+
+    Args:
+        arrays: Those of a file.
+        modality: What is wanted, where a file holds both.
+        n_items: How many items of it the corpus has.
+
+    Raises:
+        ValueError: Several fit, or none.
+    """
+    names = [name for name, each in arrays.items() if name not in COLUMN_TYPES]
+    wide = [name for name in names if arrays[name].ndim in (2, 3)] or names
+    usual = [name for name in wide if name.lower() in VECTOR_NAMES]
+    own = [name for name in wide if modality is not None and side_of(name) == modality]
+    sized = [name for name in wide if n_items is not None and len(arrays[name]) == n_items]
+    for found in (own, usual, wide, [name for name in sized if name in usual] or sized):
+        if len(found) == 1 and (found is not wide or side_of(found[0]) in (None, modality)):
+            return found[0]
+    shown = ", ".join(f"{name} ({' x '.join(map(str, arrays[name].shape))})" for name in names)
+    raise ValueError(f"expected an array named 'embeddings', got {shown or 'none'}")

@@ -1,0 +1,186 @@
+"""Figures that others published, in the forms in which they publish them, as rows beside our own; never in a test.
+
+CLIP_benchmark's CSV and JSON, results of MTEB, ViDoRe's JSON, and a CSV with the columns model, dataset (or task),
+metric, value and perhaps protocol, source and note. Each row keeps the name of its metric there, and says how its
+protocol differs from ours.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from capim.reports.exports.other_tools import DATASETS, NAMES, RETRIEVAL, WINOGROUND, their_tasks
+from capim.store.errors import RequestError
+from capim.store.files import NOT_ITS_FORMAT
+from capim.store.types import digest16
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
+from capim.tasks.metrics import METRICS
+
+_CORPORA = {theirs: ours for ours, theirs in DATASETS.items()}
+_OURS = {**{theirs: ours for ours, theirs in NAMES.items() if not ours.startswith("success")}, "ndcg_at_5": "nDCG@5"}
+_TIES = "MTEB orders ties by id, ours is the mean over their orders"
+_SAME = "the same protocol"
+_UNKNOWN = "its protocol is not known here"
+
+
+def read_published(path: Path, source: str = "") -> list[dict[str, Any]]:
+    """The figures of a file, or of all files of a folder, as rows of ``schema.PUBLISHED`` without run and time.
+
+    Raises:
+        RequestError: It is none of the known forms, or a value is no number; all faults together.
+    """
+    files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    rows: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            rows += _of_json(json.loads(file.read_text("utf-8-sig")), file) if file.suffix == ".json" else _of_csv(file)
+        except NOT_ITS_FORMAT as fault:
+            if isinstance(fault, RequestError):
+                raise
+            raise RequestError(f"{file} cannot be read as published figures: {fault}") from fault
+    if not rows:
+        raise RequestError(
+            f"{path}: no published figure in it; expected CLIP_benchmark's CSV, results of MTEB, ViDoRe's JSON, or a "
+            "CSV with the columns model, dataset, metric, value"
+        )
+    found = {}
+    for row in rows:
+        row["source"] = row["source"] or source or str(path)
+        row["published"] = digest16([row[name] for name in ("model", "dataset", "protocol", "their_metric", "source")])
+        found[row["published"]] = row
+    return list(found.values())
+
+
+def _row(
+    model: str, dataset: str, their_metric: str, value: object, *, protocol: str = "", metric: str = "",
+    source: str = "", difference: str = _SAME,
+) -> dict[str, Any]:  # fmt: skip
+    try:
+        number = float(str(value))
+    except ValueError as fault:
+        raise RequestError(f"{model}, {dataset}, {their_metric}: expected a number, got {value!r}") from fault
+    return {
+        "model": model,
+        "dataset": _CORPORA.get(dataset.rpartition("/")[2], dataset),
+        "protocol": protocol,
+        "metric": metric or their_metric,
+        "their_metric": their_metric,
+        "value": number,
+        "source": source,
+        "difference": difference if protocol else _UNKNOWN,
+    }
+
+
+def _of_csv(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        cells = {name.strip().lower(): cell for name, cell in row.items() if name and cell not in (None, "")}
+        names = ("model_fullname", "model", "model_name", "encoder")
+        model = next((cells[name] for name in names if name in cells), "")
+        dataset = cells.get("dataset") or cells.get("task") or cells.get("corpus") or ""
+        if "value" in cells:
+            metric = cells.get("metric", "")
+            protocol = cells.get("protocol") or _headline(dataset, metric)
+            note = cells.get("note") or cells.get("difference") or (_SAME if cells.get("protocol") else "taken for it")
+            of = {"source": cells.get("source", ""), "difference": note}
+            yield _row(
+                model, dataset, metric, cells["value"], protocol=protocol, metric=_OURS.get(metric, metric), **of
+            )
+        else:
+            yield from _of_clip_benchmark(model, dataset, cells)
+
+
+def _of_clip_benchmark(model: str, dataset: str, cells: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    theirs = {**RETRIEVAL, **(WINOGROUND if "winoground" in dataset.lower() else {})}
+    for name, (protocol, metric) in theirs.items():
+        if name in cells:
+            named = protocol if metric.startswith("R@") or "winoground" in dataset.lower() else ""
+            yield _row(model, dataset, name, cells[name], protocol=named, metric=metric)
+    for name in ("acc1", "acc5", "mean_per_class_recall", "acc"):
+        if name in cells and name not in theirs:
+            yield _row(model, dataset, name, cells[name])
+
+
+def _headline(dataset: str, metric: str) -> str:
+    """The protocol of a figure that names none, where a metric of ours has only one."""
+    if metric.startswith("winoground"):
+        return "winoground"
+    return "t2i/judged" if dataset in JUDGED_TASKS and _OURS.get(metric, metric) in METRICS else ""
+
+
+def _of_json(loaded: Any, path: Path) -> Iterator[dict[str, Any]]:
+    if not isinstance(loaded, dict):
+        return
+    if "scores" in loaded:
+        yield from _of_mteb(loaded, path)
+    elif isinstance(loaded.get("metrics"), dict) and "model" in loaded:
+        model = "-".join(str(loaded[name]) for name in ("model", "pretrained") if loaded.get(name))
+        yield from _of_clip_benchmark(model, str(loaded.get("dataset", "")), loaded["metrics"])
+    elif isinstance(loaded.get("metrics"), dict):  # vidore-benchmark
+        model = str((loaded.get("metadata") or {}).get("model") or path.stem.removesuffix("_metrics"))
+        for dataset, scores in loaded["metrics"].items():
+            task = _vidore(str(dataset))
+            numbers = {name: value for name, value in scores.items() if isinstance(value, int | float)}
+            for name, value in numbers.items():
+                protocol = "t2i/judged" if task in JUDGED_TASKS and name in _OURS else ""
+                yield _row(model, task, name, value, protocol=protocol, metric=_OURS.get(name, name), difference=_TIES)
+
+
+def _vidore(dataset: str) -> str:
+    """The task of MTEB with this data set of ViDoRe; the data set where there is none."""
+    name = dataset.rpartition("/")[2]
+    return next((task for task, each in JUDGED_TASKS.items() if each.dataset.rpartition("/")[2] == name), dataset)
+
+
+def _of_mteb(loaded: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    task = str(loaded.get("task_name") or loaded.get("mteb_dataset_name") or path.stem)
+    model = path.parent.parent.name.replace("__", "/") if path.parent.parent.name else path.parent.name
+    ours = _of_their_task(task)
+    for split, entries in loaded["scores"].items():
+        for entry in entries:
+            if ours is None:
+                yield _row(model, f"{task} ({split})", "main_score", entry["main_score"])
+                continue
+            corpus, protocol, names = ours
+            subset = str(entry.get("hf_subset", "default"))
+            for name, value in entry.items():
+                if name in names and isinstance(value, int | float):
+                    one = protocol.replace("*", subset, 1)
+                    yield _row(model, corpus, name, value, protocol=one, metric=names[name], difference=_TIES)
+
+
+def _of_their_task(task: str) -> tuple[str, str, Mapping[str, str]] | None:
+    """Our corpus, protocol and metrics of a task of MTEB."""
+    if task in JUDGED_TASKS:
+        return task, "t2i/judged", _OURS
+    for corpus, known in their_tasks().items():
+        if (found := known["tasks"].get(task)) is not None:
+            names = {
+                theirs: ours for ours, theirs in found.get("scores", NAMES).items() if not ours.startswith("success")
+            }
+            return corpus, found["protocol"], names
+    return None
+
+
+def beside(own: Iterable[Mapping[str, Any]], published: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Published figures of the corpora, protocols and metrics that we have: one row for each, with our best value.
+
+    Not a comparison: nothing is tested, and a model of the same name is not known to be the same.
+    """
+    values: dict[tuple[str, str, str], dict[str, float | None]] = {}
+    for row in own:
+        values.setdefault((row["corpus"], row["protocol"], row["metric"]), {})[row["encoder"]] = row["value"]
+    found = []
+    for row in published:
+        figure = row["dataset"], row["protocol"], row["metric"]
+        if figure in values:
+            named = dict(zip(("corpus", "protocol", "metric"), figure, strict=True))
+            same = values[figure].get(row["model"])
+            told = {"value": same, "published": row["value"], "verdict": "published", "remark": row["difference"]}
+            found.append({"encoder": row["model"], **named, **told, "source": row["source"]})
+    return found

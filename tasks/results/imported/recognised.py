@@ -1,0 +1,269 @@
+"""What a file or folder is that somebody wants to import: vectors, outcomes, scores, a run, qrels, published figures.
+
+Only its name, its header and the names of its arrays are looked at, and nothing heavy is loaded. What is not read is
+refused with the way that leads here.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import zipfile
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from capim.store.errors import RequestError
+from capim.store.files import NOT_ITS_FORMAT, READ_SUFFIXES
+
+What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published", "manifest", "folder"]
+WORDS: Mapping[What, str] = {
+    "vectors": "vectors",
+    "outcomes": "outcomes of each query",
+    "scores": "a matrix of scores",
+    "run": "a run: lists of the best items",
+    "qrels": "qrels: judgements of documents",
+    "judged": "a folder of queries, documents and judgements",
+    "published": "published figures",
+    "manifest": "a manifest of sets to import",
+    "folder": "a folder ENCODER/CORPUS/images.* and captions.*",
+}
+_HITS = re.compile(r".+_(ir|tr)[1-9][0-9]*_rank_index\.npy")
+_SCORES = re.compile(r"(^|[^a-z])(scores?|sims?|similarit(y|ies)|logits)([^a-z]|$)")
+_RUNS = (".trec", ".run", ".res", ".ranking")
+_QRELS = re.compile(r"qrels?|judg(e|)ments?")
+_ITEMS = {"corpus-id", "corpus_id", "doc_id", "docid", "docno", "did", "pid", "passage_id"}
+_GRADES = {"grade", "relevance", "rel", "label", "score"}
+_MODELS = {"model", "model_name", "encoder"}
+
+
+class Recognised(NamedTuple):
+    """One thing to import.
+
+    Attributes:
+        what: See :data:`WORDS`.
+        path: The file or folder.
+        side: ``image`` or ``caption``, where vectors say it.
+    """
+
+    what: What
+    path: Path
+    side: Literal["image", "caption"] | None = None
+
+    def __str__(self) -> str:
+        of = f" of {self.side}s" if self.side else ""
+        return f"{self.path}: taken for {WORDS[self.what]}{of}"
+
+
+def recognise(path: Path) -> list[Recognised]:
+    """What a path holds, most often one thing; of an array file of both sides, the vectors of each.
+
+    Raises:
+        RequestError: There is nothing, or it is nothing that can be imported; says what to do instead.
+    """
+    if path.is_dir():
+        return list(_of_folder(path))
+    if not path.exists():
+        raise RequestError(f"{path}: no such file; check the path")
+    from capim.store.sets.vector_files import REFUSED
+
+    if path.suffix.lower() in REFUSED:
+        raise RequestError(f"{path}: {REFUSED[path.suffix.lower()]}")
+    try:
+        return _of_file(path)
+    except NOT_ITS_FORMAT as fault:
+        if isinstance(fault, RequestError):
+            raise
+        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
+    except (csv.Error, zipfile.BadZipFile) as fault:
+        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
+
+
+def _of_folder(folder: Path) -> Iterator[Recognised]:
+    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    folders = {path.name: path for path in sorted(folder.iterdir()) if path.is_dir()}
+    if any(_HITS.fullmatch(file.name) for file in files):
+        yield Recognised("outcomes", folder)
+    elif sides := [folders[name] for name in ("img_emb", "text_emb") if name in folders]:  # clip-retrieval
+        for side in sides:
+            yield Recognised("vectors", side, "image" if side.name == "img_emb" else "caption")
+    elif index := next((file for file in files if file.suffix in (".faiss", ".index")), None):
+        yield from recognise(index)
+    elif any(name.split(".")[0] in ("qrels", "judgements") for name in [*folders, *(file.name for file in files)]):
+        yield Recognised("judged", folder)
+    elif any(path.stem in ("images", "captions") for path in folder.glob("*/*/*.*")):
+        yield Recognised("folder", folder)
+    elif any(map(_is_mteb, folder.rglob("*.json"))):
+        yield Recognised("published", folder)
+    elif files and all(file.suffix == ".npy" and re.search(r"\d", file.stem) for file in files):
+        yield Recognised("vectors", folder, _side(folder.name))
+    elif any(file.suffix in READ_SUFFIXES for file in files):
+        yield Recognised("outcomes", folder)
+    else:
+        raise RequestError(
+            f"{folder}: nothing in it is known: no *_rank_index.npy, img_emb/, qrels, ENCODER/CORPUS/images.npy, "
+            f"results of MTEB, or tables ({', '.join(READ_SUFFIXES)}); name a file in it"
+        )
+
+
+def _of_file(path: Path) -> list[Recognised]:
+    if _HITS.fullmatch(path.name):
+        raise RequestError(f"{path}: one of several hit lists; give their folder, {path.parent}")
+    if path.suffix == ".toml":
+        return [Recognised("manifest", path)]
+    if path.suffix in (".npy", ".npz", ".safetensors", ".pt", ".pth"):
+        return _of_arrays(path)
+    if path.suffix in _RUNS or path.suffix == ".qrels":
+        return [Recognised("qrels" if path.suffix == ".qrels" else "run", path)]
+    if path.suffix == ".json":
+        return [_of_json(path, json.loads(path.read_text(encoding="utf-8-sig")))]
+    if path.suffix in READ_SUFFIXES or path.suffix == ".parq":
+        header, cells = _header(path)
+        if header and (what := _of_columns(path, header, cells)) is not None:
+            return [what]
+    return [_of_lines(path)]
+
+
+def _of_arrays(path: Path) -> list[Recognised]:
+    names = _array_names(path)
+    sides = {_side(name) for name in names} - {None}
+    if any(_SCORES.search(name.lower()) for name in names or [path.stem]):
+        return [Recognised("scores", path)]
+    if sides == {"image", "caption"}:
+        return [Recognised("vectors", path, "image"), Recognised("vectors", path, "caption")]
+    return [Recognised("vectors", path, _side(path.stem) or (next(iter(sides)) if len(sides) == 1 else None))]
+
+
+def _array_names(path: Path) -> list[str]:
+    """The names of the arrays of a file, without reading them."""
+    if path.suffix == ".npz":
+        with zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+    elif path.suffix == ".safetensors":
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            names = [*json.loads(file.read(min(size, 1 << 26)))]
+    elif path.suffix in (".pt", ".pth"):
+        from capim.store.sets.vector_files import read_contents
+
+        names = [*read_contents(path).arrays]
+    else:
+        names = []
+    return [name for name in names if not re.search(r"(^|_)(ids?|names?|keys?|files?|paths?|offsets)$", name.lower())]
+
+
+def _of_json(path: Path, loaded: object) -> Recognised:
+    if isinstance(loaded, dict):
+        if _is_published(loaded):
+            return Recognised("published", path)
+        if _is_nested(loaded):
+            return Recognised("qrels" if _QRELS.search(path.stem.lower()) else "run", path)
+        inner = next((loaded[name] for name in ("data", "samples", "rows") if isinstance(loaded.get(name), list)), None)
+        rows = inner if inner is not None else [*loaded.values()]
+    else:
+        rows = loaded if isinstance(loaded, list) else []
+    if not rows:
+        raise RequestError(f"{path}: no rows in it")
+    first = rows[0]
+    if _is_vector(first) or (isinstance(first, dict) and any(map(_is_vector, first.values()))):
+        return Recognised("vectors", path, _side(path.stem))
+    if isinstance(first, dict):
+        return _of_columns(path, list(first), list(first.values())) or Recognised("outcomes", path)
+    raise RequestError(f"{path}: neither rows, nor query -> item -> score, nor results of MTEB")
+
+
+def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) -> Recognised | None:
+    """What a table is by its columns; None where these are no header."""
+    from capim.tasks.results.imported.tables import kind_of, our_name
+
+    names = {re.sub(r"\s+", "_", name.strip().lower()) for name in header}
+    if {"evaluation", "query_id", "rank_best"} <= names:  # capim export outcomes
+        return Recognised("outcomes", path)
+    if names & _MODELS and ({"value"} <= names or any(re.search(r"recall@|acc|ndcg", name) for name in names)):
+        return Recognised("published", path)
+    if names & _ITEMS and names & (_GRADES | {"rank"}):
+        return Recognised(
+            "qrels" if _QRELS.search(path.stem.lower()) or names & {"grade", "relevance"} else "run", path
+        )
+    if kind_of(dict.fromkeys(map(our_name, names))) is not None:
+        return Recognised("outcomes", path)
+    numeric = [cell for cell in cells if isinstance(cell, str) and _is_number(cell)]
+    if any(map(_is_vector, cells)) or any(str(cell).startswith("[") for cell in cells) or len(numeric) > 3:
+        return Recognised("vectors", path, _side(path.stem))
+    return Recognised("outcomes", path) if path.suffix in READ_SUFFIXES and len(names) > 1 else None
+
+
+def _of_lines(path: Path) -> Recognised:
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        words = next((line.split() for line in lines if line.strip()), [])
+    if len(words) == 6 and _is_number(words[4]):
+        return Recognised("run", path)
+    if len(words) in (3, 4) and _is_number(words[-1]):
+        return Recognised("run" if len(words) == 3 and not _QRELS.search(path.stem.lower()) else "qrels", path)
+    raise RequestError(
+        f"{path}: not known; its first line has {len(words)} words. A run has 6 (query Q0 item rank score tag), qrels "
+        "have 4; tables have a header and a suffix among " + ", ".join(READ_SUFFIXES)
+    )
+
+
+def _header(path: Path) -> tuple[list[str], list[Any]]:
+    """The names of the columns of a table, and the cells of its first row."""
+    if path.suffix in (".parquet", ".parq"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            schema = pq.read_schema(path)
+        except (pa.ArrowException, OSError) as fault:
+            raise RequestError(f"{path}: not a Parquet file ({fault})") from fault
+        return schema.names, [[0.0] if pa.types.is_nested(each.type) else None for each in schema]
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        if path.suffix == ".jsonl":
+            first = json.loads(next((line for line in file if line.strip()), "{}"))
+            return (list(first), list(first.values())) if isinstance(first, dict) else ([], [])
+        rows = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+        header, first_row = next(rows, []), next(rows, [])
+    if path.suffix == ".tsv" and len(header) in (3, 4) and _is_number(header[-1]):
+        return [], []  # lines of a run or qrels
+    return header, first_row
+
+
+def _side(name: str) -> Literal["image", "caption"] | None:
+    from capim.store.sets.vector_files import side_of
+
+    return side_of(name)
+
+
+def _is_nested(value: object, depth: int = 4) -> bool:
+    """Whether it is query -> item -> number, or holds nothing else below its keys."""
+    inner = [each for each in value.values() if isinstance(each, dict) and each] if isinstance(value, dict) else []
+    cells = [cell for each in inner for cell in each.values()]
+    numbers = all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in cells)
+    return bool(inner) and (numbers or (depth > 0 and any(_is_nested(each, depth - 1) for each in inner)))
+
+
+def _is_published(loaded: Mapping[str, Any]) -> bool:
+    mteb = {"scores"} <= loaded.keys() and bool({"task_name", "mteb_dataset_name", "mteb_version"} & loaded.keys())
+    metrics = isinstance(loaded.get("metrics"), dict) and bool({"model", "metadata", "dataset"} & loaded.keys())
+    return mteb or metrics
+
+
+def _is_mteb(path: Path) -> bool:
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        return False
+    return isinstance(loaded, dict) and _is_published(loaded)
+
+
+def _is_vector(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, int | float) for one in value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,390 @@
+"""Runs: the lists of the best items that a system made for queries, and qrels, which say what is relevant.
+
+A run is lines ``query Q0 item rank score tag`` (TREC), ``query item rank`` (MS MARCO), a table with columns of these,
+or JSON, query -> item -> score. Items are ordered by score, whatever the rank column says; equal scores are ties. A
+relevant item that its list does not hold has a rank from the length of the list + 1 to the end of the gallery. An item
+that ties with the last of a list might tie with items that were cut off: the list is taken as it stands. An id is
+written as it is or as :func:`trec_id`.
+
+On judged documents a run also has outcomes as trec_eval has them (``t2i/judged@trec_eval``): scores as float32, equal
+ones by id, descending; an item that is not listed, and a query without a list, is not found.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from capim.store.errors import RequestError
+from capim.store.files import existing_file, read_row_file
+from capim.store.schema import JUDGED, TOP, texts
+from capim.store.sets.matching import left_out_of
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.outcomes import UNLISTED, Outcomes
+from capim.tasks.ranking.protocols import TREC_EVAL, build_tasks, select_protocols
+from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
+from capim.tasks.ranking.tasks import RetrievalTask, query_columns
+from capim.tasks.results.imported.tables import FoundRows, headline_of
+
+Run: TypeAlias = dict[str, dict[str, float]]
+"""Query id -> item id -> score."""
+Qrels: TypeAlias = dict[str, dict[str, int]]
+"""Query id -> item id -> grade."""
+
+QUERY = ("query-id", "query_id", "qid", "q_id", "query", "topic", "_id")
+ITEM = ("corpus-id", "corpus_id", "doc_id", "docid", "docno", "did", "pid", "passage_id", "item", "item_id", "document")
+SCORE = ("score", "sim", "similarity", "relevance_score")
+GRADE = ("score", "grade", "relevance", "rel", "label", "judgement")
+_TABLES = (".csv", ".tsv", ".parquet", ".parq", ".jsonl")
+UNJUDGED = "no document is judged relevant to this query"
+
+
+def read_run(path: Path) -> Run:
+    """The lists of a run, in any of the forms above.
+
+    Raises:
+        RequestError: There is no such file, or a line has another form; the first lines at fault are named.
+    """
+    return _lists(path, "`query Q0 item rank score tag`", {6: (0, 2, 4), 3: (0, 1, 2)}, SCORE)
+
+
+def tag_of(path: Path) -> str:
+    """The name of the system that a run in TREC's format was made by: its last column; else that of the file."""
+    if path.suffix not in (*_TABLES, ".json"):
+        words = next((line.split() for line in _lines(path) if line.strip()), [])
+        if len(words) == 6:
+            return re.sub(r"[^A-Za-z0-9._-]+", "-", words[5])
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem)
+
+
+def read_qrels(path: Path) -> Qrels:
+    """The judgements of TREC's four columns, of BEIR's three with a header, of a table or of JSON.
+
+    Raises:
+        RequestError: There is no such file, a line has another form, or a grade is no whole number.
+    """
+    grades = _lists(path, "`query iteration item grade`", {4: (0, 2, 3)}, GRADE)
+    wrong = [(q, d, g) for q, items in grades.items() for d, g in items.items() if not float(g).is_integer()]
+    if wrong:
+        query, item, grade = wrong[0]
+        raise RequestError(f"{path}: {len(wrong)} grades are no whole numbers, first {grade} of {query!r}, {item!r}")
+    return {query: {item: int(grade) for item, grade in items.items()} for query, items in grades.items()}
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with existing_file(path).open(encoding="utf-8-sig", errors="replace") as lines:
+        yield from lines
+
+
+def _lists(path: Path, form: str, places: Mapping[int, tuple[int, int, int]], last: Sequence[str]) -> Run:
+    """Query -> item -> number, from lines of so many words with these three at these places, a table or JSON."""
+    existing_file(path)
+    faults: list[str] = []
+    found: Run = {}
+    if path.suffix == ".json":
+        return _of_json(path)
+    for where, query, item, number, by_rank in _cells(path, form, places, last, faults):
+        value = _number(number)
+        if value is None:
+            faults.append(f"{path}: {where}: expected {form}, got the number {number!r}")
+        elif item in (items := found.setdefault(query, {})):
+            faults.append(f"{path}: {where}: item {item!r} comes twice in the list of {query!r}")
+        else:
+            items[item] = -value if by_rank else value
+        if len(faults) > 4:
+            break
+    if not found and not faults:
+        faults.append(f"{path}: no list in it")
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def _cells(
+    path: Path, form: str, places: Mapping[int, tuple[int, int, int]], last: Sequence[str], faults: list[str]
+) -> Iterator[tuple[str, str, str, object, bool]]:
+    """Where, query, item, number, and whether the number is a rank, of every line or row."""
+    first = next((line for line in _lines(path) if line.strip()), "") if path.suffix != ".parquet" else ""
+    header = path.suffix in _TABLES and (path.suffix in (".parquet", ".parq", ".jsonl") or _is_header(first, last))
+    if header:
+        rows = read_row_file(path)
+        names = {
+            role: next((n for n in usual if n in rows[0]), "")
+            for role, usual in (("q", QUERY), ("d", ITEM), ("s", last))
+        }
+        rank = "rank" if not names["s"] and "rank" in rows[0] and last is SCORE else ""
+        if not (names["q"] and names["d"] and (names["s"] or rank)):
+            columns = f"columns query_id, doc_id and {last[0]}"
+            faults.append(f"{path}: expected {form}, or {columns}; got the columns {', '.join(rows[0])}")
+            return
+        for number, row in enumerate(rows, start=1):
+            yield f"row {number}", str(row[names["q"]]), str(row[names["d"]]), row[names["s"] or rank], bool(rank)
+        return
+    for number, line in enumerate(_lines(path), start=1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) not in places:
+            faults.append(f"{path}: line {number}: expected {form}, got {line.strip()!r}")
+            if len(faults) > 4:
+                return
+            continue
+        query, item, score = (words[place] for place in places[len(words)])
+        yield f"line {number}", query, item, score, len(words) == 3
+
+
+def _is_header(line: str, last: Sequence[str]) -> bool:
+    cells = {cell.strip().strip('"') for cell in re.split(r"[\t,]", line)}
+    return bool(cells & {*QUERY}) and bool(cells & {*last, "rank"})
+
+
+def _of_json(path: Path) -> Run:
+    """Query -> item -> number, at whatever depth; several such objects (subsets of mteb) are one with all of them."""
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as fault:
+        raise RequestError(f"{path} cannot be read as .json: {fault}") from fault
+    lists = list(_json_lists(loaded))
+    queries = list(chain.from_iterable(lists))
+    if not lists or len({*queries}) < len(queries):
+        what = "no object of query -> item -> score in it" if not lists else "several splits have the same queries"
+        raise RequestError(f"{path}: {what}; write one query -> item -> score object")
+    return {
+        query: {str(item): float(score) for item, score in items.items()}
+        for one in lists
+        for query, items in one.items()
+    }
+
+
+def _json_lists(value: object) -> Iterator[dict[str, dict[str, float]]]:
+    if not isinstance(value, dict):
+        return
+    inner = {key: each for key, each in value.items() if isinstance(each, dict) and each}
+    if inner and all(isinstance(n, int | float) for each in inner.values() for n in each.values()):
+        yield inner
+        return
+    for each in inner.values():
+        yield from _json_lists(each)
+
+
+def trec_id(item: str) -> str:
+    """An id as a word of a line: whitespace, signs that cannot be printed and ``%`` as in a URL, the rest as it is.
+
+    Examples:
+        >>> trec_id("dogs/brown dog.jpg"), trec_id("100%"), trec_id("дом")
+        ('dogs/brown%20dog.jpg', '100%25', 'дом')
+    """
+    return re.sub(r"[\s%\x00-\x1f\x7f]", lambda sign: quote(sign[0]), item)
+
+
+def _number(cell: object) -> float | None:
+    try:
+        value = float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str) -> Corpus:
+    """A corpus of ids alone: the queries of qrels, and the documents of qrels and of runs.
+
+    Queries without a relevant document are left out; grades above 0 are relevant.
+
+    Raises:
+        RequestError: No query has a relevant document.
+    """
+    listed = (item for run in runs for items in run.values() for item in items)
+    documents = dict.fromkeys(chain(chain.from_iterable(qrels.values()), sorted({*listed})))
+    asked = [query for query, grades in qrels.items() if max(grades.values()) > 0]
+    if not asked:
+        raise RequestError(f"{origin}: none of its {len(qrels)} queries has a relevant document")
+    return build_corpus(
+        name,
+        map(ImageRow, documents),
+        (CaptionRow(query, None, None) for query in asked),
+        source=None,
+        relevance=[RelevanceRow(JUDGED, "t2i", query, *each) for query in asked for each in qrels[query].items()],
+        skipped=[SkippedRow(query, UNJUDGED, "caption") for query in qrels if query not in {*asked}],
+        origin=origin,
+        main_metric="nDCG@10",
+    )
+
+
+def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
+    """The outcomes of the protocols that the lists answer: those named, or the headline of which the queries are.
+
+    Of judged documents, also those in trec_eval's order.
+
+    Raises:
+        RequestError: Queries or items are not those of the protocol; all faults together.
+    """
+    ids = [item for items in (corpus.images, corpus.captions) for item in texts(items["id"])]
+    id_of = {trec_id(item): item for item in ids if trec_id(item) != item}
+    run = {
+        id_of.get(query, query): {id_of.get(item, item): score for item, score in scores.items()} if id_of else scores
+        for query, scores in run.items()
+    }
+    headline = protocols or [headline_of({"query": list(run)}, corpus)]
+    left_out, faults, found = dict[str, str](), list[str](), list[Outcomes]()
+    wanted = [protocol for protocol in headline if protocol != TREC_EVAL]
+    for task in build_tasks(corpus, select_protocols(corpus, wanted)) if wanted else ():
+        if not isinstance(task, RetrievalTask):
+            faults.append(f"{task.protocol.id}: a run has lists of retrieval protocols only")
+            continue
+        own, told = _own_lists(run, task, corpus)
+        if at_fault := _faults(own, task, corpus):
+            faults += [f"{task.protocol.id}: {fault}" for fault in at_fault]
+            continue
+        found.append(_of_task(own, task, _item_ords(task, corpus)))
+        left_out |= dict.fromkeys(told, "")
+        if task.protocol.id == f"t2i/{JUDGED}":
+            found.append(trec_eval_outcomes(own, task, corpus))
+    if faults:
+        raise RequestError(faults)
+    how = [f"{each.protocol.id}: {len(each):,} queries matched by their ids" for each in found]
+    return FoundRows(found, list(left_out), how, {each.protocol.id: "query" for each in found})
+
+
+def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list[str]]:
+    """The lists but for those of queries that the corpus left out; an empty one for each judged query without one."""
+    known, asked = left_out_of(corpus, "caption") | left_out_of(corpus, "image"), {*task.query_ids.tolist()}
+    out = [query for query in run if query in known and query not in asked]
+    own = {query: items for query, items in run.items() if query not in {*out}}
+    told = [f"{len(out)} lists are of queries that the corpus left out, first {out[0]!r}"] if out else []
+    if task.grades is not None and own.keys() & asked:
+        missing = [query for query in task.query_ids.tolist() if query not in own]
+        own |= {query: {} for query in missing}
+        if missing:
+            told.append(
+                f"{len(missing)} of {len(asked)} queries have no list and count as not found, first {missing[0]!r}"
+            )
+    return own, told
+
+
+def _item_ords(task: RetrievalTask, corpus: Corpus) -> dict[str, int]:
+    """Id -> ord of the items of the task's galleries."""
+    ids = texts(corpus.items(task.protocol.sides[1])["id"])
+    return {ids[ord_]: int(ord_) for gallery in task.galleries for ord_ in gallery}
+
+
+def _faults(run: Run, task: RetrievalTask, corpus: Corpus) -> list[str]:
+    queries, items = set(task.query_ids.tolist()), _item_ords(task, corpus)
+    faults = []
+    absent = [query for query in task.query_ids.tolist() if query not in run]
+    if absent:
+        faults.append(f"{len(absent)} of {len(queries)} queries have no list, first {absent[0]!r}")
+    unknown = [query for query in run if query not in queries]
+    if unknown:
+        faults.append(f"{len(unknown)} lists are of none of the {len(queries)} queries, first {unknown[0]!r}")
+    stray = {item: query for query, scores in run.items() for item in scores if item not in items}
+    if stray:
+        item = next(iter(stray))
+        faults.append(f"{len(stray)} items are not in the gallery, first {item!r} in the list of {stray[item]!r}")
+    if len(task.galleries) > 1:
+        faults.append("its queries search several galleries, one list each; name a protocol with one gallery")
+    return faults
+
+
+def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
+    depth = np.array([len(run[query]) for query in task.query_ids.tolist()], dtype=np.int64)
+    lists = np.full((len(depth), depth.max()), -1, dtype=np.int32)
+    scores = np.full(lists.shape, -np.inf)
+    for row, query in enumerate(task.query_ids.tolist()):
+        items = sorted((-score, ords[item]) for item, score in run[query].items())
+        lists[row, : len(items)] = [ord_ for _, ord_ in items]
+        scores[row, : len(items)] = [-negative for negative, _ in items]
+    relevant, listed = relevant_in_lists(lists, scores, task, unlisted=-np.inf)
+    # of a query without a list nothing is found as far as the others go
+    depth = np.where(depth > 0, depth, np.minimum(depth.max(), task.n_gallery - task.n_relevant))
+    query_of = task.query_of_relevant
+    cut_off = (task.n_gallery - depth)[query_of]
+    ranks = ranks_of(
+        RelevantScores(
+            relevant.scores,
+            np.where(listed, relevant.n_above, depth[query_of]),
+            np.where(listed, relevant.n_tied, cut_off),
+        ),
+        task.offsets,
+        task.grades,
+    )
+    n_ranked = np.bincount(query_of, weights=listed, minlength=len(depth)).astype(np.int32)
+    top_ords = lists[:, :TOP]
+    return Outcomes(
+        top_ords=top_ords,
+        top_scores=np.where(top_ords >= 0, scores[:, :TOP], np.nan).astype(np.float32),
+        unjudged=unjudged_share(task, top_ords, scores[:, :TOP].astype(np.float32)),
+        n_ranked=None if (n_ranked == task.n_relevant).all() else n_ranked,
+        **{
+            **query_columns(task),
+            **ranks,
+            "best_score": np.where(n_ranked > 0, ranks["best_score"], np.nan).astype(np.float32),
+            "n_tied_relevant": np.where(n_ranked > 0, ranks["n_tied_relevant"], 1).astype(np.int32),
+        },
+    )
+
+
+def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcomes:
+    """The outcomes of judged documents as trec_eval has them.
+
+    Its bpref (Buckley and Voorhees 2004) takes documents of grade 0 as judged not relevant, and none below.
+    """
+    ids = texts(corpus.images["id"])
+    rows = corpus.relevance.filter(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED)))
+    dismissed: dict[str, set[str]] = {}
+    for query, item, grade in zip(*(rows[name].to_pylist() for name in ("query_id", "item_id", "grade")), strict=True):
+        if grade == 0:
+            dismissed.setdefault(query, set()).add(item)
+    ranks = np.empty(len(task.relevant), dtype=np.int32)
+    grades = np.empty_like(ranks)
+    bpref = np.zeros(len(task.queries))
+    for at, query in enumerate(task.query_ids.tolist()):
+        own, scores, others = slice(*task.offsets[at : at + 2]), run[query], dismissed.get(query, set())
+        relevant = [ids[item] for item in task.relevant[own]]
+        order = sorted(scores, key=lambda item: (np.float32(scores[item]), item.encode()), reverse=True)
+        place = {item: rank for rank, item in enumerate(order, start=1)}
+        unlisted = count(UNLISTED)
+        rank_of = np.array([place.get(item) or next(unlisted) for item in relevant])
+        by_rank = np.argsort(rank_of)
+        ranks[own] = rank_of[by_rank]
+        grades[own] = task.grades[own][by_rank] if task.grades is not None else 1
+        judged = [item in relevant for item in order if item in relevant or item in others]
+        bpref[at] = _bpref(judged, len(relevant), len(others))
+    first = ranks[task.offsets[:-1]]
+    return Outcomes(
+        **{**query_columns(task), "protocol": Protocol.of(TREC_EVAL, task.protocol.main_metric)},
+        rank_best=first,
+        rank_worst=first,
+        n_tied_relevant=np.ones(len(first), dtype=np.int32),
+        best_score=np.full(len(first), np.nan, dtype=np.float32),
+        relevant_rank_best=ranks,
+        relevant_rank_worst=ranks,
+        relevant_grades=grades,
+        bpref=bpref,
+    )
+
+
+def _bpref(judged: Sequence[bool], n_relevant: int, n_dismissed: int) -> float:
+    """One query's; ``judged``: of the judged documents of its list, best first, whether each is relevant.
+
+    Examples:
+        >>> _bpref([False, True, True], n_relevant=2, n_dismissed=2), _bpref([True], 4, 0)
+        (0.5, 0.25)
+    """
+    value, above = 0.0, 0
+    for relevant in judged:
+        if relevant:
+            value += 1 - min(above, n_relevant) / min(n_dismissed, n_relevant) if above else 1
+        above += not relevant
+    return value / n_relevant

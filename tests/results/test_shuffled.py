@@ -1,0 +1,128 @@
+# ruff: noqa: E501 - names of published columns in one line a case
+"""Real files, shuffled and with their columns renamed: equal figures or a refusal, never others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capim.store.errors import RequestError
+from capim.store.files import read_row_file
+from capim.store.types import Corpus
+from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.metrics import metrics_of
+from capim.tasks.ranking.protocols import build_task, protocols_of
+from capim.tasks.results.imported.tables import named_rows, outcomes_of_hits, outcomes_of_rows, read_hit_lists
+from tests.analyses.test_content import quadruples
+from tests.results.test_published_answers import bivlc  # noqa: F401 - a fixture
+from tests.results.thirty import retrieval_task
+
+NAMES = (
+    "query", "id", "_id", "Example ID", "qid", "uid", "item", "nummer", "row_of_the_paper", "index", "score_of_it",
+)  # fmt: skip
+Rows = Sequence[Mapping[str, Any]]
+
+
+def figures(rows: Rows, corpus: Corpus) -> dict[tuple[str, str], float]:
+    """Every figure that rows give, to the last digit."""
+    found = outcomes_of_rows(named_rows(rows), corpus)
+    return {(o.protocol.id, metric.name): metric.value(o) for o in found.outcomes for metric in metrics_of(o)}
+
+
+def check(rows: Rows, corpus: Corpus, renamed: Mapping[str, str], *, seed: int = 0) -> bool:
+    """Whether shuffled rows under other names are taken; their figures are equal then."""
+    expected = figures(rows, corpus)
+    order = np.random.default_rng(seed).permutation(len(rows))
+    shuffled = [{renamed.get(name, name): cell for name, cell in rows[at].items()} for at in order]
+    try:
+        found = figures(shuffled, corpus)
+    except RequestError:
+        return False
+    assert found == pytest.approx(expected, rel=0, abs=1e-12), renamed
+    return True
+
+
+@pytest.mark.parametrize(
+    ("renamed", "taken"),
+    [
+        ({}, True),
+        ({"text_score_i0": "text_0", "text_score_i1": "text_1", "image_score_c0": "image_0", "image_score_c1": "image_1"}, True),
+        ({"text_score_i0": "Ipos_2T", "text_score_i1": "Ineg_2T", "image_score_c0": "Tpos_2I", "image_score_c1": "Tneg_2I"}, True),
+        ({"caption": "Caption", "negative_caption": "Negative Caption"}, False),
+        ({"caption": "wording", "negative_caption": "other wording"}, False),
+        ({"negative_caption": "hard negative"}, False),
+        ({"text_score_i0": "a", "text_score": "b"}, False),
+        ({"type": "kind", "subtype": "kind of kind"}, True),
+    ],
+)  # fmt: skip
+def test_bivlc_s_answers(shared_data: Path, bivlc: Corpus, renamed: dict[str, str], taken: bool) -> None:  # noqa: F811
+    for model in ("ViT-B-32", "CLIP_TROHN-Text"):
+        rows = read_row_file(shared_data / "bivlc" / f"{model}.csv")
+        assert check(rows, bivlc, renamed) or not taken
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_winoground_s_tags_as_answers(shared_data: Path, name: str) -> None:
+    """Right on the examples without a tag alone: a shuffled file taken by position gave every tag about the same."""
+    tags = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
+    corpus = quadruples({example: own or ["No Tag"] for example, own in tags.items()})
+    rows = [{"id": int(example), "text": not own, "image": not own, "group": not own} for example, own in tags.items()]
+    check(rows, corpus, {"id": name})
+    assert check(rows, corpus, {"id": "Example-ID"})
+
+
+@pytest.mark.parametrize("reader", ["sugarcrepe", "sugarcrepe-pp"])
+@pytest.mark.parametrize("name", [*NAMES, "text", "image"])
+def test_sugarcrepe_s_and_its_successor_s_pairs(shared_data: Path, reader: str, name: str) -> None:
+    """Answers that depend on the pair, by its id, its number or its texts."""
+    folder = {"sugarcrepe": "sugar_crepe", "sugarcrepe-pp": "sugarcrepe_pp"}[reader]
+    parts = [path.stem for path in sorted((shared_data / folder).glob("*_*.json"))]
+    corpus = table_reader(reader)(shared_data / folder, categories=parts)
+    text_of = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
+    # of SugarCrepe++ a set of two right captions is one query, named by the first
+    queries = {query for protocol in protocols_of(corpus) for query in build_task(corpus, protocol).query_ids.tolist()}
+    pairs = [row for row in corpus.pairs.to_pylist() if row["id"] in queries]
+    rows = [
+        {"id": row["id"], "correct": len(str(text_of[row["caption_id"]])) % 3 > 0, "caption": text_of[row["caption_id"]],
+         "negative_caption": text_of[row["negative_id"]], "category": row["category"]}
+        for row in pairs
+    ]  # fmt: skip
+    without_texts = [{name: row[name] for name in ("id", "correct")} for row in rows]
+    assert check(without_texts, corpus, {"id": "pair_id"})
+    check(without_texts, corpus, {"id": name})
+    check(rows, corpus, {"id": name, "caption": "a", "negative_caption": "b"})
+    assert (
+        check([{key: cell for key, cell in row.items() if key != "id"} for row in rows], corpus, {})
+        or reader != "sugarcrepe"
+    )
+
+
+def test_hit_lists_have_no_order_and_other_names_are_not_theirs(shared_data: Path, tmp_path: Path) -> None:
+    """Positions in any order are the same list; a list of another direction or under another name is refused."""
+    from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+
+    split = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
+    images = [ImageRow(str(entry["image_id"])) for entry in split]
+    captions = [
+        CaptionRow(f"{e['image_id']}/{k}", str(e["image_id"]), c) for e in split for k, c in enumerate(e["captions"])
+    ]
+    corpus = build_corpus("coco", images, captions, source=None)
+    models = read_hit_lists(shared_data / "coco_karpathy" / "hits")
+    rng = np.random.default_rng(1)
+    for protocols in models.values():
+        for protocol, hits in protocols.items():
+            task = retrieval_task(corpus, protocol)
+            whole = outcomes_of_hits(hits, task)
+            shuffled = outcomes_of_hits({k: rng.permutation(positions) for k, positions in hits.items()}, task)
+            for metric in metrics_of(whole):
+                assert metric.value(shuffled) == metric.value(whole)
+        with pytest.raises(RequestError, match="is outside"):
+            outcomes_of_hits(protocols["t2i/all"], retrieval_task(corpus, "i2t/any"))
+    np.save(tmp_path / "hits_of_ALBEF.npy", np.arange(3))
+    with pytest.raises(RequestError, match="has no file like MODEL_ir1_rank_index"):
+        read_hit_lists(tmp_path)
