@@ -122,6 +122,8 @@ def _method(row: Row) -> str:
     units = "queries" if Protocol.of(row["protocol"]).kind == "judged" else "images"
     if row["interval_method"] == "wilson":
         return f"Wilson with the design effect of the {units}"
+    if row["interval_method"] in ("t", "log-t"):
+        return f"Student's t with the clustered error of the {units}"
     replicates = f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}"
     return f"{row['interval_method']} cluster bootstrap over {units}, {replicates}"
 
