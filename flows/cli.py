@@ -82,6 +82,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "info": inspection.info,
         "verify": inspection.verify,
         "compact": inspection.compact,
+        "upgrade": inspection.upgrade,
         "prune": inspection.prune,
         "diff": inspection.diff,
         "repair": inspection.repair,
@@ -92,7 +93,7 @@ ABOUT = {
     "corpora": """Check a corpus before a run (check), or list the ids of its items (ids).
 
 Example: capim corpora check ./photos""",
-    "store": """Inspect and maintain the store: info, verify, compact, prune, diff, repair, drop.
+    "store": """Inspect and maintain the store: info, verify, compact, upgrade, prune, diff, repair, drop.
 
 Example: capim store info""",
 }
