@@ -29,18 +29,19 @@ FILTERS = {
     "ambiguous": "Ambiguous by",
 }
 CAUSE_TITLES = {"annotation": "another annotation", "agreement": "agreement of encoders (a suspicion)"}
+DIRECTIONS = ("t2i", "i2t")  # in which another item can be judged to be right, too
 SOURCES = {"same words": "it has a caption with the same words", "same picture": "it is the same picture"}
 
 
 def section(data: ReportData) -> Section:
     """The tables of ambiguous misses, then one gallery with the cases of every corpus."""
     tables = [table for corpus in data.corpus_names() if (table := _ambiguous(data, corpus)) is not None]
-    blocks: list[Block] = [*tables, *([_gallery(data)] if data.queries else [])]
+    blocks: list[Block] = [*([_gallery(data)] if data.queries else []), *tables]
     return Section(
         id="failures",
         title="Failures",
-        lead="Misses that may be no errors, and single queries with the answers of all encoders. A query is missed "
-        "where something scores above its best relevant item, and found where that item alone is first.",
+        lead="Beside the picture that belongs to a query, what a model puts first. A query is missed where something "
+        "scores above its best relevant item, and found where that item alone is first.",
         blocks=tuple(blocks),
     )
 
@@ -132,6 +133,7 @@ def case_of(data: ReportData, query: SelectedQuery, number: int) -> Case:
         expected=expected,
         relevant=relevant,
         about=f"{query.corpus} · {query.protocol} · {query.query_id}",
+        asked=(query.corpus, query.direction, query.query_id) if query.direction in DIRECTIONS else (),
         answers=tuple(_answer(data, query, ranked, causes[ranked.encoder]) for ranked in query.lists),
         tags={
             "corpus": (query.corpus,),
@@ -280,11 +282,12 @@ def _picture(
     data: ReportData, image: Mapping[str, Any], *, rank: str = "", score: str = "", right: bool = False
 ) -> Hit:
     thumbnail = data.picture(image["sha"])
-    return Hit(rank=rank, label=image["id"], thumbnail=thumbnail, score=score, right=right)
+    return Hit(rank=rank, label=image["id"], thumbnail=thumbnail, score=score, right=right, item=image["id"])
 
 
 def _words(caption: Mapping[str, Any], rank: int, score: float, *, right: bool) -> Hit:
-    return Hit(rank=f"{rank}", label=_text(caption), thumbnail="", score=show.number(score, 3), right=right)
+    text, points = _text(caption), show.number(score, 3)
+    return Hit(rank=f"{rank}", label=text, thumbnail="", score=points, right=right, item=caption["id"])
 
 
 def _text(caption: Mapping[str, Any]) -> str:
