@@ -55,6 +55,22 @@ def diagnose_corpus(
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    wanted = wanted_analyses(store, corpus, evaluations, analyses, resampling)
+    specs = [store.encoder(each.sets.encoder_fingerprint) for each in evaluations]
+    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 2, unit="analyses") as advance:
+        gate = gate_of(store, corpus, evaluations, specs, resampling, run)
+        analysed = (wanted, analysing(store, corpus, evaluations, resampling, run))
+        work = [analysed, gate, devices_of(store, corpus, run)]
+        derived = [derive(store, "slices", *each, run=run, advance=advance) for each in work]
+    return AnalysisRef(
+        corpus=corpus.name, n_slices=sum(each.n_rows for each in derived), uses=tuple(each.uses for each in derived)
+    )
+
+
+def analysing(
+    store: EmbeddingStore, corpus: Corpus, evaluations: Sequence[EvaluationRef], resampling: Resampling, run: str
+) -> Callable[[Sequence[Derivation]], Iterable[Made]]:
+    """What makes the slices of analyses of these evaluations."""
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
     specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
     protocols = {protocol.id: protocol for protocol in _diagnosed(corpus, evaluations)}
@@ -75,7 +91,7 @@ def diagnose_corpus(
             },
             specs=specs,
             resampling=resampling,
-            vectors=vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed),
+            vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),
             truncated=truncated(),
         )
 
@@ -86,15 +102,7 @@ def diagnose_corpus(
         slices = slices_of(ANALYSES[each.subject["analysis"]], data)
         return slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
 
-    wanted = wanted_analyses(store, corpus, evaluations, analyses, resampling)
-    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 2, unit="analyses") as advance:
-        compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
-        gate = gate_of(store, corpus, evaluations, specs.values(), resampling, run)
-        work = [(wanted, compute), gate, devices_of(store, corpus, run)]
-        derived = [derive(store, "slices", *each, run=run, advance=advance) for each in work]
-    return AnalysisRef(
-        corpus=corpus.name, n_slices=sum(each.n_rows for each in derived), uses=tuple(each.uses for each in derived)
-    )
+    return one_by_one(rows_of, by=lambda each: each.subject["protocol"])
 
 
 def wanted_analyses(
