@@ -49,7 +49,7 @@ DETAILS = frozenset(IN_THE_PAGE) - {"failures", "ranking", "gate"}
 
 
 def render_html(report: Report) -> str:
-    """The page as one HTML file that needs no network: a shell, and blocks as packed values, made when they are seen."""
+    """The page as one HTML file that needs no network: a shell, and blocks that are made when they are seen."""
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
     used = {key for block in _blocks(report, Grid) for key in (block.thumbnail, *(hit.thumbnail for hit in block.hits))}
     return (

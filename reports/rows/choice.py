@@ -9,7 +9,7 @@ wider. ``templates/page.js`` (``ranking``) has the same formulas for a reader wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,7 @@ from capim.reports import format as show
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import Task, claimed, headline_tasks, values
+from capim.store.errors import RequestError, unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,29 +76,13 @@ def limits(data: ReportData) -> list[Limit]:
         rates = {name: speed.stages["forward"].median for name, speed in image_rate(data, corpus).items()} | rates
         sizes = bytes_per_image(data, corpus) | sizes
     dims = {name: float(data.specs[name].dim) for name in sizes}
+    texts = {name: show.size(size) for name, size in sizes.items()}
+    counts = {name: show.number(dim, 0) for name, dim in dims.items()}
+    speeds = {name: f"{show.significant(rate)} images/s" for name, rate in rates.items()}
     found = [
-        Limit(
-            key="bytes",
-            name="size of an image",
-            unit="bytes",
-            values=sizes,
-            texts={name: show.size(size) for name, size in sizes.items()},
-        ),
-        Limit(
-            key="dim",
-            name="components of a vector",
-            unit="components",
-            values=dims,
-            texts={name: show.number(dim, 0) for name, dim in dims.items()},
-        ),
-        Limit(
-            key="rate",
-            name="speed",
-            unit="images/s",
-            values=rates,
-            texts={name: f"{show.significant(rate)} images/s" for name, rate in rates.items()},
-            at_least=True,
-        ),
+        Limit(key="bytes", name="size of an image", unit="bytes", values=sizes, texts=texts),
+        Limit(key="dim", name="components of a vector", unit="components", values=dims, texts=counts),
+        Limit(key="rate", name="speed", unit="images/s", values=rates, texts=speeds, at_least=True),
     ]
     return [limit for limit in found if limit.values]
 
@@ -106,6 +91,51 @@ def tasks_to_weigh(data: ReportData) -> list[Task]:
     """The headline tasks of all corpora whose figures are percentages: others have no mean with them."""
     tasks = (task for corpus in data.corpus_names() for task in headline_tasks(data, corpus))
     return [task for task in tasks if data.metric(task.metric).unit == "percent"]
+
+
+def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
+    """The weights that ``CORPUS=70`` or ``CORPUS:PROTOCOL=70`` mean; of a corpus, equal parts for its headline tasks.
+
+    Raises:
+        RequestError: A text that is no weight, an unknown name, or weights that are all 0.
+    """
+    tasks, found = tasks_to_weigh(data), dict[Task, float]()
+    names = [*dict.fromkeys(task.corpus for task in tasks), *(f"{task.corpus}:{task.protocol}" for task in tasks)]
+    for text in texts:
+        name, weight = _number(text, "weights", "shop-de=70 or shop-de:t2i/all=70")
+        same = [task for task in tasks if name in (task.corpus, f"{task.corpus}:{task.protocol}")]
+        if not same:
+            raise RequestError(f"weights: {unknown('task', name, names)}")
+        found |= {task: found.get(task, 0.0) + weight / len(same) for task in same}
+    if not any(found.values()):
+        raise RequestError(f"weights: expected at least one above 0, such as --weights {names[0]}=100")
+    return found
+
+
+def bounds_of(data: ReportData, texts: Iterable[str]) -> dict[str, float]:
+    """The bounds that ``bytes=1024`` or ``rate=50`` mean, by the keys of :func:`limits`.
+
+    Raises:
+        RequestError: A text that is no bound, or a cost that no encoder has.
+    """
+    known, found = [limit.key for limit in limits(data)], dict[str, float]()
+    for text in texts:
+        name, bound = _number(text, "limits", "bytes=1024")
+        if name not in known:
+            raise RequestError(f"limits: {unknown('cost', name, known)}")
+        found[name] = bound
+    return found
+
+
+def _number(text: str, option: str, example: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not name or not 0 <= value < math.inf:
+        raise RequestError(f"{option}: {text!r}: expected a name and a number from 0, such as {example}")
+    return name, value
 
 
 def choose(data: ReportData, weights: Mapping[Task, float], bounds: Mapping[str, float]) -> Choice:

@@ -21,6 +21,7 @@ from capim.reports.rows.speed import image_rate
 from capim.reports.rows.standing import Conclusion, Task
 from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
+from capim.store.schema import texts as texts_of
 from capim.tasks.analyses.table import headings
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
@@ -61,8 +62,8 @@ def _sentences(data: ReportData, conclusion: Conclusion) -> list[str]:
 def _named(data: ReportData, tasks: list[Task]) -> str:
     """Tasks of a corpus in plain words, with its name and its language, if it is one that is not English."""
     corpus, titles = tasks[0].corpus, show.listing([task.title.removesuffix(MEAN) for task in tasks])
-    spoken = {*data.corpora[corpus].captions["language"].to_pylist()} - {None}
-    foreign = f" in {language_name(*spoken)}" if len(spoken) == 1 and spoken != {"en"} else ""
+    spoken = {*texts_of(data.corpora[corpus].captions["language"])}
+    foreign = f" in {language_name(min(spoken))}" if len(spoken) == 1 and spoken != {"en"} else ""
     mean = MEAN * tasks[0].title.endswith(MEAN)
     return f"{titles[:1].upper()}{titles[1:]}{foreign}{mean} ({corpus})"
 
@@ -212,8 +213,8 @@ def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
         "highest, or to the encoder chosen above, with the interval that holds for all pairs; the line is zero. Green: "
         "highest or equivalent. Amber: worse. Red: not better than chance. No colour: no test separates them.",
     )
-    n, none = len(tasks), ({},) * len(costs)
     pairs = [_pairs_of(data, task, order) for task in tested]
+    pairs[len(tasks) : len(tasks)] = [{} for _ in costs]
     scale = {task: 100.0 if data.metric(task.metric).unit == "percent" else 0.0 for task in tasks}
     values = (
         {name: scale[task] * v for name, v in standing.values(data, task).items() if scale[task]} for task in tasks
@@ -221,8 +222,8 @@ def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
     return Board(
         id="answer-grid",
         table=table,
-        pairs=(*pairs[:n], *none, *pairs[n:]),
-        hidden=tuple(range(n + len(costs) + 1, len(table.columns))),
+        pairs=tuple(pairs),
+        hidden=tuple(range(len(tasks) + len(costs) + 1, len(table.columns))),
         values=tuple(values),
         costs=tuple(map(asdict, choice.limits(data))),
     )

@@ -14,7 +14,6 @@ from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Galle
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
 from capim.reports.rows.report_data import CAUSES, R1, SHARE, WITHOUT, ReportData, detail_of
-from capim.reports.sections.leaderboard import retrieval_corpora
 from capim.reports.sections.slices import encoder_order, slice_cell
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
@@ -88,7 +87,7 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         numbers("all", misses, group="Misses"),
         *(numbers(headings[cause], partial(marked, cause=cause), group="Misses") for cause in CAUSES),
         sortable=True,
-        folded="" if corpus in retrieval_corpora(data) else title,
+        folded=title,
         note="R@1 of all queries is the headline. Another annotation: what the encoder puts first is right too, by an "
         "extra ground truth of the corpus or by a caption with the same words. Agreement, a suspicion only: at least "
         "two thirds of the encoders, and at least three, put the same wrong item first; encoders that were trained "

@@ -104,7 +104,8 @@ addEventListener("click", (event) => {
   const [, id, query] = link.getAttribute("href").match(/^#([^?]*)\?(.*)$/) ?? [];
   if (!query) return;
   event.preventDefault(); // a link to failures keeps the other choices
-  choose(id, Object.fromEntries(new URLSearchParams(query)), { push: true, drop: CASE_CHOICES });
+  const asked = Object.fromEntries(new URLSearchParams(query));
+  choose(id, asked, { push: true, drop: asked.case ? [] : CASE_CHOICES });
   follow();
 }, true);
 
@@ -352,13 +353,13 @@ const decision = (place, block, names) => {
     const { order, out, same } = ranking(block, names.filter((name) => !hidden.has(name)), wanted, limits);
     const open = order.filter(({ state }) => state === "open").map(({ name }) => name);
     const said = !order.length ? "No encoder keeps these limits." : open.length
-      ? `${order[0].name} is first; no test separates it from ${open.join(", ")}.` : `${order[0].name} is first${order.length > 1 ? ", and better than every other one" : ""}.`;
+      ? `${order[0].name} is first; no test separates it from ${open.join(", ").replace(/, ([^,]+)$/, " and $1")}.` : `${order[0].name} is first${order.length > 1 ? ", and better than every other one" : ""}.`;
     const rows = order.map(({ name, value, difference, low, high, state }) => make("tr", { className: state },
       make("th", { scope: "row" }, name), make("td", { className: "num" }, value.toFixed(1)),
       make("td", { className: "num" }, difference === undefined ? "" : signed(difference)),
       make("td", { className: "num" }, low === undefined ? "" : `${signed(low)} to ${signed(high)}`),
-      make("td", {}, { first: "first", worse: "worse", open: "not separated", "not tested": "not tested" }[state])));
-    const head = ["Encoder", "weighted mean", "minus the first", "interval", ""].map((text, i) => make("th", { scope: "col", className: i && i < 4 ? "num" : "" }, text));
+      make("td", {}, state === "open" ? "not separated" : state)));
+    const head = ["Encoder", "weighted mean", "minus the first", "interval", "against the first"].map((text, i) => make("th", { scope: "col", className: i && i < 4 ? "num" : "" }, text));
     const far = same.map(([t, low, high]) => `${title(t)} from ${Math.ceil(100 * low)} to ${Math.floor(100 * high)} %`);
     result.replaceChildren(make("p", { className: "count" }, said),
       make("table", {}, make("caption", { className: "unseen" }, "Encoders by the weighted mean"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)),
@@ -382,7 +383,7 @@ const decision = (place, block, names) => {
   place.append(box);
   redrawn.add(draw);
   draw();
-  readers.push(({ id }) => { if (id === "choose") { box.open = true; box.scrollIntoView(); } });
+  readers.push(({ id }) => { if (id === "choose") { box.open = true; box.scrollIntoView({ behavior: "instant" }); } });
 };
 
 // Failures: a wall of pictures by cause; one query with all answers in a window. A case stays when it has every chosen
@@ -455,7 +456,7 @@ const gallery = (place, block) => {
     draw();
     const one = cases.findIndex((each) => each.id === wanted.get("case"));
     if (one >= 0) show(one);
-    else { if (viewer.open) viewer.close(); place.scrollIntoView(); }
+    else { if (viewer.open) viewer.close(); place.scrollIntoView({ behavior: "instant" }); }
   };
   form.addEventListener("input", write);
   form.addEventListener("reset", () => setTimeout(write));
@@ -551,11 +552,10 @@ const kinds = { table, board, chart, gallery };
 const first = find(".later");
 (async () => {
   if (first) await fill(first);
-  const asked = document.getElementById(address().id); // what the address names is made first, also where nobody looks yet
-  for (const place of all(".later")) asked && asked.contains(place) ? await fill(place) : seen.observe(place);
-  asked?.scrollIntoView();
-  await new Promise((done) => setTimeout(done, 50));
-  for (const place of all("section:not(.details) .later")) await fill(place); // for the printer
+  await new Promise((done) => setTimeout(done, 30)); // the first screen is painted
+  const asked = document.getElementById(address().id); // what the address names, and what is printed, is made at once
+  for (const place of all(".later")) asked?.contains(place) || !place.closest(".details") ? await fill(place) : seen.observe(place);
+  if (!scrollY || asked) asked?.scrollIntoView({ behavior: "instant" });
   root.dataset.made = "summary";
 })();
 addEventListener("popstate", () => { const place = document.getElementById(address().id); if (place?.classList.contains("later")) fill(place); });

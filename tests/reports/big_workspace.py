@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from capim.store import Corpus, EmbeddingStore, EncoderSpec
+from capim.store.schema import texts
 from capim.store.types import IndexedImage, Modality
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.decode import image_sha
@@ -84,7 +85,7 @@ def make(workspace: Path, *, n_images: int = 1000, seed: int = 0) -> EmbeddingSt
     given = "--corpus binding --note captions --protocol winoground"
     command(f"import --outcomes {answers} --encoder {WITHOUT_VECTORS} {given}", workspace)
     for step in ("evaluate", "compare", "analyse"):
-        command(f"{step} --replicates {REPLICATES} --permutations {REPLICATES}", workspace)
+        command(f"{step} --replicates {REPLICATES}", workspace)
     return store
 
 
@@ -163,13 +164,13 @@ def _embed(store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, truth: NDAr
     modalities: tuple[Modality, ...] = ("image", "caption")
     for modality in modalities:
         items = corpus.images if modality == "image" else corpus.captions
-        ids = items["id"].to_pylist()
+        ids = texts(items["id"])
         latent, scale = truth, np.full(len(ids), model.noise)
         if modality == "caption":
             own = items["image_id"].to_pylist()
             at = [place[image] if image is not None else 2 * i for i, image in enumerate(own)]
             far = {"en": 0.0, "de": 0.5}
-            scale = scale + model.foreign * np.array([far.get(code, 1.0) for code in items["language"].to_pylist()])
+            scale = scale + model.foreign * np.array([far.get(code, 1.0) for code in texts(items["language"])])
             latent = truth[at]
         hard = shared.gamma(4.0, 0.5, len(ids))[:, None] * shared.normal(size=latent.shape)
         noisy = latent + scale[:, None] * (0.8 * hard + rng.normal(size=latent.shape))
