@@ -241,7 +241,8 @@ const board = (place, block) => {
     const shown = sorted ? ordered(rows, sorted.place, sorted.up, columns[sorted.place].numeric) : rows;
     const axes = columns.map((_, i) => {
       const rival = against || rivals[i];
-      const ends = names.flatMap((name) => { const pair = block.pairs?.[i - 1]?.[name]?.[rival]; return pair && pair[0] !== "worse" ? [pair[3], pair[4]] : []; });
+      const pairs = names.map((name) => block.pairs?.[i - 1]?.[name]?.[rival]).filter(Boolean).sort((a, b) => b[2] - a[2]);
+      const ends = pairs.filter((pair, at) => pair[0] !== "worse" || !at).flatMap((pair) => [pair[3], pair[4]]);
       const low = Math.min(0, ...ends), high = Math.max(0, ...ends), rim = Math.max(0.08 * (high - low), 0.5);
       return [low - rim, high + rim];
     });
@@ -417,11 +418,11 @@ const gallery = (place, block) => {
     return ` Of all ${sum(parts.map((t) => t.queries))} stored queries, ${sum(parts.map(of))} are ${what}.`;
   };
   const tile = (one, wanted) => {
-    const wrong = one.answers.find((answer) => answer.hits && !answer.hits[0].right && (wanted.missed ? answer.encoder === wanted.missed : !answer.right));
+    const wrong = one.answers.find((answer) => answer.hits?.some((each) => !each.right) && (wanted.missed ? answer.encoder === wanted.missed : !answer.right));
     const made = make("a", { href: `#${place.id}?case=${one.id}` }, make("span", { className: "asked", dir: "auto" }, one.query));
     const pair = make("span", { className: "pair" });
     if (one.expected?.length) pair.append(make("span", { className: "right" }, picture(one.expected[0].thumbnail, one.expected[0].label)));
-    const first = wrong?.hits[0];
+    const first = wrong?.hits.find((each) => !each.right);
     if (first?.thumbnail) pair.append(make("span", { className: "wrong" }, picture(first.thumbnail, `${wrong.encoder} puts first ${first.label}`)));
     else if (first) pair.append(make("span", { className: "wrong words", dir: "auto" }, first.label));
     made.prepend(pair);
