@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,6 +23,11 @@ class Shown(NamedTuple):
     mark: str = ""
     link: str = ""
     bar: Any = None
+
+
+def readable(page: str) -> str:
+    """The page with what it holds packed written out."""
+    return PACK.sub(lambda found: json.dumps(unpacked(found[1]), indent=1, ensure_ascii=False), page)
 
 
 def blocks(page: str) -> dict[str, Any]:
