@@ -39,8 +39,8 @@ def answer(data: ReportData) -> tuple[str, ...]:
     found = standing.conclusions(data)
     lines = [line for conclusion in found for line in _sentences(data, conclusion)]
     if not_read := [language_name(code) for code in standing.unread(data)]:
-        nobody = "no encoder reads" if len(data.encoder_names()) > 1 else "it does not read"
-        lines.append(f"Languages: {nobody} {show.some(not_read, 'or', most=6)} better than chance.")
+        nobody = "no encoder is" if len(data.encoder_names()) > 1 else "it is not"
+        lines.append(f"Languages: {nobody} shown to read {show.some(not_read, 'or', most=6)} better than chance.")
     return tuple(lines) or (NO_RESULT,)
 
 
@@ -108,12 +108,14 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     others = f"; {show.some([*untested])} not tested" if untested else ""
     weak = f", but {state}" if (state := _weak(data, task, best)) else ""
     if outcome == "chance":
-        return "no encoder is better than chance" if len(names) > 1 else f"{best} is {_weak(data, task, best)}"
+        return (
+            "no encoder is shown to be better than chance" if len(names) > 1 else f"{best} is {_weak(data, task, best)}"
+        )
     if outcome == "alone":
         return f"only {best} was evaluated, {metric.label} {figures}{weak}"
     if outcome == "untested":
         return f"not tested; {best} has the highest figure, {figures} (run `capim compare`)"
-    faster = "".join(f"; {best} is {speed}" for speed in _speed(data, task.corpus, best, rival))
+    faster = "".join(f"; {said}" for said in _faster(data, task.corpus, best, rival))
     if outcome == "one":
         than = [words.verdict(metric, data.comparison(*c.task[:3], best, rival)) for c in contests]
         size = show.listing([*(text.partition(" ")[0] for text in than[:-1]), than[-1]])
@@ -133,6 +135,13 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
 
 def _weak(data: ReportData, task: Task, name: str) -> str:
     return standing.chance_of(data.row(*task[:3], name))
+
+
+def _faster(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
+    """Which of the two encoders is the faster one, and how many times as fast."""
+    rates = image_rate(data, corpus)
+    order = sorted((name, rival), key=lambda each: -rates[each].stages["forward"].median if each in rates else 0.0)
+    return [f"{order[0]} is {speed}" for speed in _speed(data, corpus, *order)]
 
 
 def _speed(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
