@@ -59,6 +59,7 @@ COMMANDS: dict[str, Command] = {
     "query": stored.query,
     "why": stored.why,
     "search": stored.search,
+    "duplicates": stored.duplicates,
     "explain": stored.explain,
     "export": stored.export,
     "rerank": steps.rerank,

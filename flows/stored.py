@@ -324,6 +324,40 @@ def search(
     return None if html else Rows(rows=found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)
 
 
+def duplicates(
+    *,
+    workspace: str | None,
+    corpus: Annotated[tuple[str, ...], "X,Y"],
+    encoder: str | None = None,
+    threshold: Annotated[float, "C"] = 0.95,
+) -> Rows:
+    """List images that are the same or nearly so, within corpora and between them: by bytes, by file names, by vectors.
+
+    Photographs that two corpora share make their figures depend on each other; a training and a test part of one corpus
+    should share none. File names are compared between corpora alone. The score is the cosine.
+
+    Example: capim duplicates --corpus shapes,shapes-winoground --encoder tiny-clip
+
+    Args:
+        corpus: names, paths or fingerprints of corpora in the store
+        encoder: also compare the stored vectors of this encoder, one vector per image
+        threshold: least cosine of near-duplicates (default: 0.95)
+    """
+    from capim.tasks.duplicates import COLUMNS, duplicates
+
+    store = open_store(workspace)
+    rows = [corpus_in(store, each) for each in corpus]
+    corpora = [store.corpus(str(row["name"]), str(row["fingerprint"])) for row in rows]
+    found = list(duplicates(store, corpora, encoder=encoder, threshold=threshold))
+    shared = {(row["corpus"], row["image"]) for row in found} | {
+        (row["other_corpus"], row["other_image"]) for row in found
+    }
+    for each in corpora:
+        n = sum(name == each.name for name, _ in shared)
+        sys.stderr.write(f"{each.name}: {n:,} of {each.images.num_rows:,} images have a duplicate\n")
+    return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, code=0)
+
+
 def explain(
     *,
     workspace: str | None,

@@ -16,6 +16,7 @@ FORMAT = 6
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
+LABEL = "label"  # the ground truth of images and the first prompt of each of their classes
 
 
 def required(kind: pa.DataType, *names: str) -> list[pa.Field]:

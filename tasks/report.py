@@ -24,7 +24,7 @@ from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
 from capim.tasks.derive import Derivation, Made, derive, one_by_one, page_key
 from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import BALANCED, Protocol
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
 from capim.tasks.runtime.progress import track
@@ -202,6 +202,8 @@ def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[E
 def is_diagnosed(protocol: Protocol) -> bool:
     """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
     all_judged = protocol.kind == "judged" and not protocol.language
+    if protocol.kind == "labels":
+        return protocol.name != BALANCED
     return protocol.is_main or protocol.kind == "pairs" or protocol.is_all_quadruples or all_judged
 
 

@@ -32,7 +32,7 @@ from capim.tasks.metrics.retrieval import (
     ndcg_at,
     recall_all_at,
 )
-from capim.tasks.protocols import ALL_NEGATIVES, MACRO, MAIN, MICRO, Kind, Protocol
+from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MICRO, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 
 _OWN = {
@@ -83,6 +83,7 @@ _ETA = "_eta2_"  # in names of figures over languages: a metric, and the share o
 SHOWN: Mapping[Kind, tuple[str, ...]] = {
     "retrieval": tuple(metric.name for metric in RECALLS),
     "judged": ("nDCG@5", "nDCG@10", "recall@5", "recall@10", AVERAGE_PRECISION.name, MRR.name, UNJUDGED.name),
+    "labels": ("R@1", "R@5", "mAP@R"),
     "quadruples": tuple(metric.name for metric in (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP)),
     "pairs": (PAIR_ACCURACY.name,),
 }
@@ -149,7 +150,8 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     3. judged documents: the metric that the corpus names, else nDCG@10;
     4. captions in several languages or by several translators: R@1 of each part, in the directions that were evaluated;
     5. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
-    6. R@1 under the first other protocol of each direction, by name.
+    6. R@1 under the first other protocol of each direction, by name;
+    7. labels: R@1 of classification, the accuracy.
 
     Examples:
         >>> retrieval = list(map(Protocol.of, ("t2i/all", "t2i/first", "i2t/any")))
@@ -162,8 +164,8 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     for protocol in sorted(protocols, key=lambda p: p.id):
         if not protocol.orientation:
             of_kind.setdefault(protocol.kind, []).append(protocol)
-    quadruples, pairs, judged, retrieval = (
-        of_kind.get(kind, []) for kind in ("quadruples", "pairs", "judged", "retrieval")
+    quadruples, pairs, judged, retrieval, labels = (
+        of_kind.get(kind, []) for kind in ("quadruples", "pairs", "judged", "retrieval", "labels")
     )
     first = {protocol.direction: protocol for protocol in reversed(retrieval)}
     recall = _HEADLINES["retrieval"]
@@ -176,6 +178,7 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
         (recall, spoken),
         (recall, [p for id_ in MAIN for p in retrieval if p.id == id_]),
         (recall, [first[direction] for direction in ("t2i", "i2t") if direction in first]),
+        (recall, [p for p in labels if p.name == CLASS]),
     )
     return next((tuple(Figure(p.id, metric) for p in found) for metric, found in candidates if found), ())
 
