@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.files import write_csv, write_json
-from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, Progress, clock, listening
+from capim.tasks.runtime.progress import Overall, Progress, clock, listening
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +134,7 @@ class Form:
     Args:
         format: output format of the rows (default: table)
         columns: only these columns, in this order
-        wide: tables: every column, wider than the terminal if need be
+        wide: tables: show every column, even if wider than the terminal
     """
 
     format: Literal["table", "json", "csv"] | None = None
@@ -244,14 +245,16 @@ def _print_table(
         sys.stderr.writelines(f"{line}\n" for line in folded(note, out))
 
 
-# --- Progress: on a terminal one line for the whole run, with the time left; elsewhere a line per long piece.
+# --- Progress: on a terminal one line for the whole run, with the time left; elsewhere a line a minute.
+
+EVERY_SECONDS = 60.0  # a line where there is no terminal
 
 
 @contextmanager
-def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1) -> Iterator[None]:
+def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1, title: str = "") -> Iterator[None]:
     """Show the progress of everything that the block runs: a run of ``flow``, or pieces of work that stand alone.
 
-    ``corpora`` is how many an encoder encodes.
+    ``corpora`` is how many an encoder encodes, ``title`` what the run is called.
     """
     if quiet:
         yield
@@ -259,20 +262,11 @@ def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1) -> Iterator[N
         with _terminal(Overall.of(flow, corpora)):
             yield
     else:
-        with _lines():
+        if title:
+            sys.stderr.write(f"begun: {plain(title)}\n")
+            sys.stderr.flush()
+        with _lines(Overall.of(flow, corpora)):
             yield
-
-
-def _short(number: float) -> str:
-    """A count or a rate; with one decimal where that is not 0, below 1 with one digit.
-
-    Examples:
-        >>> _short(1234), _short(3.25), _short(0.04), _short(12.3)
-        ('1,234', '3.2', '0.04', '12')
-    """
-    if number >= 10 or number == int(number):
-        return f"{number:,.0f}"
-    return f"{number:.1f}" if number >= 1 else f"{number:.1g}"
 
 
 @contextmanager
@@ -288,7 +282,7 @@ def _terminal(overall: Overall) -> Iterator[None]:
     columns = (BarColumn(bar_width=20), TaskProgressColumn(), left, name)
     console, begun = Console(stderr=True), time.monotonic()
     with Bar(*columns, console=console, expand=True, transient=True) as bar:
-        line = bar.add_task("", total=1.0, left="")
+        line = bar.add_task("starting", total=1.0, left="")
 
         def listen(progress: Progress) -> None:
             seconds = time.monotonic() - begun
@@ -303,24 +297,30 @@ def _terminal(overall: Overall) -> Iterator[None]:
 
 
 @contextmanager
-def _lines() -> Iterator[None]:
-    started: dict[str, tuple[float, float]] = {}
+def _lines(overall: Overall) -> Iterator[None]:
+    """A line for every step that ends, and one a minute: how much of the run is done, and what is in work."""
+    begun, over = time.monotonic(), Event()
+
+    def write(line: str) -> None:
+        sys.stderr.write(f"{plain(line)}\n")
+        sys.stderr.flush()
 
     def listen(progress: Progress) -> None:
-        if progress.step:
-            return
-        now = time.monotonic()
-        begun, reported = started.setdefault(progress.work, (now, now))
-        finished = progress.done >= progress.total
-        if (finished and now - begun >= QUIET_SECONDS) or now - reported >= 10:
-            rate = progress.done / max(now - begun, 1e-9)
-            left = (progress.total - progress.done) / max(rate, 1e-9)
-            end = f"in {now - begun:.0f} s" if finished else f"{left:.0f} s left"
-            done = f"{_short(progress.done)} of {progress.total:,} {progress.unit}"
-            sys.stderr.write(f"{progress.work}: {done}, {_short(rate)}/s, {end}\n")
-            started[progress.work] = (begun, now)
-        if finished:
-            started.pop(progress.work, None)
+        if ended := overall.listen(progress, time.monotonic() - begun):
+            write(ended)
 
+    def each_minute() -> None:
+        while not over.wait(EVERY_SECONDS):
+            seconds = time.monotonic() - begun
+            rest = overall.left(seconds)
+            about = "" if rest is None else f", about {clock(rest)} left"
+            write(f"{overall.fraction:.0%} in {clock(seconds)}{about}{overall.now and ': '}{overall.now}")
+
+    writer = Thread(target=each_minute, daemon=True)
     with listening(listen):
-        yield
+        writer.start()
+        try:
+            yield
+        finally:
+            over.set()
+            writer.join()

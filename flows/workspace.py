@@ -31,14 +31,14 @@ from capim.flows.config import (
     step_config,
 )
 from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
-from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
+from capim.flows.terminal import Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
     from capim.flows.benchmark import BenchmarkRef, Compared
     from capim.reports.app import application
     from capim.reports.gallery_pages import Search
-    from capim.tasks.runtime.references import EmbedRef, EvaluationRef
+    from capim.tasks.runtime.references import EmbedRef
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,15 +142,6 @@ def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
     return frame_of(rows, ("encoder", "corpus", *columns))
 
 
-def _evaluated(done: Rows | tuple[EvaluationRef, ...], config: RunConfig, _: object) -> Frame:
-    if isinstance(done, Rows):
-        return frame_of(done.read(), done.columns)
-    store = EmbeddingStore.open(config.store_uri)
-    keys = store.keys_in([each for reference in done for each in reference.uses])
-    rows = store.rows("results", derived=sorted(keys)).to_pylist()
-    return frame_of(stored.in_order(rows), RESULT_COLUMNS)
-
-
 def _compared(done: Rows | Compared, config: RunConfig, given: dict[str, Any]) -> Frame:
     if isinstance(done, Rows):
         return frame_of(done.read(), done.columns)
@@ -183,7 +174,7 @@ class Workspace:
 
     run = _step(RunOptions, steps.run, _ran)
     embed = _step(EmbedOptions, steps.embed, _embedded)
-    evaluate = _step(EvaluateOptions, steps.evaluate, _evaluated)
+    evaluate = _step(EvaluateOptions, steps.evaluate, lambda rows, *_: frame_of(rows.read(), rows.columns))
     report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
     analyse = _step(AnalyseOptions, steps.analyse, lambda rows, *_: frame_of(rows.read()))
     compare = _step(CompareOptions, steps.compare, _compared)

@@ -443,7 +443,7 @@ def compact(connection: Connection, name: str, *, free: bool) -> None:
 def _latest(connection: Connection, name: str) -> lance.LanceDataset:
     table = connection.find(name)
     if table is None:
-        raise WorkError(f"table {name!r} was dropped while it was compacted")
+        raise WorkError(f"table {name!r} was dropped while it was being compacted")
     return table
 
 

@@ -191,7 +191,9 @@ def _is_absent(fault: OSError) -> bool:
 
 log = logging.getLogger(__name__)
 
-COPIED = frozenset(("formats", "encoders", "corpora", "sets", "runs", "watched", "batches", "probes", "metrics"))
+COPIED = frozenset(
+    ("formats", "encoders", "corpora", "sets", "runs", "watched", "batches", "probes", "weights", "metrics")
+)
 """Tables whose data files are kept in the record too, where they are small: registers, and history."""
 _COPIED_BYTES = 64 << 10
 _PAUSES = (0.0, 0.2, 1.0)  # seconds, before missing files are looked for again

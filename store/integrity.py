@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
 Check: TypeAlias = Callable[[], tuple[State, str]]
 """Gives state and detail of a part of a store, or raises what is wrong with it."""
-HISTORY = ("runs", "batches", "watched", "probes")
+HISTORY = ("runs", "batches", "watched", "probes", "weights")
 """Tables whose rows say what happened: no run makes them again."""
 
 

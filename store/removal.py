@@ -98,7 +98,8 @@ def drop(
             delete(connection, "corpora", "fingerprint", [corpus_fingerprint])
         named = store.counts("results", "encoder_fingerprint")  # reports and comparisons need to know the encoder
         if encoder_fingerprint is not None and corpus is None and modality is None:
-            delete(connection, "probes", "encoder_fingerprint", [encoder_fingerprint])  # of vectors that are gone
+            for name in ("probes", "weights"):  # of vectors that are gone
+                delete(connection, name, "encoder_fingerprint", [encoder_fingerprint])
             if encoder_fingerprint not in named:
                 delete(connection, "encoders", "fingerprint", [encoder_fingerprint])
         for name in tables:

@@ -213,7 +213,7 @@ def test_a_search_by_a_vector_finds_the_item_that_it_belongs_to(workspace: capim
     ("query", "message"),
     [
         ({}, "give what to search for: a text, or --image FILE, or both, or --vector FILE.npy"),
-        ({"text": "a cat", "vector": np.ones(8)}, "a vector is searched for alone"),
+        ({"text": "a cat", "vector": np.ones(8)}, "a vector is a query on its own"),
         ({"vector": np.ones(7)}, r"a vector has shape \(1, 7\); expected shape \(dim,\), dim 8, as encoder 'one' has"),
         ({"vector": np.ones((2, 8))}, r"has shape \(2, 8\); expected"),
         ({"vector": np.zeros(8)}, "not finite, or only zeros"),
@@ -226,7 +226,7 @@ def test_a_search_that_is_impossible_says_why(workspace: capim.Workspace, query:
     with pytest.raises(capim.RequestError, match=message):
         workspace.search(encoder="one", corpus="shapes", **query)
     if not query:
-        with pytest.raises(capim.RequestError, match="of which a text and an image have no sum"):
+        with pytest.raises(capim.RequestError, match="a text and an image cannot be added"):
             workspace.search("a cat", image="cat.jpg", encoder="many", corpus="shapes")
 
 

@@ -26,12 +26,11 @@ from capim.tasks.analyses.table import headings
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
-NO_RESULT = "No headline figure was evaluated: nothing to choose by."
+NO_RESULT = "No headline figure was evaluated, so there is nothing to choose by."
 WORST = 3  # slices
 FURTHER_ON_THE_BOARD = ("R@5", "R@10", "MRR", "mAP", *SHOWN["judged"][:1])
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
 NAMED = 12  # lines about results at chance
-CHECKED = {SHOWN["retrieval"][0], *SHOWN["judged"][:2], *SHOWN["pairs"], *SHOWN["quadruples"]}
 
 
 def answer(data: ReportData) -> tuple[str, ...]:
@@ -45,8 +44,10 @@ def answer(data: ReportData) -> tuple[str, ...]:
 
 
 def evidence(data: ReportData) -> tuple[str, ...]:
-    """The tests behind the answer, one line for every corpus."""
-    return tuple(_evidence(data, each) for each in standing.conclusions(data))
+    """The tests behind the answer, one line for every corpus, and which statements share which budget."""
+    found = standing.conclusions(data)
+    lines = (line for each in found for line in (_evidence(data, each), *words.weights(data, each.tasks)))
+    return (*lines, *words.budgets(data)) if found else ()
 
 
 def _sentences(data: ReportData, conclusion: Conclusion) -> list[str]:
@@ -264,7 +265,7 @@ def task_cell(name: str, *, data: ReportData, task: Task) -> Cell:
         codes = standing.languages(data, task.corpus)
         cells = [standing.language_cells(data, task.corpus, name, code, protocol.direction) for code in codes]
         weak = sum(any(map(standing.chance_of, of)) for of in cells)
-        hidden = f"{weak} of {show.count(len(codes), 'language')} at chance" if weak else ""
+        hidden = f"{weak} of {show.count(len(codes), 'language')} not shown above chance" if weak else ""
     best, verdict = next(iter(standing.values(data, task))), "highest"
     mark: Mark = "bad" if chance else "best" if name == best else ""
     if name != best:
@@ -285,7 +286,7 @@ def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
     found: dict[tuple[str, str, str], dict[str, set[str]]] = {}  # corpus, part, state: kind of result to its encoders
     for row in data.results:
         weak, of = standing.chance_of(row), Protocol.of(row["protocol"])
-        if weak and row["metric"] in CHECKED and not of.is_combined and not of.orientation:
+        if weak and row["metric"] in standing.CHECKED and not of.is_combined and not of.orientation:
             what = language_name(of.language) if of.is_of_language else of.title
             kind = DIRECTION_TITLES[of.direction] if of.is_of_language else data.metric(row["metric"]).label
             found.setdefault((row["corpus"], what, weak), {}).setdefault(kind, set()).add(row["encoder"])
@@ -300,7 +301,7 @@ def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
         items.append(f"{show.some(_shortened(whats))}, {same_kinds} ({corpus}): {state} for {of_whom}")
     if len(items) > NAMED:
         items = [*items[:NAMED], f"and {show.count(len(items) - NAMED, 'more line')}, in the tables below"]
-    return [Notice(title="Not better than chance", items=tuple(items), mark="bad")] if items else []
+    return [Notice(title="Not shown to be better than chance", items=tuple(items), mark="bad")] if items else []
 
 
 def _shortened(whats: list[str]) -> list[str]:

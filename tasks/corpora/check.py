@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,8 @@ from capim.tasks.corpora.files import some
 from capim.tasks.corpora.images.image_files import is_image_name
 from capim.tasks.corpora.layouts import Recognised, toml_lines
 from capim.tasks.corpora.subset import index_images
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decision import unequal_weights
 
 _SHOWN = 20  # images that are left out
 _SHOWN_CHANGES = 3
@@ -208,6 +211,10 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
     ):
         if count:
             lines.append(f"{count:,} {text}")
+    sizes = np.repeat([*facts["captions per image"]], [*facts["captions per image"].values()])
+    if sizes.size and not facts["judged"]:
+        images = Clusters.of(np.arange(sizes.size), weights=sizes)
+        lines += filter(None, [unequal_weights(images.n_occupied, images.n_effective, images.largest_share)])
     if renamed:
         name, file = renamed[0]
         lines.append(f"{len(renamed):,} images are files with another name, the first {name!r}: {file!r}")

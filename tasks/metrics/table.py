@@ -113,6 +113,13 @@ def facts_of(metric: str) -> MetricFacts | None:
     return MetricFacts(name=metric, title=METRICS[base].title) if of_source else METRICS[base]
 
 
+def bounds_of(metric: Metric) -> tuple[float, float] | None:
+    """The lowest and the highest value that a query can have; None of metrics of a package or of a user."""
+    if _OWN.get(metric.name) is not metric:
+        return None
+    return (1.0, np.inf) if metric in (MEAN_RANK, MEDIAN_RANK) else (0.0, 1.0)
+
+
 def metrics_of(outcomes: Outcomes) -> list[Metric]:
     """The metrics that apply to these outcomes and that they determine, in the order of the table."""
     return [metric for metric in METRICS.values() if metric.applies(outcomes) and is_known(metric, outcomes)]

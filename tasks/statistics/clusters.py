@@ -98,8 +98,16 @@ class Clusters:
         return int(np.count_nonzero(self.sizes))
 
     @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """The share of the whole weight that each cluster holds, shape ``(n_clusters,)``."""
+        shares: NDArray[np.float64] = self.totals / self.totals.sum()
+        return shares
+
+    @cached_property
     def n_effective(self) -> float:
         """Kish's effective number of clusters, ``1 / sum(w_i^2)`` of the shares of the weight: all equal, their number.
+
+        0 without queries.
 
         Examples:
             >>> Clusters.of([0, 1, 2, 3]).n_effective
@@ -107,12 +115,12 @@ class Clusters:
             >>> round(Clusters.of([0] * 50 + [1, 2, 3, 4, 5, 6, 7, 8, 9]).n_effective, 2)
             1.39
         """
-        return float(self.totals.sum() ** 2 / (self.totals**2).sum())
+        return float(self.totals.sum() ** 2 / np.square(self.totals).sum()) if self.n_queries else 0.0
 
     @cached_property
     def largest_share(self) -> float:
         """The share of the whole weight that the heaviest cluster holds, in 0..1."""
-        return float(self.totals.max() / self.totals.sum())
+        return float(self.shares.max())
 
     @cached_property
     def independent(self) -> bool:

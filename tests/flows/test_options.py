@@ -29,7 +29,7 @@ import uvicorn
 
 import capim.flows.execution
 import capim.flows.searching
-import capim.flows.stored
+import capim.reports.app.server
 import capim.tasks.encoders.conformance
 from capim.flows import cli, set_environment
 from capim.flows.config import FIELDS
@@ -88,6 +88,7 @@ BASES = {
     "ann": f"ann {STORED} --methods int8",
     "list": "list metrics",
     "check": "check tiny-clip",
+    "certify": f"certify {SHAPES}",
     "corpora ids": f"corpora ids {SHAPES}",
     "store prune": "store prune --keep 1",
     "store diff": "store diff {set} {set}",
@@ -97,9 +98,9 @@ BASES = {
 """Command -> its words without the option of a case, where they are more than its name."""
 WRITE = ("import", "store compact", "store repair")
 COLUMNS = {
-    "analyse": "corpus", "ann": "change", "check": "check", "choose": "encoder", "compare": "encoder",
-    "corpora ids": "id", "duplicates": "image", "explain": "share", "list": "name", "query": "two",
-    "results": "value", "search": "score",
+    "analyse": "corpus", "ann": "change", "certify": "note", "check": "check", "choose": "encoder",
+    "compare": "state", "corpora ids": "id", "duplicates": "image", "evaluate": "value", "explain": "share",
+    "list": "name", "query": "two", "results": "value", "search": "score",
     "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
     "store verify": "state", "watch": "verdict", "why": "reason",
 }  # fmt: skip
@@ -126,11 +127,11 @@ SPECIAL = {
     "embed submit": Case(EMBED, "--submit", refused="--submit needs a server"),
     "embed suite": Case("embed --corpora shapes --sample 12 --device cpu", "{suite}", without="--encoders tiny-clip"),
     **{
-        f"{command} {name}": Case(BASES[command], f"--{words}", refused=f"--{name} has no effect without --{needed}")
-        for command, needed in {"evaluate": "metric", "run": "plan"}.items()
+        f"run {name}": Case(BASES["run"], f"--{words}", refused=f"--{name} has no effect without --plan")
         for name, words in {"format": "format json", "columns": "columns value", "wide": "wide"}.items()
     },
     "run plan": Case(BASES["run"], "--plan"),
+    "certify corpus": Case("certify", PAIRS, without=SHAPES),
     "why run": Case("why", "{run}", without="lost"),
     "report compare": Case("report", "--compare {report} {report}"),
     "report everything": Case(
@@ -139,6 +140,8 @@ SPECIAL = {
     "results wide": Case("results", "--wide"),
     "choose weights": Case("choose", f"--weights {PAIRS}=1", without=f"--weights {SHAPES}=1"),
     "choose limits": Case(BASES["choose"], "--limits dim=1"),
+    "evaluate wide": Case(BASES["evaluate"], "--wide"),
+    "compare wide": Case(BASES["compare"], "--wide", without="--format json"),
     "import corpus": Case(
         "import --encoder theirs --images {images}", f"--corpus {SHAPES}", without=f"--corpus {PAIRS}", writes=True
     ),
@@ -342,7 +345,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watched(webbrowser, "open", lambda *_: True)
     watched(uvicorn.Server, "run", lambda *_, **__: None)
     here = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 0))
-    watched(capim.flows.stored, "_listening", lambda _: nullcontext(here))
+    watched(capim.reports.app.server, "listening", lambda *_, **__: nullcontext(here))
     monkeypatch.setattr(secrets, "token_urlsafe", lambda _: "token")
     watched(capim.flows.searching, "choose_device")
     return seen
@@ -474,6 +477,7 @@ def test_options_of_the_program_change_what_it_says(
         return nullcontext()
 
     monkeypatch.setattr("capim.flows.terminal.bars", bars)
+    monkeypatch.setattr("capim.flows.steps.check_names", lambda *_: None)  # there is no store
     for quiet in ([], ["--quiet"]):
         cli.main(["compare", "--workspace", str(tmp_path / "none"), *quiet])
     assert seen == [False, True]
@@ -507,6 +511,7 @@ def test_every_field_of_a_suite_is_used_by_the_command_or_named_as_without_effec
         raise RuntimeError
 
     monkeypatch.setattr(capim.flows.execution, "start", start)
+    monkeypatch.setattr("capim.flows.steps.check_names", lambda *_: None)  # there is no store
     cli.main([command, str(suite), "--quiet"])
     [config] = configs
     assert all(getattr(config, name) != FIELDS[name].default for name in values)

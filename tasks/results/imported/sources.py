@@ -438,7 +438,7 @@ def _order(
     at = {identifier: position for position, identifier in enumerate(given)}
     if len(at) != len(given):
         twice = next(identifier for position, identifier in enumerate(given) if at[identifier] != position)
-        faults.append(f"{len(given) - len(at)} ids of {side} come more than once, first {twice!r}")
+        faults.append(f"{len(given) - len(at)} ids of {side} occur more than once, first {twice!r}")
     absent = [identifier for identifier in ids if identifier not in at]
     if absent:
         faults.append(f"{len(absent)} of {len(ids)} {items} have none of the {side}, first {absent[0]!r}")
