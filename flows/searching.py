@@ -119,7 +119,7 @@ def _given(spec: EncoderSpec, vector: str | Path | bytes | NDArray[np.floating])
             file = io.BytesIO(vector) if isinstance(vector, bytes) else existing_file(Path(vector))
             values = np.load(file, allow_pickle=False)
         values = np.atleast_2d(np.asarray(values, dtype=np.float32))
-    except (OSError, ValueError, TypeError) as error:
+    except (EOFError, OSError, ValueError, TypeError) as error:
         raise RequestError(f"{name} cannot be read as a .npy file with numbers: {error}") from error
     several = "(n, dim) with n vectors of one item" if spec.vectors == "multi" else "(dim,)"
     expected = f"expected shape {several}, dim {spec.dim}, as encoder {spec.name!r} has"

@@ -18,7 +18,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from capim.flows.config import Texts, listed, run_config
+from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
 from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
 from capim.store.schema import texts
@@ -271,7 +271,13 @@ def choose(
             say(f"first stays first with {100 * low:.0f} to {100 * high:.0f} % of {task.corpus}, {task.title}")
 
 
-def query(sql: str, *, workspace: str | None, seconds: Annotated[float | None, "S"] = None) -> Rows:
+def query(
+    sql: str,
+    *,
+    workspace: str | None,
+    seconds: Annotated[float | None, "S"] = None,
+    memory: Annotated[Size, "SIZE"] = None,
+) -> Rows:
     """Query the store with SQL (DuckDB), read-only.
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
@@ -283,9 +289,10 @@ def query(sql: str, *, workspace: str | None, seconds: Annotated[float | None, "
     Args:
         sql: a SELECT statement
         seconds: time limit in seconds (default: none)
+        memory: memory for the work and for the answer, such as 500MB (default: 4GiB)
     """
-    store = open_store(workspace)
-    return Rows(rows=store.sql(sql, seconds=seconds), none=lambda: unknown_texts(store, sql))
+    store, most = open_store(workspace), run_config({"memory": memory}).memory
+    return Rows(rows=store.sql(sql, seconds=seconds, memory=most), none=lambda: unknown_texts(store, sql))
 
 
 # --- `search`, `explain`, `serve`

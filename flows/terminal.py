@@ -188,7 +188,7 @@ class Rows:
             raise RequestError(f"--wide has no effect with --format {form.format}; leave it out")
         out = out or sys.stdout
         read = self.read()
-        listed: list[dict[str, Any]] = read if isinstance(read, list) else read.to_pylist()
+        listed = read if isinstance(read, list) else _listed(read)
         known = list(listed[0]) if listed else list(self.columns or [])
         if listed and (faults := [unknown("column", name, known) for name in form.columns if name not in known]):
             raise RequestError(faults)
@@ -206,6 +206,24 @@ class Rows:
         if not listed and (self.none or form.table):
             sys.stderr.write(f"{self.none() if self.none else 'no rows'}\n")
         return int(not listed) if self.code is None else self.code
+
+
+def _listed(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table.
+
+    Raises:
+        RequestError: A column has values beyond those of Python, such as a day in the year 5,881,580.
+    """
+    columns, faults = [], []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            columns.append(column.to_pylist())
+        except (OverflowError, ValueError) as error:
+            what = f"column {name!r} ({column.type}) has a value that cannot be shown: {error}"
+            faults.append(f'{what}; select it as text: CAST("{name}" AS VARCHAR)')
+    if faults:
+        raise RequestError(faults)
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def refuse_unused(where: str, **options: object) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import time
 import zlib
 from base64 import b64decode, b64encode
@@ -153,6 +154,8 @@ class TableFiles:
         temporary = target.with_name(f".tmp-{os.getpid()}-{id(contents)}-{target.name}")
         try:
             temporary.write_bytes(contents)
+            if target.is_dir():  # not a file that any writer made
+                shutil.rmtree(target)
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)

@@ -187,7 +187,7 @@ def _caption(data: ReportData, *, ties: bool) -> str:
     return (
         f"Headline figures in percent, with {levels} confidence intervals. "
         "T$\\rightarrow$I: text to image; I$\\rightarrow$T: image to text. "
-        f"Bold: highest value of a corpus and column.{tested} {_CHANCE}: at or below chance.{tied}"
+        f"Bold: highest value of a corpus and column.{tested} {_CHANCE}: not shown above chance, or below it.{tied}"
     )
 
 

@@ -103,7 +103,7 @@ def _document(charts: Sequence[str]) -> str:
 
 FOREST = (
     "Headline figures with their intervals, best first. Filled: the highest value, or equivalent to it; open: the data "
-    "cannot tell which of the two is better; grey: worse. Encoders at or below chance are left out."
+    "cannot tell which of the two is better; grey: worse. Encoders not shown above chance are left out."
 )
 
 
@@ -183,6 +183,7 @@ def _of_tests(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
     sentences = [
         f"Two encoders are compared on the same queries by a sign-flip test over images{cite('good2005')}{flips}.",
         f"The p-values are adjusted over all pairs of a figure by {ways}.",
+        "The headline figures of all corpora shown share a family-wise error of 5\\,\\%.",
     ]
     if margins:
         plural = "point" if margins == ["1"] else "points"

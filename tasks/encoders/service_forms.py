@@ -1,8 +1,8 @@
 """How services take texts and images and answer with vectors: one row for each form of request, with its source.
 
 A row follows the document that it names, or published code that uses the service (``docs/endpoint.md`` says which), and
-``tests/encoders/service_doubles.py`` has a double of the service. What differs between queries and documents is a parameter of the service, which
-the options ``caption_body:NAME`` and ``image_body:NAME`` of an encoder hold.
+``tests/encoders/service_doubles.py`` has a double of the service. What differs between queries and documents is a
+parameter of the service, which the options ``caption_body:NAME`` and ``image_body:NAME`` of an encoder hold.
 """
 
 from __future__ import annotations

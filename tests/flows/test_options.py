@@ -175,6 +175,9 @@ SPECIAL = {
         "--seconds 0.02",
         refused="the query took longer than 0.02 seconds",
     ),
+    "query memory": Case(
+        "query 'SELECT range(100000) FROM range(1000)'", "--memory 50MB", refused="needs more memory than 48 MiB"
+    ),
     "query sql": Case("query", "'SELECT 1 AS one, 2 AS two'", without="'SELECT 2 AS one, 1 AS two'"),
     "search text": Case(f"search {SEARCH}", "'a blue square'", without="'a red circle'"),
     "search vector": Case(f"search {SEARCH}", "--vector {vector}", without="'a red circle'"),
