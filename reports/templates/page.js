@@ -5,7 +5,7 @@ const find = (selector, from = document) => from.querySelector(selector);
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 // Characters that turn or hide others are named, as reports/render.py does in what it writes itself.
 const HIDDEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
-const visible = (text) => text.replace(HIDDEN, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+const named = (text) => text.replace(HIDDEN, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 const make = (tag, fields = {}, ...children) => {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(fields)) {
@@ -14,7 +14,7 @@ const make = (tag, fields = {}, ...children) => {
     else made.setAttribute(name, value);
   }
   const kept = children.filter((child) => child !== "" && child !== undefined && child !== null);
-  made.append(...kept.map((child) => (typeof child === "string" ? visible(child) : child)));
+  made.append(...kept.map((child) => (typeof child === "string" ? named(child) : child)));
   return made;
 };
 const button = (text, act, fields = {}) => {
@@ -172,7 +172,7 @@ const cellOf = (cell, column, first) => {
   const plain = !(note || state || bar || link);
   const made = make(first ? "th" : "td", { className: [column.numeric && "num", mark].filter(Boolean).join(" "), title });
   if (first) made.scope = "row";
-  if (plain) made.textContent = visible(text);
+  if (plain) made.textContent = named(text);
   else made.append(link ? make("a", { className: "value", href: link }, text) : make("span", { className: "value" }, text));
   if (note) made.append(make("span", { className: "interval" }, note));
   if (bar) made.append(make("i", { className: bar[3] ? "bar chance" : "bar", ariaHidden: "true", style: `--low:${bar[0]};--width:${bar[1]};--point:${bar[2]};--chance:${bar[3] || 0}` }));
