@@ -60,6 +60,7 @@ COMMANDS: dict[str, Command] = {
     "watch": steps.watch,
     "report": steps.report_command,
     "results": stored.results,
+    "choose": stored.choose,
     "serve": stored.serve,
     "import": steps.import_,
     "query": stored.query,
