@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.files import write_csv, write_json
-from capim.tasks.runtime.progress import Overall, Progress, clock, listening
+from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, Progress, clock, listening
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -316,15 +316,21 @@ def _terminal(overall: Overall) -> Iterator[None]:
 
 @contextmanager
 def _lines(overall: Overall) -> Iterator[None]:
-    """A line for every step that ends, and one a minute: how much of the run is done, and what is in work."""
+    """A line for every long step that ends, and one a minute: how much of the run is done, and what is in work."""
     begun, over = time.monotonic(), Event()
 
     def write(line: str) -> None:
         sys.stderr.write(f"{plain(line)}\n")
         sys.stderr.flush()
 
+    started = begun  # the step in work
+
     def listen(progress: Progress) -> None:
-        if ended := overall.listen(progress, time.monotonic() - begun):
+        nonlocal started
+        now = time.monotonic()
+        if progress.step and progress.done == 0:
+            started = now
+        if (ended := overall.listen(progress, now - begun)) and now - started >= QUIET_SECONDS:
             write(ended)
 
     def each_minute() -> None:
