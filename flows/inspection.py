@@ -293,7 +293,7 @@ def upgrade(*, workspace: str | None) -> Rows:
 
     Example: capim store upgrade
     """
-    from capim.store.upgrade import upgrade_store
+    from capim.store.inventory import upgrade_store
 
     done = [asdict(each) for each in upgrade_store(run_config({"workspace": workspace}).store_uri)]
     if not done:

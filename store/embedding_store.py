@@ -584,7 +584,7 @@ def check_address(connection: Connection) -> None:
 RELEASES = {4: "0.2.0"}
 """Format -> the release that reads it, of the releases before this one."""
 FIRST_UPGRADED = 6
-"""The first format that `capim store upgrade` brings to this one (``store.upgrade``)."""
+"""The first format that `capim store upgrade` brings to this one (``store.inventory``)."""
 
 
 def _check_format(connection: Connection, *, create: bool) -> None:
