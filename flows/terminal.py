@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.files import write_csv, write_json
-from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, Progress, clock, listening
+from capim.tasks.progress import DOWNLOADED, Progress, listening
+from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -292,6 +293,8 @@ def _terminal(overall: Overall) -> Iterator[None]:
 
         def listen(progress: Progress) -> None:
             seconds = time.monotonic() - begun
+            if progress.unit == DOWNLOADED and not progress.done:
+                console.print(progress.work, markup=False, highlight=False)
             if ended := overall.listen(progress, seconds):
                 console.print(ended, markup=False, highlight=False)
             rest = overall.left(seconds)
@@ -310,6 +313,8 @@ def _lines() -> Iterator[None]:
         if progress.step:
             return
         now = time.monotonic()
+        if progress.unit == DOWNLOADED and not progress.done:
+            sys.stderr.write(f"{progress.work}\n")
         begun, reported = started.setdefault(progress.work, (now, now))
         finished = progress.done >= progress.total
         if (finished and now - begun >= QUIET_SECONDS) or now - reported >= 10:

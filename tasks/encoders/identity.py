@@ -26,9 +26,7 @@ from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.catalog import catalog, spec_of
 from capim.tasks.encoders.checkpoint import (
     ReadJson,
-    commit_of,
     digest_of,
-    hub_json,
     json_file,
     local_path,
     open_clip_tag,
@@ -36,6 +34,7 @@ from capim.tasks.encoders.checkpoint import (
     repository_of,
 )
 from capim.tasks.encoders.endpoint import resolve_endpoint
+from capim.tasks.hub import commit_of, hub_json
 
 ROLES = {"caption": "query", "image": "document"}
 """The usual role of each modality: captions search among images."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tests.faults import corruption, damages, disks, hostile, kills, networks, together
+from tests.faults import corruption, damages, disks, hostile, hubs, kills, networks, together
 from tests.faults.fault import Fault
 
-ALL = [fault for kind in (kills, disks, networks, corruption, damages, hostile, together) for fault in kind.FAULTS]
+ALL = [
+    fault for kind in (kills, disks, networks, hubs, corruption, damages, hostile, together) for fault in kind.FAULTS
+]
 
 
 def chosen(*, quick: bool = False, only: str = "") -> list[Fault]:
