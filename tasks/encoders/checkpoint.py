@@ -124,7 +124,7 @@ def related_repositories(adapter: str, read: ReadJson) -> list[str]:
         ['vidore/base']
     """
     names: list[str | None] = []
-    if adapter == "colvision":
+    if adapter in ("colvision", "mteb"):
         names = [read("adapter_config.json").get("base_model_name_or_path")]
     elif adapter == "openclip":
         text = read("open_clip_config.json").get("model_cfg", {}).get("text_cfg", {})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.faults import corruption, damages, disks, hostile, hubs, kills, networks, together
 from tests.faults.fault import Fault
 
-ALL = [
+_KINDS = (kills, disks, networks, hubs, corruption, damages, hostile, together)
+ALL = [fault for kind in _KINDS for fault in kind.FAULTS]
     fault for kind in (kills, disks, networks, hubs, corruption, damages, hostile, together) for fault in kind.FAULTS
 ]
 

@@ -28,9 +28,9 @@ def _alone(build: Callable[..., None], **which: object) -> Row:
     return Row(lambda folder, _: build(folder, **which))
 
 
-def _lora(make: Callable[..., tuple[object, object]], base: str, **which: object) -> Row:
+def _lora(make: Callable[..., tuple[object, object]], base: str, *, parts: bool = False, **which: object) -> Row:
     def build(folder: Path, related: Others) -> None:
-        colvision.build_lora(folder, related[base], partial(make, **which), base_name=base)
+        colvision.build_lora(folder, related[base], partial(make, **which), base_name=base, parts=parts)
 
     return Row(build, (base,))
 
@@ -52,12 +52,11 @@ def _jina(dim: int) -> Row:
     return Row(build, (others.CODE, others.TOWER))
 
 
-_nomic = partial(_lora, colvision.qwen, "Qwen/Qwen2.5-VL-3B-Instruct", version="2_5", dim=2048)
 ROWS: dict[str, Row] = {
     "dfn5b-h": _alone(openclip.build_dfn, dim=1024),
     "laion-clip-h": _alone(openclip.build_laion, dim=1024),
     "metaclip-h": _alone(clip.build_clip, dim=1024),
-    "colpali-v1.3": _lora(colvision.colpali, "vidore/colpaligemma-3b-pt-448-base"),
+    "colpali-v1.3": _lora(colvision.colpali, "vidore/colpaligemma-3b-pt-448-base", parts=True),
     "jina-clip-v1": _jina(768),
     "siglip-so400m": _alone(clip.build_siglip, dim=1152),
     "openai-clip-l-336": _alone(clip.build_clip, dim=768),
@@ -82,8 +81,8 @@ ROWS: dict[str, Row] = {
     "colsmol-256m": _lora(colvision.idefics, "vidore/ColSmolVLM-Instruct-256M-base"),
     "colmodernvbert": _alone(colvision.build_modernvbert),
     "bimodernvbert": _alone(colvision.build_modernvbert, kind="Bi", dim=768),
-    "colnomic-3b": _nomic(),
-    "nomic-multimodal-3b": _nomic(kind="Bi"),
+    "colnomic-3b": _lora(colvision.qwen, "nomic-ai/colqwen2.5-3B-base", version="2_5"),
+    "nomic-multimodal-3b": _lora(colvision.qwen, "Qwen/Qwen2.5-VL-3B-Instruct", version="2_5", kind="Bi", dim=2048),
     "qwen3-vl-embedding-2b": _alone(sentence.build_single, dim=2048),
     "qwen3-vl-embedding-8b": _alone(sentence.build_single, dim=4096),
     "colqwen2-hf": _alone(sentence.build_for_retrieval),

@@ -52,11 +52,16 @@ def _save(folder: Path, model: Any, processor: Any) -> None:
 
 def build_colpali_lora(folder: Path, base: Path, *, base_name: str) -> None:
     """vidore/colpali-v1.3: a LoRA adapter without config.json, over vidore/colpaligemma-3b-pt-448-base."""
-    build_lora(folder, base, colpali, base_name=base_name)
+    build_lora(folder, base, colpali, base_name=base_name, parts=True)
 
 
-def build_lora(folder: Path, base: Path, make: Callable[[Path], tuple[Any, Any]], *, base_name: str) -> None:
-    """A LoRA adapter over a model and its processor, which are saved as its base."""
+def build_lora(
+    folder: Path, base: Path, make: Callable[[Path], tuple[Any, Any]], *, base_name: str, parts: bool = False
+) -> None:
+    """A LoRA adapter over a model and its processor, which are saved as its base.
+
+    ``parts``: the processor is saved as two, as before transformers had a file for it.
+    """
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -72,8 +77,8 @@ def build_lora(folder: Path, base: Path, make: Callable[[Path], tuple[Any, Any]]
             if "lora_B" in name:
                 weights.copy_(torch.randn_like(weights) * 0.3)
     adapted.save_pretrained(folder)
-    processor.image_processor.save_pretrained(folder)
-    processor.tokenizer.save_pretrained(folder)
+    for part in (processor.image_processor, processor.tokenizer) if parts else (processor,):
+        part.save_pretrained(folder)
     config = json.loads((folder / "adapter_config.json").read_text()) | {"base_model_name_or_path": base_name}
     (folder / "adapter_config.json").write_text(json.dumps(config))
     (folder / "config.json").unlink(missing_ok=True)
