@@ -65,6 +65,7 @@ COMMANDS: dict[str, Command] = {
     "ann": steps.ann,
     "list": inspection.list_known,
     "check": inspection.check,
+    "certify-model": inspection.certify_model,
     "completion": completion,
 }
 GROUPS: dict[str, dict[str, Command]] = {

@@ -33,7 +33,7 @@ def model_meta(name: str) -> Any:
     if name not in known:
         raise RequestError(unknown("model of mteb for images", name, known) + " (capim list encoders --all)")
     if reason := why_not(known[name], installed=False):
-        raise RequestError(f"mteb's {name}: {reason}")
+        raise RequestError(f"mteb's {name} {reason}")
     return known[name]
 
 
@@ -51,7 +51,9 @@ def why_not(meta: Any, *, installed: bool = True) -> str:
     if kind := set(meta.model_type) - _KINDS.keys():
         return f"is a {', '.join(sorted(kind))} model, which has no vectors to store"
     if "API" in (meta.framework or []) or not meta.open_weights:
-        return "runs at a service: adapter 'http' (docs/endpoint.md)" if "/baseline" not in meta.name else "is random"
+        return "runs at a service: adapter 'http' (docs/endpoint.md)"
+    if meta.name.startswith("mteb/baseline"):
+        return "is random"
     missing = meta._missing_dependencies(meta._resolve_extras_groups()) if installed else []  # noqa: SLF001
     return f"needs {', '.join(each.partition('; extra')[0] + _found(each) for each in missing)}" if missing else ""
 
@@ -84,9 +86,12 @@ def resolved(spec: EncoderSpec) -> EncoderSpec:
     """The spec at the commit that mteb pins, with mteb's version, the task of the prompts and the roles as options.
 
     Raises:
-        RequestError: As of :func:`model_meta`; or mteb is of another version than the spec names.
+        RequestError: As of :func:`model_meta`; what it needs is not installed, or mteb is of another version than the
+            spec names.
     """
     meta, here = model_meta(spec.checkpoint), version("mteb")
+    if reason := why_not(meta):
+        raise RequestError(f"encoder {spec.name!r}: mteb's {spec.checkpoint} {reason}")
     if (known := spec.options.get(PIN + ADAPTER, here)) != here:
         raise RequestError(
             f"encoder {spec.name!r} was made with mteb {known}, but {here} is here, which may load it in another way; "

@@ -92,7 +92,6 @@ def cc3m(folder: Path, copy: Path, _pictures: list[bytes]) -> None:
 
 def judged(folder: Path, task: JudgedTask) -> None:
     """Documents, queries and judgements of every subset, as many as published; where nobody counted, three."""
-    configs: dict[str, dict[str, str]] = {}
     for subset, counted in task.subsets.items():
         counts = counted or SubsetCounts(samples=5, queries=2, judgements=3, fewest=1, most=2)
         n_documents = task.n_documents or 3
@@ -115,13 +114,13 @@ def judged(folder: Path, task: JudgedTask) -> None:
             file = folder / name / f"{task.split}-00000-of-00001.parquet"
             file.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(_with_features(pa.table(columns)), file)
-            configs[name] = {task.split: f"{name}/{task.split}-*"}
-    if "/{table}" not in task.layout:
-        _readme(folder, configs)
+    if "/{table}" not in task.layout:  # with what other corpora of the data set wrote before
+        names = sorted(file.parent.name for file in folder.glob("*/*.parquet"))
+        _readme(folder, {name: {task.split: f"{name}/{task.split}-*"} for name in names})
 
 
 def _judgements(queries: list[str], documents: list[str], counts: SubsetCounts) -> Iterator[tuple[str, str]]:
-    """As many as counted, each query with as few and at least one with as many as counted.
+    """As many as counted: the first query has as few as counted, others as many, as long as there are any.
 
     Where its own queries do not suffice, some are of queries in other languages, as in ViDoRe 2 and 3.
     """
@@ -129,7 +128,7 @@ def _judgements(queries: list[str], documents: list[str], counts: SubsetCounts) 
     asked = [*queries, *(f"other{n}" for n in range(counts.judgements))]
     for number, query in enumerate(asked):
         after = max(len(queries) - number - 1, 0)
-        n = min(counts.most, left - after * counts.fewest)
+        n = counts.fewest if after and number == 0 else min(counts.most, left - after * counts.fewest)
         if number >= len(queries) and left <= 0:
             return
         if number >= len(queries) and 0 < left - n < counts.fewest:

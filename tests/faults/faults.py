@@ -7,8 +7,6 @@ from tests.faults.fault import Fault
 
 _KINDS = (kills, disks, networks, hubs, corruption, damages, hostile, together)
 ALL = [fault for kind in _KINDS for fault in kind.FAULTS]
-    fault for kind in (kills, disks, networks, hubs, corruption, damages, hostile, together) for fault in kind.FAULTS
-]
 
 
 def chosen(*, quick: bool = False, only: str = "") -> list[Fault]:

@@ -74,7 +74,7 @@ def pages(scene: Scene, which: Callable[[str], bool]) -> str:
 
 
 def killed(scene: Scene) -> str:
-    """``kill -9`` in a download: no half file is taken for a whole one, and the next command fetches what is missing."""
+    """``kill -9`` in a download: no half file is taken for a whole one; the next command fetches what is missing."""
     with first_hour(scene, encoders=["siglip-so400m", "laion-clip-h"]) as hour:
         names = "laion-clip-h,siglip-so400m"
         words = ("embed", "--corpora", "shapes", "--sample", "4", "--device", "cpu", "--encoders", names)

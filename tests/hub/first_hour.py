@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
@@ -48,6 +48,7 @@ class FirstHour:
         folder, copy = self.place / "data" / name, self.place / "copies" / name
         if name in JUDGED_TASKS:
             task = JUDGED_TASKS[name]
+            folder = self.place / "data" / task.dataset  # several corpora may share one
             hub_copies.judged(folder, task)
             commit = task.revision
         else:
@@ -73,11 +74,5 @@ class FirstHour:
         architectures.mkdir(parents=True, exist_ok=True)
         place = () if words[0] == "check" else ("--workspace", str(self.place / "ws"))
         command = [sys.executable, "-m", "tests.hub.models", str(architectures), *words, *place]
-        return subprocess.Popen(
-            command,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )
+        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, env=environment, text=True, **pipes)

@@ -20,7 +20,7 @@ from capim.store.types import EncoderSpec, Modality
 from capim.tasks.encoders.adapters import PIN, adapter_named
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.checkpoint import folder_of, related_folder
-from capim.tasks.encoders.of_mteb import model_meta, why_not
+from capim.tasks.encoders.of_mteb import model_meta
 from capim.tasks.encoders.tensors import DTYPES
 from capim.tasks.hub import commit_of
 
@@ -52,8 +52,6 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
     meta = model_meta(spec.checkpoint)
     where = f"encoder {spec.name!r}: mteb's {spec.checkpoint}"
-    if reason := why_not(meta):
-        raise RequestError(f"{where} {reason}")
     if not trust_remote_code and runs_remote_code(meta):
         raise RequestError(
             f"{where} runs Python code of its repository (at {spec.revision}); read it, then allow it with "
@@ -65,7 +63,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
             raise RequestError(f"{where} loads the newest {name}, which is no longer {commit}; encode again")
         related_folder(spec, name, adapter_named(spec.adapter).weights)
     model = meta.model_copy(update={"revision": spec.revision}).load_model(device=device)
-    modules = list(_networks(model))
+    modules = [_without_gaps(network) for network in _networks(model)]
     own = next((weights.dtype for module in modules for weights in module.parameters()), DTYPES[spec.precision])
     if own != DTYPES[spec.precision]:
         raise RequestError(f"{where} is loaded in {str(own).removeprefix('torch.')} by mteb; set precision to that")
@@ -99,7 +97,9 @@ def _encoded(model: Any, task: Any, spec: EncoderSpec, modality: Modality, items
 
     role = str(spec.options[f"{modality}_role"])
     data: Any = DataLoader(_Items(_INPUTS[modality], items), batch_size=len(items), collate_fn=_columns)
-    found = model.encode(
+    # mteb's wrapper of MultiVectorEncoder searches, and encodes under another name
+    encode = getattr(model, "encode", None) or model._encode  # noqa: SLF001
+    found = encode(
         data,
         task_metadata=task,
         hf_split="test",
@@ -108,13 +108,23 @@ def _encoded(model: Any, task: Any, spec: EncoderSpec, modality: Modality, items
         batch_size=len(items),
         show_progress_bar=False,
     )
-    vectors = found if isinstance(found, Tensor) else torch.as_tensor(found)
-    vectors = vectors.detach().float().cpu()
+    if isinstance(found, list):
+        found = nn.utils.rnn.pad_sequence([torch.as_tensor(each).cpu() for each in found], batch_first=True)
+    vectors = (found if isinstance(found, Tensor) else torch.as_tensor(found)).detach().float().cpu()
     return vectors if spec.vectors == "single" else (vectors, (vectors != 0).any(dim=2))
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return {column: [row[column] for row in rows] for column in rows[0]}
+
+
+def _without_gaps(network: nn.Module) -> nn.Module:
+    """The network with NaN for weights without storage: a language head that a loader left, which no vector sees."""
+    for part in network.modules():
+        for name, weights in list(part.named_parameters(recurse=False)):
+            if weights.is_meta:
+                setattr(part, name, nn.Parameter(torch.full(weights.shape, torch.nan, dtype=weights.dtype)))
+    return network
 
 
 def _networks(model: Any, depth: int = 3) -> Iterator[nn.Module]:

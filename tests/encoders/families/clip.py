@@ -80,7 +80,7 @@ def build_siglip(folder: Path, *, dim: int = DIM) -> None:
 
 def _siglip2_text(folder: Path) -> tuple[Any, dict[str, Any]]:
     """Gemma's tokenizer and the configuration of the tower that reads with it."""
-    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
+    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True, model_max_length=64)
     ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
     return tokenizer, TOWER | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 64}
 

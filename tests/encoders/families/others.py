@@ -29,7 +29,7 @@ def build_jina(folder: Path, code: Path, tower: Path, *, dim: int = 32) -> None:
         shutil.copy(file, code / f"{file.stem}.py")
     tokenizer = bert_tokenizer(folder)
     BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        vocab_size=len(tokenizer), hidden_size=dim, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
         max_position_embeddings=512, pad_token_id=0,
     ).save_pretrained(tower)  # fmt: skip
     text: dict[str, Any] = {"embed_dim": dim, "model_type": "jina_clip_text", "pooler_type": "mean_pooler"}
