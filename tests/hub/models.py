@@ -43,13 +43,13 @@ def _over_xlm_roberta(name: str, dim: int) -> Row:
     return Row(build, (name,))
 
 
-def _jina(dim: int) -> Row:
+def _jina(dim: int, tower: str) -> Row:
     def build(folder: Path, related: Others) -> None:
         for place in related.values():
             place.rmdir()
-        others.build_jina(folder, related[others.CODE], related[others.TOWER], dim=dim)
+        others.build_jina(folder, related[others.CODE], related[tower], dim=dim, tower_name=tower)
 
-    return Row(build, (others.CODE, others.TOWER))
+    return Row(build, (others.CODE, tower))
 
 
 ROWS: dict[str, Row] = {
@@ -57,14 +57,14 @@ ROWS: dict[str, Row] = {
     "laion-clip-h": _alone(openclip.build_laion, dim=1024),
     "metaclip-h": _alone(clip.build_clip, dim=1024),
     "colpali-v1.3": _lora(colvision.colpali, "vidore/colpaligemma-3b-pt-448-base", parts=True),
-    "jina-clip-v1": _jina(768),
+    "jina-clip-v1": _jina(768, others.TOWER),
     "siglip-so400m": _alone(clip.build_siglip, dim=1152),
     "openai-clip-l-336": _alone(clip.build_clip, dim=768),
     "uform-multilingual-v2": _alone(others.build_uform, version=2, dim=256),
     "xlm-roberta-base-vit-b-32": _over_xlm_roberta("xlm-roberta-base", 512),
     "siglip2-so400m": _alone(clip.build_siglip2, dim=1152),
     "metaclip2-h": _alone(clip.build_metaclip2, dim=1024),
-    "jina-clip-v2": _jina(1024),
+    "jina-clip-v2": _jina(1024, "jinaai/jina-embeddings-v3"),
     "colqwen2.5": _lora(colvision.qwen, "vidore/colqwen2.5-base", version="2_5"),
     "xlm-roberta-large-vit-h-14": _over_xlm_roberta("xlm-roberta-large", 1024),
     "siglip2-base": _alone(clip.build_siglip2, dim=768),

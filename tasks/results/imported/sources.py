@@ -39,7 +39,6 @@ from capim.store.schema import OUTCOMES, TOP, texts
 from capim.store.sets.embedding_files import read_npz
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.types import Corpus, EncoderSpec, digest16
-from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, score_given, unjudged_share
@@ -400,6 +399,8 @@ def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collec
     Raises:
         RequestError: The matrix is not of this corpus, or a score is not a finite number; all faults together.
     """
+    from capim.tasks.ranking.maxsim_products import score_table  # torch
+
     faults: list[str] = []
     captions, images = (texts(table["id"]) for table in (corpus.captions, corpus.images))
     rows = _order(matrix.rows, captions, matrix.scores.shape[0], "rows", "captions", faults)

@@ -15,7 +15,7 @@ REMOTE_CODE = Path(__file__).with_name("jina_remote_code")
 CODE, TOWER = "jinaai/jina-clip-implementation", "jinaai/jina-bert-flash-implementation"
 
 
-def build_jina(folder: Path, code: Path, tower: Path, *, dim: int = 32) -> None:
+def build_jina(folder: Path, code: Path, tower: Path, *, dim: int = 32, tower_name: str = TOWER) -> None:
     """jinaai/jina-clip-v1: weights here, code in a second repository, the text tower's configuration in a third."""
     import torch
     from safetensors.torch import save_file
@@ -53,7 +53,7 @@ def build_jina(folder: Path, code: Path, tower: Path, *, dim: int = 32) -> None:
     torch.manual_seed(0)
     tensors = {name: tensor.clone().contiguous() for name, tensor in lively(model).state_dict().items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write(folder, f"{CODE}--", TOWER)
+    write(folder, f"{CODE}--", tower_name)
 
 
 def build_uform(folder: Path, *, version: int, dim: int = 16) -> None:
