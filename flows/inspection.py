@@ -327,7 +327,7 @@ def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int
     Exit code 1 if anything is damaged, or lost, which no run makes again; the table names the files and the command
     that repairs them. What is incomplete is completed by the same command that began it.
 
-    With --recompute, also compute every current figure again from its outcomes, and the outcomes of 100 queries of each
+    With --recompute, also compute every current figure and comparison again, and the outcomes of 100 queries of each
     evaluation from the embeddings: wrong bytes are found whatever the digests say, and so is code with other results.
 
     Example: capim store verify

@@ -315,8 +315,8 @@ def compare(
     Returns:
         From Python, a frame with one row per pair and figure, headline figures first. ``difference`` is ``encoder_a``
         (of ``compare(a, b)`` the first) minus ``encoder_b``, with its interval; ``p_adjusted`` is adjusted over the
-        pairs that are compared here; ``state`` is what the tests say of ``encoder_a``: better, worse, equivalent or
-        undecided.
+        pairs that are compared here, of headline figures over those of all of them; ``state`` is what the tests say of
+        ``encoder_a``: better, worse, equivalent or undecided.
     """
     from capim.flows.benchmark import compare as flow
     from capim.reports.rows.standing import PAIR_COLUMNS, summary
@@ -379,7 +379,7 @@ def _print_ranking(config: RunConfig, compared: Compared, form: Form) -> None:
 
 def _words(rows: Sequence[Row]) -> list[str]:
     """What the columns are, and what is not in the table."""
-    from capim.reports.rows.standing import same_photographs
+    from capim.reports.rows.standing import rests_on_few, same_photographs
 
     first, level = rows[0], f"{100 * rows[0]['level']:g} %"
     described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first["corpora"]))
@@ -388,6 +388,7 @@ def _words(rows: Sequence[Row]) -> list[str]:
         f"macro_mean: mean over {described}; low, high: its {level} interval",
         "borda: share of the other encoders that it is above, mean over the corpora",
         f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",
+        *["few images: in so few, tests of skewed differences err more often than they say"] * rests_on_few(rows),
         *same_photographs(json.loads(first["corpora"])),
         *(f"{LIKE_THESE}: {reason}" for reason in sorted(like_these)),
         *(f"{row['encoder']}: {row['reason']}" for row in rows if row["value"] is None),

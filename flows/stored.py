@@ -1,6 +1,7 @@
 """What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
 
-The commands `results`, `query`, `why`, `search`, `explain`, `serve` and `export`; nothing is written into the store.
+The commands `results`, `query`, `why`, `certify`, `search`, `explain`, `serve` and `export`; nothing is written into
+the store.
 """
 
 from __future__ import annotations
@@ -89,14 +90,18 @@ def wanted_rows(
 
 
 def in_order(results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Results by corpus, protocol and metric, the best value first, those without a value last."""
+    """Results by corpus, protocol and metric, the best value first, those without a value last.
+
+    ``against_chance`` is what is said of each beside chance: of all of these together, by main metrics.
+    """
+    from capim.reports.rows.standing import with_chance
 
     def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
         value = row["value"]
         goodness = 0.0 if value is None else value if row["lower_is_better"] else -value
         return row["corpus"], row["protocol"], row["metric"], value is None, goodness
 
-    return sorted(results, key=place)
+    return [*with_chance(sorted(results, key=place))]
 
 
 def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:
@@ -157,6 +162,38 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     return Rows(
         rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it derived nothing and used nothing derived", code=0
     )
+
+
+def certify(
+    corpus: str,
+    *,
+    workspace: str | None,
+    encoders: Annotated[Texts | None, "A,B"] = None,
+    seed: int = 0,
+) -> Rows:
+    """Simulate whether intervals and tests hold what they promise on a corpus: on its own captions and shares.
+
+    For each headline figure: how often intervals of 95 % hold the truth (coverage), how often a difference is found
+    where there is none (type I error, promised 5 %), and how often the difference that is said to be detectable is
+    found (power, promised 80 %). Nothing is stored. Exit code 1 if something does not hold.
+
+    Example: capim certify shapes
+
+    Args:
+        corpus: a stored corpus
+        encoders: the two whose figures are simulated (default: the best two)
+        seed: of the simulation
+    """
+    from capim.tasks.certify import certified
+
+    store = open_store(workspace)
+    name = str(corpus_in(store, corpus)["name"])
+    wanted = wanted_rows(store, "results", encoder=encoders, corpus=name)
+    rows = [*certified(store, name, store.figures(**wanted), seed=seed)]
+    failed = [row for row in rows if row["holds"] is False]
+    known = [row for row in rows if row["holds"] is not None]
+    say(f"{len(known) - len(failed)} of {len(known)} promises hold on corpora like {name}")
+    return Rows(rows=rows, none=lambda: no_rows(store, "results", wanted), code=1 if failed else 0)
 
 
 def results(
@@ -285,6 +322,40 @@ def search(
     if open and page is not None and not webbrowser.open(page.resolve().as_uri()):
         sys.stderr.write("no browser was found; open the page by hand\n")
     return None if html else Rows(rows=found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)
+
+
+def duplicates(
+    *,
+    workspace: str | None,
+    corpus: Annotated[tuple[str, ...], "X,Y"],
+    encoder: str | None = None,
+    threshold: Annotated[float, "C"] = 0.95,
+) -> Rows:
+    """List images that are the same or nearly so, within corpora and between them: by bytes, by file names, by vectors.
+
+    Photographs that two corpora share make their figures depend on each other; a training and a test part of one corpus
+    should share none. File names are compared between corpora alone. The score is the cosine.
+
+    Example: capim duplicates --corpus shapes,shapes-winoground --encoder tiny-clip
+
+    Args:
+        corpus: names, paths or fingerprints of corpora in the store
+        encoder: also compare the stored vectors of this encoder, one vector per image
+        threshold: least cosine of near-duplicates (default: 0.95)
+    """
+    from capim.tasks.duplicates import COLUMNS, duplicates
+
+    store = open_store(workspace)
+    rows = [corpus_in(store, each) for each in corpus]
+    corpora = [store.corpus(str(row["name"]), str(row["fingerprint"])) for row in rows]
+    found = list(duplicates(store, corpora, encoder=encoder, threshold=threshold))
+    shared = {(row["corpus"], row["image"]) for row in found} | {
+        (row["other_corpus"], row["other_image"]) for row in found
+    }
+    for each in corpora:
+        n = sum(name == each.name for name, _ in shared)
+        sys.stderr.write(f"{each.name}: {n:,} of {each.images.num_rows:,} images have a duplicate\n")
+    return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, code=0)
 
 
 def explain(

@@ -12,10 +12,11 @@ from typing import cast
 
 import pyarrow as pa
 
-FORMAT = 6
+FORMAT = 7
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
+LABEL = "label"  # the ground truth of images and the first prompt of each of their classes
 
 
 def required(kind: pa.DataType, *names: str) -> list[pa.Field]:
@@ -151,8 +152,10 @@ RESULTS = _columns(
     # share of queries whose best relevant item is tied with an irrelevant one; null: no scores (imported ranks)
     *optional(pa.float64(), "tie_share"),
     *required(pa.int64(), "n_queries", "n_clusters"),
+    # Kish's number of clusters of equal weight, and the share of the weight that the heaviest has; null: no clusters
+    *optional(pa.float64(), "n_effective", "largest_share"),
     *optional(pa.float64(), "chance"),
-    *optional(pa.string(), "against_chance"),  # better, worse, open, at 95 % whatever the level; null: no interval
+    *optional(pa.float64(), "p_chance"),  # of the chance value: two-sided, exact, not adjusted; null: not tested
     *required(pa.string(), "interval_method"),  # wilson, percentile, bca, none
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "seed"),
@@ -184,6 +187,8 @@ COMPARISONS = _columns(
     *required(pa.string(), "interval_method"),  # percentile, bca, none
     # that holds for all pairs of this metric together at 95 %: what claims are read from; null: no test, or no end
     *optional(pa.float64(), "simultaneous_low", "simultaneous_high"),
+    # of metrics of the headline: the ends where several figures share the 5 %, for each of `decision.SHARERS`
+    *optional(pa.list_(pa.float64()), "shared_low", "shared_high"),
     *optional(pa.float64(), "p_sign_flip"),
     *required(pa.bool_(), "p_exact"),  # whether the sign-flip test enumerated every flip
     *optional(pa.float64(), "p_mcnemar"),
@@ -198,6 +203,7 @@ COMPARISONS = _columns(
     *optional(pa.float64(), "cohen_dz", "cohen_h", "odds_ratio"),
     *optional(pa.float64(), "detectable_effect"),  # at 80 % power
     *required(pa.int64(), "n_queries", "n_clusters"),
+    *optional(pa.float64(), "n_effective"),
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "permutations", "seed"),
     *optional(pa.string(), "reason"),
@@ -235,6 +241,7 @@ RANKINGS = _columns(
     *optional(pa.int64(), "rank_low", "rank_high"),  # the ranks that it can hold, simultaneous for all encoders
     *optional(pa.bool_(), "tied_with_best"),  # it can hold the first rank
     *required(pa.int64(), "n_corpora", "n_encoders"),  # that were ranked
+    *optional(pa.float64(), "n_effective"),  # Kish's number of the units that the ranks rest on
     # JSON: of each corpus its name, fingerprint and what its headline is; other names of it, its photographs, and how
     # many of these each other corpus has
     *required(pa.string(), "corpora"),

@@ -254,6 +254,10 @@ class Corpus:
             if not columns.equals(schema):
                 raise ValueError(f"corpus {self.name!r}: {part} have columns {columns.names}, expected {schema.names}")
 
+    def items(self, modality: Modality) -> pa.Table:
+        """The images or the captions."""
+        return self.images if modality == "image" else self.captions
+
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits over the contents: every id, text, image hash and relation, in order.

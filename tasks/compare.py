@@ -65,6 +65,18 @@ def compare_corpus(
 ) -> CompareRef:
     """Store pairwise comparisons of encoders that were evaluated on one corpus, beside those of larger requests."""
     store = EmbeddingStore.open(store_uri)
+    return derive_comparisons(store, evaluations, protocols=protocols, resampling=resampling, run=run)
+
+
+def derive_comparisons(
+    store: EmbeddingStore,
+    evaluations: Sequence[EvaluationRef],
+    *,
+    protocols: Sequence[str],
+    resampling: Resampling,
+    run: str,
+) -> CompareRef:
+    """What :func:`compare_corpus` stores."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     headline = planned_figures(protocols_of(corpus))
@@ -157,7 +169,13 @@ def compare_combined(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> CompareRef:
     """Store comparisons by RSUM and by means over languages, of the encoders with all protocols of such a figure."""
-    store = EmbeddingStore.open(store_uri)
+    return derive_combined(EmbeddingStore.open(store_uri), evaluations, resampling=resampling, run=run)
+
+
+def derive_combined(
+    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
+) -> CompareRef:
+    """What :func:`compare_combined` stores."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     protocols = protocols_of(corpus)
@@ -242,7 +260,14 @@ def rank_suite(
     The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`. A single
     corpus has no ranking, and no reason for it: nobody expects one.
     """
-    store, groups = EmbeddingStore.open(store_uri), by_corpus(evaluations)
+    return derive_ranking(EmbeddingStore.open(store_uri), evaluations, resampling=resampling, run=run)
+
+
+def derive_ranking(
+    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
+) -> RankingRef:
+    """What :func:`rank_suite` stores."""
+    groups = by_corpus(evaluations)
     if len(groups) < LEAST_CORPORA:
         few = f"a ranking over corpora needs {LEAST_CORPORA} of them, got {len(groups)}"
         return RankingRef(reason=few if len(groups) > 1 else "")

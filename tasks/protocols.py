@@ -3,6 +3,8 @@
 An id is one of
 
 - ``t2i/NAME``, ``i2t/NAME``: retrieval; ``t2i/judged``, ``t2i/judged/LANGUAGE``: documents with graded judgements;
+- ``i2t/class``: images labelled by prompts of classes; ``t2i/class``: classes search images; ``i2i/label``: images that
+  share a label;
 - ``t2i/LANGUAGE/TRANSLATOR``: captions of one language by one translator;
 - ``i2t/any@ORIENTATION``: one of the two other ways to score captions for an image by late interaction (§2);
 - ``winoground``, ``winoground/TAG``: quadruples; ``FAMILY/CATEGORY``: captions against hard negatives;
@@ -14,17 +16,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from capim.store.plugins import Plugin, PluginTable
-from capim.store.schema import JUDGED
+from capim.store.schema import JUDGED, LABEL
 
-Direction: TypeAlias = Literal["t2i", "i2t", "pairs", "quadruples", "both"]
-Kind: TypeAlias = Literal["retrieval", "judged", "pairs", "quadruples", "sum", "mean"]
+if TYPE_CHECKING:
+    from capim.store.types import Modality
 
+Direction: TypeAlias = Literal["t2i", "i2t", "i2i", "pairs", "quadruples", "both"]
+Kind: TypeAlias = Literal["retrieval", "judged", "labels", "pairs", "quadruples", "sum", "mean"]
+
+_SIDES: Mapping[Direction, tuple[Modality, Modality]] = {
+    "t2i": ("caption", "image"),
+    "i2t": ("image", "caption"),
+    "i2i": ("image", "image"),
+}
 DIRECTION_TITLES: Mapping[Direction, str] = {
     "t2i": "text to image",
     "i2t": "image to text",
+    "i2i": "image to image",
     "quadruples": "two images, two captions",
     "pairs": "caption or hard negative",
     "both": "both directions",
@@ -38,6 +49,11 @@ ORIENTATIONS = {
 EVERY = "*"  # in place of a language or translator: all of them
 MACRO, MICRO, ALL_NEGATIVES = "macro", "micro", "all-negatives"  # instead of a category: all of them
 
+CLASS, BALANCED = "class", "class-balanced"
+"""Names of the protocols of labels; ``balanced``: the mean over classes."""
+
+_LABELLED = (("i2t", CLASS), ("i2t", BALANCED), ("i2i", LABEL))
+
 # what stands behind the direction in the id -> what is added to the direction's name, and what the protocol measures
 _T2I = {
     "all": ("", "Every caption searches all images"),
@@ -47,6 +63,7 @@ _T2I = {
     "cxc": ("CxC", "Also right: what Crisscrossed Captions judged to match"),
     "eccv": ("ECCV", "Also right: what ECCV Caption judged to match"),
     JUDGED: ("", "Every query searches all documents; graded judgements"),
+    CLASS: ("classes", "Every class, the mean of its prompts, searches all images"),
 }
 _I2T = {
     "any": ("", "Every image searches all captions; any of its own counts"),
@@ -54,10 +71,17 @@ _I2T = {
     "symmetric-first": ("first captions", "Every image searches caption 0 of every image"),
     "symmetric-mean": ("mean over positions", "Mean over ordinals 0 to 4 of searching that caption of every image"),
     **{name: _T2I[name] for name in ("1k", "cxc", "eccv")},
+    CLASS: ("zero-shot classification", "Every image gets the nearest class, a class being the mean of its prompts"),
+    BALANCED: (
+        "zero-shot classification, mean over classes",
+        "Every image gets the nearest class; classes weigh the same",
+    ),
 }
+_I2I = {LABEL: ("same label", "Every image searches all others; right are those that share a label with it")}
 _RETRIEVAL: Mapping[str, tuple[str, str]] = {
     **{f"t2i/{name}": about for name, about in _T2I.items()},
     **{f"i2t/{name}": about for name, about in _I2T.items()},
+    **{f"i2i/{name}": about for name, about in _I2I.items()},
 }
 READING_ORDER = {id_: place for place, id_ in enumerate(_RETRIEVAL)}
 """The protocols of retrieval that are the same on every corpus, in the order in which pages show them."""
@@ -112,7 +136,7 @@ class Protocol:
     @property
     def is_retrieval(self) -> bool:
         """Whether queries search a gallery, judged documents included."""
-        return self.kind in ("retrieval", "judged")
+        return self.kind in ("retrieval", "judged", "labels")
 
     @property
     def is_combined(self) -> bool:
@@ -155,9 +179,9 @@ class Protocol:
         return self.kind == "quadruples" and not self.name
 
     @property
-    def sides(self) -> tuple[str, str]:
-        """What searches and what is searched: ``("caption", "image")`` or the reverse, of retrieval."""
-        return ("caption", "image") if self.direction == "t2i" else ("image", "caption")
+    def sides(self) -> tuple[Modality, Modality]:
+        """What searches and what is searched, of retrieval: captions images, images captions, or images images."""
+        return _SIDES[self.direction]
 
     @cached_property
     def title(self) -> str:
@@ -175,7 +199,7 @@ class Protocol:
             return f"hard negatives, {self.id}"
         if self.kind == "quadruples":
             return f"binding, {self.name}" if self.name else "binding"
-        if self.kind == "judged":
+        if self.kind == "judged" and self.name == JUDGED:
             return f"judged queries in {language_name(self.language)}" if self.language else "judged queries"
         title = DIRECTION_TITLES[self.direction]
         if self.kind == "mean":
@@ -216,8 +240,8 @@ def _parsed(id_: str) -> Protocol:
         return PACKAGES[id_].protocol
     if first == "t2i":
         return _of_direction(id_, "t2i", *rest.split("@"))
-    if first == "i2t":
-        return _of_direction(id_, "i2t", *rest.split("@"))
+    if first in ("i2t", "i2i"):
+        return _of_direction(id_, first, *rest.split("@"))  # type: ignore[arg-type]  # mypy does not narrow by `in`
     if first == "winoground":
         about = f"Two images, two captions: {rest}" if rest else "Two images and the caption of each"
         return Protocol(id_, "quadruples", "quadruples", rest, description=about)
@@ -236,6 +260,10 @@ def _of_direction(id_: str, direction: Direction, rest: str, behind: str = "") -
         about = "Mean over the figures of every language"
         return Protocol(id_, direction, "mean", "", name, last, weights=behind, description=about)
     about = _RETRIEVAL.get(f"{direction}/{name}", ("", f"Judged by the ground truth {name}"))[1]
+    if (direction, name) in _LABELLED:
+        return Protocol(id_, direction, "labels", name, description=about)
+    if (direction, name) == ("t2i", CLASS):
+        return Protocol(id_, direction, "judged", name, main_metric="AP", description=about)
     if name == JUDGED:
         about = about.replace("query", f"{last} query") if last else about
         return Protocol(id_, direction, "judged", name, last, description=about)

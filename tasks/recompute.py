@@ -1,15 +1,17 @@
 """What is stored, computed again: `capim store verify --recompute`.
 
-Figures from their outcomes, and the outcomes of a sample of queries from the vectors. Wrong bytes are found whatever
-any digest says of them, and so is code that gives something else than it once gave.
+Figures, comparisons, rankings and analyses from the outcomes, and the outcomes of a sample of queries from the vectors.
+Wrong bytes are found whatever any digest says of them, and so is code that gives something else than it once gave.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +24,12 @@ from capim.store.removal import drop, drop_evaluations
 from capim.store.rows import delete
 from capim.store.schema import DERIVED, TABLES, texts
 from capim.store.types import canonical_json, digest16
+from capim.tasks.compare import derive_combined, derive_comparisons, derive_ranking
+from capim.tasks.derive import derive
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.protocols import build_tasks
 from capim.tasks.ranking.spot_check import wrong_outcomes
+from capim.tasks.report import analysing, wanted_analyses
 from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
@@ -35,6 +40,7 @@ from capim.tasks.statistics.draws import Resampling
 SAMPLE = 100  # queries of an evaluation whose outcomes are computed again
 _SLACK = 1e-9  # of a figure that another machine adds up in another order
 _OF_THE_RUN = ("run", "created")  # columns that say who made a row
+_TIMES = ("seconds", "seconds_per_query")  # in the details of slices: how long it took
 _DERIVED = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
 
 
@@ -85,7 +91,7 @@ class _Anew(EmbeddingStore):
 
 
 def recompute(store: EmbeddingStore, *, sample: int = SAMPLE, seed: int = 0) -> Iterator[Wrong | StoreCheck]:
-    """Computes every current figure again, and some outcomes: gives each difference, then how much was computed.
+    """Computes all that is current again, and some outcomes: gives each difference, then how much was computed.
 
     Args:
         store: The store.
@@ -108,10 +114,13 @@ def recompute(store: EmbeddingStore, *, sample: int = SAMPLE, seed: int = 0) -> 
             except (RequestError, WorkError) as fault:
                 yield Wrong(what="results", detail=f"{sets.encoder} on {sets.corpus} cannot be computed again: {fault}")
             advance(1)
-    for table, n in recomputing.counts.items():
-        yield StoreCheck(what=table, state="sound", detail=f"{n:,} computed again")
-    if recomputing.left:
-        reasons = "; ".join(f"{n:,} {why}" for why, n in sorted(recomputing.left.items()))
+    over_encoders = _OverEncoders(store=store, ledger=ledger)
+    for table in ("comparisons", "slices", "rankings"):
+        yield from over_encoders.differences(table)
+    for name, n in (recomputing.counts + over_encoders.counts).items():
+        yield StoreCheck(what=name, state="sound", detail=f"{n:,} computed again")
+    if left := recomputing.left + over_encoders.left:
+        reasons = "; ".join(f"{n:,} {why}" for why, n in sorted(left.items()))
         yield StoreCheck(what="results", state="incomplete", detail=f"not computed again: {reasons}")
 
 
@@ -136,7 +145,7 @@ def remove_wrong(store: EmbeddingStore, wrong: Iterable[Wrong]) -> dict[str, int
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Recomputing:
+class _Again:
     """Computes again, and compares.
 
     Attributes:
@@ -146,10 +155,30 @@ class _Recomputing:
 
     store: EmbeddingStore
     ledger: Mapping[str, Row]
-    sample: int
-    seed: int
     counts: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
+
+    def compared(self, table: str, anew: _Anew) -> Iterator[Wrong]:
+        """How the stored rows of a table differ from those that were made of the same derivations."""
+        made = [row for row in anew.made[table] if row["derived"] in self.ledger]
+        keys = [row["key"] for row in anew.made["derived"]]
+        stored = {_place(table, row): row for row in self.store.rows(table, derived=keys).to_pylist()}
+        for row in made:
+            self.counts[table] += 1
+            kept = stored.pop(_place(table, row), None)
+            what = _difference(kept, row) if kept else "is not stored, though the ledger has its key"
+            if what:
+                yield Wrong(what=table, detail=f"{_name(row)}: {what}", keys=(row["derived"],))
+        for row in stored.values():
+            yield Wrong(what=table, detail=f"{_name(row)}: is not computed any more", keys=(row["derived"],))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recomputing(_Again):
+    """The figures of one encoder on one corpus after the other, and their outcomes."""
+
+    sample: int
+    seed: int
 
     def differences(self, sets: SetsRef) -> Iterator[Wrong]:
         """Of the current figures of one encoder on one corpus, and of their outcomes."""
@@ -182,23 +211,10 @@ class _Recomputing:
         keep = bool(self.store.counts("replicates", "derived", evaluation=list(evaluation.evaluations.values())))
         derive_figures(scored, resampling=resampling, run="", keep_replicates=keep)
         for table in ("results", "replicates"):
-            key, made = TABLES[table].key[0], [row for row in anew.made[table] if row["derived"] in self.ledger]
-            stored = {row["derived"] + row[key]: row for row in self._stored(table, anew.made["derived"])}
-            for row in made:
-                self.counts[table] += 1
-                kept = stored.pop(row["derived"] + row[key], None)
-                what = _difference(kept, row) if kept else "is not stored, though the ledger has its key"
-                if what:
-                    yield Wrong(what=table, detail=f"{_name(row)}: {what}", keys=(row["derived"],))
-            for row in stored.values():
-                yield Wrong(what=table, detail=f"{_name(row)}: is not computed any more", keys=(row["derived"],))
+            yield from self.compared(table, anew)
         made_keys = {row["key"] for row in anew.made["derived"]}
         if n_other := sum(row["derived"] not in made_keys for row in current):
             self.left["figures by other code than today's, or by a metric of the user"] += n_other
-
-    def _stored(self, table: str, derived: Iterable[Row]) -> Sequence[Row]:
-        rows: Sequence[Row] = self.store.rows(table, derived=[row["key"] for row in derived]).to_pylist()
-        return rows
 
     def _outcomes(self, sets: SetsRef, evaluations: Mapping[str, str]) -> Iterator[Wrong]:
         if not has_vectors(self.store, sets.encoder_fingerprint, sets.corpus_fingerprint):
@@ -220,8 +236,94 @@ class _Recomputing:
                 yield Wrong(what="outcomes", detail=detail, outcomes_of=sets)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _OverEncoders(_Again):
+    """Comparisons, rankings and analyses, of the encoders that each was made of."""
+
+    def differences(self, table: str) -> Iterator[Wrong]:
+        """Of the current rows of one of these tables."""
+        keys = {row["derived"] for row in self.store.current(table)}
+        found = {key: json.loads(self.ledger[key]["identity"]) for key in keys & self.ledger.keys()}
+        todo = {key: identity for key, identity in found.items() if identity["kind"] in _MAKERS}
+        others = sorted({identity["kind"] or "?" for key, identity in found.items() if key not in todo})
+        self.left[f"of {table} ({', '.join(others)})"] += len(found) - len(todo)
+        while todo:
+            largest = max(
+                todo, key=lambda key: (len(todo[key]["inputs"]), key)
+            )  # others may be of some of its encoders
+            identity = todo.pop(largest)
+            try:
+                anew = self._made(identity)
+            except (RequestError, WorkError) as fault:
+                yield Wrong(what=table, detail=f"key {largest} cannot be computed again: {fault}", keys=(largest,))
+                continue
+            keys = {row["key"] for row in anew.made["derived"]}
+            if largest not in keys:
+                self.left[f"derivations of {table} by other code than today's, or of other outcomes"] += 1
+            for each in keys & todo.keys():
+                del todo[each]
+            for made in {table, *anew.made} & {*_DERIVED}:
+                yield from self.compared(made, anew)
+
+    def _made(self, identity: Mapping[str, Any]) -> _Anew:
+        anew = _Anew(self.store)
+        names = {each.name for each in fields(Resampling)}
+        resampling = Resampling(**{name: value for name, value in identity["settings"].items() if name in names})
+        evaluations = self._evaluations(identity["inputs"])
+        if evaluations:
+            _MAKERS[identity["kind"]](anew, evaluations, identity["subject"], resampling)
+        return anew
+
+    def _evaluations(self, inputs: Iterable[str]) -> tuple[EvaluationRef, ...]:
+        """The evaluations that :func:`inputs_of` names, of those that are stored, by encoder and corpus."""
+        ids = [each.rpartition(" ")[2] for each in inputs if " " in each]
+        columns = ["evaluation", "protocol", *(each.name for each in fields(SetsRef))]
+        rows = {
+            row["evaluation"]: row for row in self.store.rows("results", evaluation=ids).select(columns).to_pylist()
+        }
+        found: dict[SetsRef, dict[str, str]] = {}
+        for row in (rows[each] for each in ids if each in rows):
+            sets = SetsRef(**{each.name: row[each.name] for each in fields(SetsRef)})
+            found.setdefault(sets, {})[row["protocol"]] = row["evaluation"]
+        return tuple(EvaluationRef(sets=sets, evaluations=of, n_scored=0) for sets, of in found.items())
+
+
+def _comparisons(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], subject: Mapping[str, str], resampling: Resampling
+) -> None:
+    if subject["protocol"]:
+        derive_comparisons(store, evaluations, protocols=[subject["protocol"]], resampling=resampling, run="")
+    else:
+        derive_combined(store, evaluations, resampling=resampling, run="")
+
+
+def _analyses(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], subject: Mapping[str, str], resampling: Resampling
+) -> None:
+    corpus = store.corpus(evaluations[0].sets.corpus, evaluations[0].sets.corpus_fingerprint)
+    wanted = wanted_analyses(store, corpus, evaluations, [subject["analysis"]], resampling)
+    derive(store, "slices", wanted, analysing(store, corpus, evaluations, resampling, run=""), run="")
+
+
+def _ranking(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], _: Mapping[str, str], resampling: Resampling
+) -> None:
+    derive_ranking(store, evaluations, resampling=resampling, run="")
+
+
+_MAKERS = {"comparison": _comparisons, "analysis": _analyses, "ranking": _ranking}  # kind of a derivation -> makes it
+
+
+def _place(table: str, row: Row) -> tuple[Any, ...]:
+    return row["derived"], *(row[name] for name in TABLES[table].key)
+
+
 def _name(row: Row) -> str:
-    return f"{row['encoder']} on {row['corpus']}, {row['protocol']}, {row['metric']}"
+    """What a row is of: its encoders, its corpus, and what its table tells rows apart by."""
+    of = [row[name] for name in ("encoder", "encoder_a", "encoder_b") if row.get(name)]
+    about = ("protocol", "metric", "analysis", "feature", "level_name", "estimand", "statistic")
+    what = ", ".join(str(row[name]) for name in about if row.get(name))
+    return " and ".join(of) + (f" on {row['corpus']}" if row.get("corpus") else "") + f", {what}"
 
 
 def _difference(stored: Row, computed: Row) -> str:
@@ -235,10 +337,12 @@ def _difference(stored: Row, computed: Row) -> str:
 
 
 def _equal(stored: object, computed: object) -> bool:
-    if (
-        isinstance(computed, float | list)
-        and isinstance(stored, type(computed))
-        and np.shape(stored) == np.shape(computed)
-    ):
-        return np.allclose(stored, computed, rtol=_SLACK, atol=_SLACK, equal_nan=True)
+    if isinstance(computed, str) and isinstance(stored, str) and computed.startswith("{"):
+        kept, made = json.loads(stored), json.loads(computed)
+        return kept.keys() == made.keys() and all(_equal(kept[name], made[name]) for name in kept if name not in _TIMES)
+    if isinstance(computed, float) and isinstance(stored, float):
+        close = math.isclose(stored, computed, rel_tol=_SLACK, abs_tol=_SLACK)
+        return close or (math.isnan(stored) and math.isnan(computed))
+    if isinstance(computed, list) and isinstance(stored, list):
+        return len(stored) == len(computed) and all(map(_equal, stored, computed))
     return stored == computed

@@ -24,7 +24,7 @@ from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
 from capim.tasks.derive import Derivation, Made, derive, one_by_one, page_key
 from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import BALANCED, Protocol
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
 from capim.tasks.runtime.progress import track
@@ -55,6 +55,22 @@ def diagnose_corpus(
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    wanted = wanted_analyses(store, corpus, evaluations, analyses, resampling)
+    specs = [store.encoder(each.sets.encoder_fingerprint) for each in evaluations]
+    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 2, unit="analyses") as advance:
+        gate = gate_of(store, corpus, evaluations, specs, resampling, run)
+        analysed = (wanted, analysing(store, corpus, evaluations, resampling, run))
+        work = [analysed, gate, devices_of(store, corpus, run)]
+        derived = [derive(store, "slices", *each, run=run, advance=advance) for each in work]
+    return AnalysisRef(
+        corpus=corpus.name, n_slices=sum(each.n_rows for each in derived), uses=tuple(each.uses for each in derived)
+    )
+
+
+def analysing(
+    store: EmbeddingStore, corpus: Corpus, evaluations: Sequence[EvaluationRef], resampling: Resampling, run: str
+) -> Callable[[Sequence[Derivation]], Iterable[Made]]:
+    """What makes the slices of analyses of these evaluations."""
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
     specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
     protocols = {protocol.id: protocol for protocol in _diagnosed(corpus, evaluations)}
@@ -75,7 +91,7 @@ def diagnose_corpus(
             },
             specs=specs,
             resampling=resampling,
-            vectors=vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed),
+            vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),
             truncated=truncated(),
         )
 
@@ -86,15 +102,7 @@ def diagnose_corpus(
         slices = slices_of(ANALYSES[each.subject["analysis"]], data)
         return slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
 
-    wanted = wanted_analyses(store, corpus, evaluations, analyses, resampling)
-    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 2, unit="analyses") as advance:
-        compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
-        gate = gate_of(store, corpus, evaluations, specs.values(), resampling, run)
-        work = [(wanted, compute), gate, devices_of(store, corpus, run)]
-        derived = [derive(store, "slices", *each, run=run, advance=advance) for each in work]
-    return AnalysisRef(
-        corpus=corpus.name, n_slices=sum(each.n_rows for each in derived), uses=tuple(each.uses for each in derived)
-    )
+    return one_by_one(rows_of, by=lambda each: each.subject["protocol"])
 
 
 def wanted_analyses(
@@ -194,6 +202,8 @@ def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[E
 def is_diagnosed(protocol: Protocol) -> bool:
     """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
     all_judged = protocol.kind == "judged" and not protocol.language
+    if protocol.kind == "labels":
+        return protocol.name != BALANCED
     return protocol.is_main or protocol.kind == "pairs" or protocol.is_all_quadruples or all_judged
 
 

@@ -260,7 +260,8 @@ def watch_metrics(
     units: dict[str, int] = {}  # corpus -> the fewest of any of its figures
     for figure in figures:
         if row := figure.row(results, figure.evaluation):
-            units[figure.sets.corpus] = min(row["n_clusters"], units.get(figure.sets.corpus, row["n_clusters"]))
+            n_units = int(row["n_effective"] or 0)
+            units[figure.sets.corpus] = min(n_units, units.get(figure.sets.corpus, n_units))
     summary = _summary_lines(len(figures), Counter(states.values()), since, units, run=run, level=level, rule=rule)
     return WatchedFigures(findings=tuple(findings), summary=summary, baselines=tuple(runs))
 
@@ -373,7 +374,7 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure], since: Mappi
             p=None,
             basis="paired test",
             lower_is_better=not metric.higher_is_better,
-            n_units=len(earlier),
+            n_units=int(clusters.only(known).n_effective),
         )
         groups[figure.sets.corpus_fingerprint, figure.protocol.kind == "quadruples"].append(
             (change, earlier - later if metric.higher_is_better else later - earlier)
@@ -463,8 +464,8 @@ def _summary_lines(
         )
     needed = units_needed(level)
     lines += [
-        f"{corpus} has {n_units} images: no drop there can be significant at the level {level:.2g}, which takes "
-        f"{needed}; one of {rule.least_drop} or more {'fails' if rule.strict else 'warns'}"
+        f"{corpus} has {n_units} images of equal weight: no drop there can be significant at the level {level:.2g}, "
+        f"which takes {needed}; one of {rule.least_drop} or more {'fails' if rule.strict else 'warns'}"
         for corpus, n_units in units.items()
         if n_units < needed
     ]

@@ -5,12 +5,15 @@ Units, decimals and names are those of the metric (``store.types.MetricFacts``, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import Row
-from capim.reports.rows.standing import decision_of
+from capim.reports.rows import standing
+from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.standing import Task, decision_of, planned
 from capim.store.types import MetricFacts
+from capim.tasks.statistics.decision import unequal_weights
 
 
 def value(metric: MetricFacts, number: float | None) -> str:
@@ -60,15 +63,41 @@ def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool
     found = decision_of(row)
     if row is None or found is None:
         return f"not tested against {rival}" if rival else "not tested"
+    few = " (few images)" if found.few_images else ""
     if found.state == "equivalent":
         within = margin(metric, row["margin"])
-        return f"equivalent within {within}" if within and rival else "equivalent"
+        return (f"equivalent within {within}" if within and rival else "equivalent") + few
     if found.state == "undecided":
         size = "" if found.worse_by is None else _amount(metric, found.worse_by, unit=unit)
         if not size.partition(" ")[0].strip("0."):  # an interval that ends at 0 bounds nothing: few images differ
             return "undecided"
         return f"undecided (could be up to {size} worse)" if rival else f"undecided: up to {size} worse"
-    return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}"
+    return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}{few}"
+
+
+def budgets(data: ReportData) -> list[str]:
+    """Which statements share which budget of errors, in a line; none without a statement."""
+    n_figures, corpora = len(planned(data.comparisons)), {row["corpus"] for row in data.comparisons}
+    n_chance = sum(row["against_chance"] is not None for row in data.results)
+    by_rate = any(row["adjustment"] == "benjamini-hochberg" for row in data.comparisons)
+    parts = []
+    if n_figures:
+        over = show.count(n_figures, "planned figure") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
+        of_rate = " (of a figure, Benjamini-Hochberg bounds the share of false ones)" if by_rate else ""
+        parts += [f"better and worse, over all pairs of {over}{of_rate}", "equivalent, over the pairs of each figure"]
+    if data.rankings:
+        parts.append("ranks over corpora, of each kind" + " (few images)" * standing.rests_on_few(data.rankings))
+    if n_chance:
+        parts.append(f"better than and below chance, over {show.count(n_chance, 'result')}")
+    return [f"At most 5 % for any false one of: {'; '.join(parts)}. The rest is exploratory."] if parts else []
+
+
+def weights(data: ReportData, tasks: Iterable[Task]) -> list[str]:
+    """Of a corpus whose images differ much in weight, a line: of the figure in which the fewest count."""
+    rows = [row for task in tasks for row in data.ranked(*task[:3])[:1] if row["n_effective"]]
+    worst = min(rows, key=lambda row: row["n_effective"] / row["n_clusters"], default=None)
+    said = worst and unequal_weights(worst["n_clusters"], worst["n_effective"], worst["largest_share"])
+    return [f"{worst['corpus']}: {said}."] if worst and said else []
 
 
 def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:
@@ -80,7 +109,7 @@ def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:
         ('1.0 point', '4.3 points', '2.0')
     """
     text = difference(metric, size).removeprefix("+")
-    return text + (" point" if text == "1.0" else " points") * (unit and metric.unit == "percent")
+    return text + (" point" if text == "1.0" else " points") * (unit and metric.unit in ("percent", "points"))
 
 
 def margin(metric: MetricFacts, size: float | None) -> str:

@@ -55,7 +55,8 @@ def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
 def json_files(data: ReportData, name: str) -> dict[str, bytes]:
     """The rows, and beside them their JSON Schema (draft 2020-12)."""
     beside = f"{name.removesuffix('.json')}.schema.json"
-    document = {"$schema": f"./{beside}", "format": SCHEMA_ID, "digest": data.digest, "results": data.results}
+    rows = [{name: row[name] for name in RESULTS.names} for row in data.results]
+    document = {"$schema": f"./{beside}", "format": SCHEMA_ID, "digest": data.digest, "results": rows}
     return {name: json_bytes(document), beside: json_bytes(json_schema(RESULTS))}
 
 
@@ -104,6 +105,7 @@ def _type(field: pa.Field) -> dict[str, object]:
         (pa.types.is_floating, {"type": "number"}),
         (pa.types.is_boolean, {"type": "boolean"}),
         (pa.types.is_string, {"type": "string"}),
+        (pa.types.is_list, {"type": "array", "items": {"type": "number"}}),
     )
     kind: dict[str, object] = next(dict(kind) for fits, kind in kinds if fits(field.type))
     return {**kind, "type": [kind["type"], "null"]} if field.nullable else kind

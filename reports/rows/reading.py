@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from capim.reports.format import count
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
 from capim.reports.rows.report_data import TABLES, ReportData, Row, redact, without_paths
+from capim.reports.rows.standing import with_chance, with_one_budget
 from capim.store import EmbeddingStore
 from capim.store.current import States, compared_encoders, current_families, current_ranking, is_outdated, newest_rows
 from capim.store.errors import RequestError, did_you_mean
@@ -106,8 +107,8 @@ def read_report_data(
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),
-        results=kept,
-        comparisons=comparisons,
+        results=tuple(with_chance(kept)),
+        comparisons=tuple(with_one_budget(comparisons)),
         larger_families=_larger_families(families, kept),
         rankings=rankings,
         slices=slices,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
@@ -10,9 +11,18 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.reports.format import listing
 from capim.reports.rows.report_data import ReportData, Row, goodness, reversed_comparison
-from capim.tasks.metrics.table import RSUM, headline_of
-from capim.tasks.protocols import Protocol, language_name
-from capim.tasks.statistics.decision import Decision, decide
+from capim.tasks.metrics.table import RSUM, SHOWN, headline_of
+from capim.tasks.protocols import MAIN, Protocol, language_name
+from capim.tasks.statistics.decision import (
+    FEW,
+    BesideChance,
+    Decision,
+    against_chance,
+    agreeing_ends,
+    decide,
+    over_families,
+    sharer,
+)
 
 NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
 RBO = "consistency_RBO"
@@ -24,12 +34,16 @@ PAIR_COLUMNS = (
     "corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state",
     "n_queries", "family",
 )  # fmt: skip
+SHARED = ("shared_low", "shared_high")  # columns from which a budget of several figures takes its ends
 AGAINST_BEST = ("against", "difference", "p_adjusted", "state")
 _SHOWN = 6  # names in one line
 _task = itemgetter("corpus_fingerprint", "protocol", "metric")
-Chance: TypeAlias = Literal["", "at chance", "below chance"]
-Outcome: TypeAlias = Literal["one", "equivalent", "undecided", "untested", "alone", "chance"]
-Overall: TypeAlias = Literal["better", "worse", "equivalent", "undecided", "mixed", "untested"]
+CHECKED = {SHOWN["retrieval"][0], *SHOWN["judged"][:2], *SHOWN["pairs"], *SHOWN["quadruples"]}  # beside chance
+Chance: TypeAlias = Literal["", "not shown above chance", "below chance"]
+Outcome: TypeAlias = Literal["one", "sum", "equivalent", "undecided", "untested", "alone", "chance"]
+Overall: TypeAlias = Literal[
+    "better", "worse", "better by the sum", "worse by the sum", "equivalent", "undecided", "mixed", "untested"
+]
 
 
 class Task(NamedTuple):
@@ -70,15 +84,63 @@ def decision_of(row: Row | None) -> Decision | None:
     """What the tests of one comparison say of its first encoder; None without a test."""
     if row is None or (row["p_adjusted"] is None and row["p_equivalent"] is None):
         return None
+    ends = None if row["simultaneous_low"] is None else (row["simultaneous_low"], row["simultaneous_high"])
+    if ends is None and row["difference"] == 0 and row["p_sign_flip"] is None:
+        ends = 0.0, 0.0  # they never differ
     return decide(
-        row["difference"],
-        low=row["simultaneous_low"],
-        high=row["simultaneous_high"],
-        p_adjusted=row["p_adjusted"],
+        ends,
         p_equivalent=row["p_equivalent"],
         margin=row["margin"],
+        n_effective=math.inf if row["n_effective"] is None else row["n_effective"],
         lower_is_better=row["lower_is_better"],
     )
+
+
+def planned(comparisons: Iterable[Row]) -> dict[tuple[str, str, str], list[int]]:
+    """The figures that share a budget: corpus, protocol and metric to the places of their tests.
+
+    Those of the headline family; where none of a corpus was compared, the headline of what was.
+    """
+    rows = [(at, _task(row), row["family"]) for at, row in enumerate(comparisons) if row["p_adjusted"] is not None]
+    figures = {key for _, key, family in rows if family == "headline"}
+    for corpus in {key[0] for _, key, _ in rows} - {key[0] for key in figures}:
+        protocols = [Protocol.of(id_) for id_ in {key[1] for _, key, _ in rows if key[0] == corpus}]
+        figures |= {(corpus, *figure) for figure in headline_of(p for p in protocols if not p.is_combined)}
+    places: dict[tuple[str, str, str], list[int]] = {}
+    for at, key, _ in rows:
+        if key in figures:
+            places.setdefault(key, []).append(at)
+    return places
+
+
+def with_one_budget(comparisons: Sequence[Row]) -> list[Row]:
+    """Comparisons that are seen at once: p-values and intervals of planned figures hold for all of these together."""
+    rows, figures = [*comparisons], planned(comparisons)
+    place = sharer(len(figures))
+    if len(figures) < 2:
+        return rows
+    ends: dict[int, tuple[float, float]] = {}
+    for at in (at for places in figures.values() for at in places):
+        low, high = rows[at]["shared_low"], rows[at]["shared_high"]
+        if place is not None and low is not None and len(low) > place:
+            ends[at] = low[place], high[place]
+    families = [[rows[at]["p_adjusted"] if at in ends else 1.0 for at in places] for places in figures.values()]
+    for places, p_values in zip(figures.values(), over_families(families), strict=True):
+        for at, p in zip(places, p_values, strict=True):
+            found = p if at in ends else None
+            low, high = (None, None) if found is None else agreeing_ends(ends[at], found, rows[at]["difference"])
+            rows[at] = {**rows[at], "p_adjusted": found, "simultaneous_low": low, "simultaneous_high": high}
+    return rows
+
+
+def with_chance(results: Sequence[Row]) -> list[Row]:
+    """Results that are seen at once, each with ``against_chance``: what is said of it, with one budget for all."""
+    shown = [row["metric"] in CHECKED and not Protocol.of(row["protocol"]).orientation for row in results]
+    figures = [
+        BesideChance(row["value"], row["chance"], row["p_chance"] if of else None)
+        for row, of in zip(results, shown, strict=True)
+    ]
+    return [{**row, "against_chance": label} for row, label in zip(results, against_chance(figures), strict=True)]
 
 
 def claimed(row: Row) -> Row:
@@ -91,8 +153,8 @@ def claimed(row: Row) -> Row:
 def overall(data: ReportData, tasks: Iterable[Task], a: str, b: str) -> Overall:
     """What the tests say of ``a`` against ``b`` over all headline tasks of a corpus.
 
-    Better: significantly in one task, and in all others either better or equivalent; or in none worse, and better by
-    the sum of both directions (RSUM).
+    Better: significantly in one task, and in all others either better or equivalent. Better by the sum: in one task, in
+    none worse, and in both directions together (RSUM), which says nothing of a direction that is undecided.
     """
     tasks = list(tasks)
     decisions = [decision(data, *task[:3], a, b) for task in tasks]
@@ -104,16 +166,17 @@ def overall(data: ReportData, tasks: Iterable[Task], a: str, b: str) -> Overall:
     if states == {"equivalent"}:
         return "equivalent"
     for side in ("better", "worse"):
-        if side in states:
-            both = decision(data, tasks[0].corpus, *RSUM, a, b)
-            supported = "undecided" not in states or (both is not None and both.state == side)
-            return side if supported else "undecided"
+        if side in states and "undecided" not in states:
+            return side
+        summed = decision(data, tasks[0].corpus, *RSUM, a, b) if {task.protocol for task in tasks} == {*MAIN} else None
+        if side in states and summed is not None and summed.state == side:
+            return "better by the sum" if side == "better" else "worse by the sum"
     return "undecided"
 
 
 def chance_of(row: Row | None) -> Chance:
-    """What has to be said of a result beside chance: nothing where it is better, or where there is no interval."""
-    labels: dict[str, Chance] = {"open": "at chance", "worse": "below chance"}
+    """What has to be said of a result beside chance: nothing where it is better, or was not tested."""
+    labels: dict[str, Chance] = {"open": "not shown above chance", "below": "below chance"}
     return labels.get(row["against_chance"] or "", "") if row else ""
 
 
@@ -124,7 +187,8 @@ class Conclusion:
     Attributes:
         corpus: Its name.
         tasks: Its headline tasks.
-        outcome: ``one``: better than every other encoder over all tasks; ``equivalent``: no other is better, and they
+        outcome: ``one``: better than every other encoder over all tasks; ``sum``: so, than some of them by the sum of
+            both directions alone; ``equivalent``: no other is better, and they
             do not differ by more than the margin; ``undecided``: the tests separate no best; ``untested``: not every
             pair was tested; ``alone``: a single encoder; ``chance``: no encoder is better than chance in any task.
         names: The best encoder; or all that none is better than.
@@ -184,11 +248,13 @@ def _best(data: ReportData, tasks: tuple[Task, ...], order: list[str]) -> tuple[
         return "alone", tuple(order)
     pairs: dict[tuple[str, str], Overall] = {(a, b): overall(data, tasks, a, b) for a, b in permutations(order, 2)}
     for name in order:
-        if all(pairs[name, other] == "better" for other in order if other != name):
-            return "one", (name,)
+        against = {pairs[name, other] for other in order if other != name}
+        if against <= {"better", "better by the sum"}:
+            return ("one" if against == {"better"} else "sum"), (name,)
     if "untested" in pairs.values():
         return "untested", (order[0],)
-    unbeaten = tuple(name for name in order if all(pairs[name, other] != "worse" for other in order if other != name))
+    beaten = {name for (name, _), state in pairs.items() if state in ("worse", "worse by the sum")}
+    unbeaten = tuple(name for name in order if name not in beaten)
     kept = unbeaten or tuple(order)
     same = len(kept) > 1 and all(pairs[pair] == "equivalent" for pair in combinations(kept, 2))
     return ("equivalent" if same else "undecided"), kept
@@ -255,7 +321,7 @@ def unread(data: ReportData) -> list[str]:
 
 
 def pair_rows(comparisons: Iterable[Row], first: str | None = None) -> list[dict[str, Any]]:
-    """Comparisons with a column ``state``, those by headline figures first.
+    """Comparisons that are seen at once, with a column ``state``, those by headline figures first.
 
     Args:
         comparisons: Rows of ``schema.COMPARISONS``.
@@ -266,9 +332,9 @@ def pair_rows(comparisons: Iterable[Row], first: str | None = None) -> list[dict
         None where there is no test.
     """
     rows = []
-    for row in comparisons:
+    for row in with_one_budget([*comparisons]):
         turned = reversed_comparison(row) if first in (row["encoder_b"], row["fingerprint_b"]) else row
-        rows.append({**turned, "state": _state(turned)})
+        rows.append({**{name: turned[name] for name in turned if name not in SHARED}, "state": _state(turned)})
     return sorted(rows, key=lambda row: (row["family"] != "headline", *(row[name] for name in PAIR_COLUMNS[:5])))
 
 
@@ -319,6 +385,14 @@ def summary(comparisons: Sequence[Row]) -> list[str]:
 def counted_once(names: list[str]) -> str:
     """That one corpus has several names, as a clause."""
     return f"{listing(names)} hold the same photographs and captions: they count once"
+
+
+def rests_on_few(ranking: Iterable[Row]) -> bool:
+    """Whether the ranks on these corpora rest on so few images that "few images" stands beside them."""
+    units = (
+        row["n_effective"] for row in ranking if row["estimand"] == "these corpora" and row["rank_low"] is not None
+    )
+    return any(n is not None and n <= FEW for n in units)
 
 
 def same_photographs(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:

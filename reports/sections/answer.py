@@ -23,31 +23,36 @@ from capim.reports.sections.failures import case_of
 from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
 from capim.tasks.analyses.table import headings
-from capim.tasks.metrics.table import SHOWN
+from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
 MOST_OUTCOMES = 3  # outcomes on different corpora in the sentence
 NO_RESULT = "No headline figure was evaluated: nothing to choose by."
 WORST = 3  # slices, and failures
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
+IN_SUM = "in both directions together"
 NAMED = 12  # lines about results at chance
-CHECKED = {SHOWN["retrieval"][0], *SHOWN["judged"][:2], *SHOWN["pairs"], *SHOWN["quadruples"]}
 
 
 def answer(data: ReportData) -> tuple[str, ...]:
-    """The sentence, then the evidence: one line for every corpus."""
+    """The sentence, then the evidence: one line for every corpus, and which statements share which budget."""
     found = standing.conclusions(data)
-    return (_sentence(data, found), *(_evidence(data, each) for each in found)) if found else (NO_RESULT,)
+    if not found:
+        return (NO_RESULT,)
+    lines = [line for each in found for line in (_evidence(data, each), *words.weights(data, each.tasks))]
+    return (_sentence(data, found), *lines, *words.budgets(data))
 
 
 def _sentence(data: ReportData, found: list[Conclusion]) -> str:
     main, undecided = standing.recommending(found), ""
-    chosen = {c.names[0] for c in main} if all(c.outcome == "one" for c in main) else set[str]()
+    chosen = {c.names[0] for c in main} if all(c.outcome in ("one", "sum") for c in main) else set[str]()
     if len(main) == 1:
         text, undecided = _of_one(data, main[0])
     elif len(chosen) == 1:
         corpora = show.listing([c.corpus for c in main]) if len(main) < 4 else f"all {len(main)} corpora"
         text = f"Choose {main[0].names[0]}: better than every other encoder on {corpora}"
+        if summed := [c.corpus for c in main if c.outcome == "sum"]:
+            text += f", on {show.some(summed)} {IN_SUM}, not in each"
     else:
         groups: dict[str, list[str]] = {}
         for conclusion in main:
@@ -58,8 +63,8 @@ def _sentence(data: ReportData, found: list[Conclusion]) -> str:
     if len(chosen) == 1:
         text += _elsewhere_worse(data, found[len(main) :], *chosen)
     if not_read := [language_name(code) for code in standing.unread(data)]:
-        nobody = "no encoder reads" if len(data.encoder_names()) > 1 else "it does not read"
-        undecided += f"; {nobody} {show.some(not_read, 'or', most=6)} better than chance"
+        nobody = "no encoder is" if len(data.encoder_names()) > 1 else "it is not"
+        undecided += f"; {nobody} shown to read {show.some(not_read, 'or', most=6)} better than chance"
     return f"{text}{undecided}."
 
 
@@ -67,11 +72,12 @@ def _brief(conclusion: Conclusion) -> str:
     names = conclusion.names
     return {
         "one": names[0],
+        "sum": f"{names[0]} {IN_SUM}",
         "alone": f"only {names[0]} was evaluated",
         "equivalent": f"{show.some(names)} are equivalent",
         "undecided": f"undecided between {show.some(names)}",
         "untested": f"not tested ({names[0]} has the highest figures)",
-        "chance": "none is better than chance",
+        "chance": "none is shown to be better than chance",
     }[conclusion.outcome]
 
 
@@ -80,7 +86,7 @@ def _of_one(data: ReportData, conclusion: Conclusion) -> tuple[str, str]:
     names, tasks = list(conclusion.names), conclusion.tasks
     titles, metric = show.listing([task.title for task in tasks]), data.metric(tasks[0].metric)
     if conclusion.outcome == "chance":
-        return f"No choice: no encoder is better than chance on {titles} ({conclusion.corpus})", ""
+        return f"No choice: no encoder is shown to be better than chance on {titles} ({conclusion.corpus})", ""
     if conclusion.outcome == "alone":
         figures = _figures(data, tasks, names[0])
         return f"Only {names[0]} was evaluated: {metric.label} {figures}{_weak(data, tasks, names[0])}", ""
@@ -99,9 +105,10 @@ def _of_one(data: ReportData, conclusion: Conclusion) -> tuple[str, str]:
         return "; ".join([text, *faster]), ""
     first, second, *more = names if len(names) > 1 else [*names, conclusion.rival]
     decided, undecided = _compared(data, conclusion, first, second)
-    if conclusion.outcome == "one":
+    if conclusion.outcome in ("one", "sum"):
         closest = "the closest rival, " * (len(conclusion.order) > 2)
-        text = f"Choose {first}: compared with {second}, {closest}it is {decided}"
+        what = f" {IN_SUM}" if conclusion.outcome == "sum" else ""
+        text = f"Choose {first}{what}: compared with {second}, {closest}it is {decided}"
     else:
         others = f" (and {show.count(len(more), 'other')})" if more else ""
         text = f"No winner: the tests do not separate {first} and {second}{others}"
@@ -112,10 +119,13 @@ def _of_one(data: ReportData, conclusion: Conclusion) -> tuple[str, str]:
 def _compared(data: ReportData, conclusion: Conclusion, name: str, rival: str) -> tuple[str, str]:
     """How an encoder stands against another on the tasks and in speed, and on which tasks this is undecided."""
     decided, undecided = [], ""
+    if conclusion.outcome == "sum" and (row := data.comparison(conclusion.corpus, *RSUM, name, rival)) is not None:
+        decided.append(f"{words.verdict(data.metric(RSUM.metric), row)} in {RSUM.metric}, the sum of both,")
     for task in conclusion.tasks:
         row = data.comparison(*task[:3], name, rival)
-        verdict, _, more = words.verdict(data.metric(task.metric), row, rival=rival).partition(" (")
-        if verdict == "undecided":
+        verdict = words.verdict(data.metric(task.metric), row, rival=rival)
+        state, _, more = verdict.partition(" (")
+        if state == "undecided":
             undecided += f"; {task.title} is undecided" + (f" ({name} {more}" if more else "")
         else:
             decided.append(f"{verdict} on {task.title}")
@@ -223,7 +233,7 @@ def task_cell(name: str, *, data: ReportData, task: Task, axis: tuple[float, flo
         codes = standing.languages(data, task.corpus)
         cells = [standing.language_cells(data, task.corpus, name, code, protocol.direction) for code in codes]
         weak = sum(any(map(standing.chance_of, of)) for of in cells)
-        hidden = f"{weak} of {show.count(len(codes), 'language')} at chance" if weak else ""
+        hidden = f"{weak} of {show.count(len(codes), 'language')} not shown above chance" if weak else ""
     found = standing.decision(data, *task[:3], name, best)
     worse = found is not None and found.state == "worse"
     mark: Mark = "bad" if chance or worse else "best" if name == best else ""
@@ -243,7 +253,7 @@ def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
     found: dict[tuple[str, str, str], dict[str, set[str]]] = {}  # corpus, part, state: kind of result to its encoders
     for row in data.results:
         weak, of = standing.chance_of(row), Protocol.of(row["protocol"])
-        if weak and row["metric"] in CHECKED and not of.is_combined and not of.orientation:
+        if weak and row["metric"] in standing.CHECKED and not of.is_combined and not of.orientation:
             what = language_name(of.language) if of.is_of_language else of.title
             kind = DIRECTION_TITLES[of.direction] if of.is_of_language else data.metric(row["metric"]).label
             found.setdefault((row["corpus"], what, weak), {}).setdefault(kind, set()).add(row["encoder"])
@@ -258,7 +268,7 @@ def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
         items.append(f"{show.some(_shortened(whats))}, {same_kinds} ({corpus}): {state} for {of_whom}")
     if len(items) > NAMED:
         items = [*items[:NAMED], f"and {show.count(len(items) - NAMED, 'more line')}, in the tables below"]
-    return [Notice(title="Not better than chance", items=tuple(items), mark="bad")] if items else []
+    return [Notice(title="Not shown to be better than chance", items=tuple(items), mark="bad")] if items else []
 
 
 def _shortened(whats: list[str]) -> list[str]:

@@ -60,7 +60,7 @@ def headlines(data: ReportData, corpus: str) -> list[str]:
 def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
     """The metrics of the leaderboard that a protocol has rows for."""
     of = Protocol.of(protocol)
-    metrics = SHOWN["judged" if of.kind == "judged" else "retrieval"]
+    metrics = SHOWN[of.kind if of.kind in ("judged", "labels") else "retrieval"]
     if of.kind == "judged":
         metrics = (data.corpora[corpus].main_metric or headline_of([of])[0].metric, *metrics)
     return [metric for metric in dict.fromkeys(metrics) if data.ranked(corpus, protocol, metric)]

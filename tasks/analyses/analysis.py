@@ -19,7 +19,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import SLICES
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.store.vectors import Ragged
-from capim.tasks.metrics import METRICS, version_of
+from capim.tasks.metrics import METRICS, bounds_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters
@@ -29,7 +29,7 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import adjusted
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import Interval, agreeing_with_test, paired_intervals
+from capim.tasks.statistics.intervals import Bounds, Interval, agreeing_with_test, paired_intervals
 from capim.tasks.statistics.slices import label_tests, part_means
 
 Matrix: TypeAlias = NDArray[np.float32]
@@ -190,6 +190,11 @@ class AnalysisInput:
             return False
         return METRICS[metric].chance(self.queries) != 1
 
+    def bounds(self, metric: str) -> Bounds:
+        """The lowest and the highest value of a metric, where they are known."""
+        given = self.given is not None and metric == self.metric
+        return bounds_of(METRICS[metric]) if metric in METRICS and not given else None
+
     def with_lists(self) -> Iterator[tuple[str, Outcomes, NDArray[np.int32]]]:
         """Name, outcomes and ``top_ords`` of the encoders with stored result lists; imported ranks have none."""
         for encoder, outcomes in self.outcomes.items():
@@ -226,11 +231,11 @@ def contrast_slices(
     parts = np.concatenate([has_it, among & ~has_it])
     values = data.values(data.metric)
     share = data.is_share(data.metric)
-    means = part_means(values, parts, data.clusters, data.resampling, share=share)
+    means = part_means(values, parts, data.clusters, data.resampling, share=share, bounds=data.bounds(data.metric))
     for row, encoder in enumerate(data.encoders):
         compared = among & ~np.isnan(values[row])
         counts = int(compared.sum()), int(np.unique(data.queries.clusters[compared]).size)
-        [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters)
+        [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters, share=share)
         small = [means.too_small(row, at, n + at) is not None or np.isnan(tests[at]) for at in range(n)]
         p_values = adjusted([None if small[at] else float(tests[at]) for at in range(n)])
         for at, feature in enumerate(features):
@@ -261,7 +266,10 @@ def part_slices(
         return
     table = data.values(metric) if values is None else np.stack(list(values.values()))
     share = values is None and data.is_share(metric)
-    means = part_means(table, np.stack(list(parts.values())), data.clusters, data.resampling, share=share)
+    bounds = data.bounds(metric) if values is None else None
+    means = part_means(
+        table, np.stack(list(parts.values())), data.clusters, data.resampling, share=share, bounds=bounds
+    )
     for row, encoder in enumerate(data.encoders if values is None else values):
         for part, (feature, level_name) in enumerate(parts):
             of_part = means.interval(row, part), *means.counts(row, part)
@@ -285,8 +293,8 @@ def mean_slices(
 def paired_differences(
     values: NDArray[np.float64], clusters: Clusters, pairs: Sequence[tuple[int, int]], resampling: Resampling
 ) -> list[Interval]:
-    """Of each pair the mean of the first row minus that of the second, with its paired percentile interval."""
-    return paired_intervals(values, clusters, pairs, replace(resampling, method="percentile"))
+    """Of each pair the mean of the first row minus that of the second, with its paired interval by the usual method."""
+    return paired_intervals(values, clusters, pairs, replace(resampling, method=Resampling.method))
 
 
 def slice_rows(

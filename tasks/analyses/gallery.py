@@ -37,7 +37,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
     Intervals are by the jackknife over images: a bootstrap draws lists repeatedly and so creates hubs itself.
     """
     searched = np.unique(np.concatenate(data.task.galleries))
-    items = data.corpus.images if data.protocol.direction == "t2i" else data.corpus.captions
+    items = data.corpus.items(data.protocol.sides[1])
     ids: list[Any] = items["id"].to_pylist()
     occupied, level = data.clusters.sizes > 0, data.resampling.level
     for encoder, outcomes, top_ords in data.with_lists():

@@ -92,7 +92,7 @@ def without_ambiguous(data: AnalysisInput) -> AnalysisInput | None:
 def with_lists_only(data: AnalysisInput) -> AnalysisInput | None:
     """The input of the encoders with result lists under a retrieval protocol; None without any."""
     outcomes = {name: found for name, found, _ in data.with_lists()}
-    return replace(data, outcomes=outcomes) if outcomes and data.protocol.direction in ("t2i", "i2t") else None
+    return replace(data, outcomes=outcomes) if outcomes and data.protocol.is_retrieval else None
 
 
 def causes_of(data: AnalysisInput) -> tuple[dict[str, NDArray[np.bool_]], dict[str, dict[str, NDArray[np.bool_]]]]:
@@ -287,7 +287,7 @@ def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] 
     ``first_right``: whether another annotation calls the first item right; None where the corpus has no other, and
     ``false negative`` is then absent. ``hub`` is absent without result lists.
     """
-    n_items = len(corpus.images if outcomes.protocol.direction == "t2i" else corpus.captions)
+    n_items = len(corpus.items(outcomes.protocol.sides[1]))
     tests = {"hit": outcomes.rank_worst == 1, "tie": outcomes.rank_best == 1}
     if first_right is not None:
         tests["false negative"] = first_right

@@ -9,17 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
-from capim.store.schema import JUDGED
+from capim.store.schema import JUDGED, LABEL
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.tasks.corpora.description import reader_call
 from capim.tasks.corpora.files import some
 from capim.tasks.corpora.images.image_files import is_image_name
 from capim.tasks.corpora.layouts import Recognised, toml_lines
 from capim.tasks.corpora.subset import index_images
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decision import unequal_weights
 
 _SHOWN = 20  # images that are left out
 _SHOWN_CHANGES = 3
@@ -42,6 +45,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
     * ``annotated``: images with annotated objects; ``without bytes``: images of which only the id is given;
     * ``pairs``: category -> pairs; ``quadruples``: Winoground-form examples;
     * ``positives``: ground truth and direction -> queries that have a positive;
+    * ``classes`` and ``labels``: of labelled images;
     * ``judged``: of judged documents the judgements, and the fewest and most relevant documents of a query.
 
     Examples:
@@ -59,14 +63,14 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
     blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), pa.scalar(""))
     positives = corpus.relevance.filter(pc.field("grade") > 0)
     queries = positives.group_by(["ground_truth", "direction", "query_id"]).aggregate([([], "count_all")]).to_pylist()
-    judged = {}
+    judged, labels = {}, corpus.relevance.filter(pc.field("ground_truth") == LABEL)
     if n_judged := corpus.relevance.filter(pc.field("ground_truth") == JUDGED).num_rows:
         relevant = [row["count_all"] for row in queries if row["ground_truth"] == JUDGED]
         judged = dict(zip(_JUDGED, (n_judged, min(relevant), max(relevant)), strict=True))
     return {
         "images": images.num_rows,
         "captions": captions.num_rows,
-        "negatives": 0 if judged else captions["image_id"].null_count,
+        "negatives": 0 if judged or labels.num_rows else captions["image_id"].null_count,
         "skipped": corpus.skipped.num_rows,
         "captions per image": _counts(most["count_all_max"].to_pylist()),
         "languages": _counts(captions["language"].to_pylist()),
@@ -81,6 +85,8 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
         "quadruples": corpus.quadruples.num_rows,
         "positives": _counts(f"{row['ground_truth']} {row['direction']}" for row in queries),
         "judged": judged,
+        "classes": len(captions["query_group"].unique()) if labels.num_rows else 0,
+        "labels": labels.num_rows,
     }
 
 
@@ -198,13 +204,17 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
         ),
         (facts["empty captions"], "captions are empty"),
         (
-            0 if facts["quadruples"] or facts["judged"] else facts["undescribed"],
+            0 if facts["quadruples"] or facts["judged"] or facts["labels"] else facts["undescribed"],
             "images have no caption: they are distractors in the gallery",
         ),
         (facts["without bytes"], "images are ids without files: only imported embeddings can be evaluated"),
     ):
         if count:
             lines.append(f"{count:,} {text}")
+    sizes = np.repeat([*facts["captions per image"]], [*facts["captions per image"].values()])
+    if sizes.size and not facts["judged"]:
+        images = Clusters.of(np.arange(sizes.size), weights=sizes)
+        lines += filter(None, [unequal_weights(images.n_occupied, images.n_effective, images.largest_share)])
     if renamed:
         name, file = renamed[0]
         lines.append(f"{len(renamed):,} images are files with another name, the first {name!r}: {file!r}")

@@ -23,6 +23,7 @@ from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
 from capim.tasks.corpora.readers.judged_files import is_judged_folder
+from capim.tasks.corpora.readers.labels import are_classes, is_labelled
 from capim.tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, named_table, table_columns, tables_in
 
 Content: TypeAlias = dict[str, object]
@@ -122,6 +123,7 @@ def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
         yield Recognised(
             {"reader": "image-texts", "root": str(folder)}, "images with a text file of the same name each"
         )
+    yield _labelled(folder)
 
 
 def _coco(folder: Path) -> Recognised | None:
@@ -151,6 +153,17 @@ def _usual_table(folder: Path) -> Recognised | None:
         return None
     found = _table(file, folder)
     return found._replace(content={**found.content, "images": str(folder)})
+
+
+def _labelled(folder: Path) -> Recognised | None:
+    """The only table of images and labels; else folders that are classes, none of them a corpus of its own."""
+    tables = [file for file in tables_in(folder) if is_labelled(file)]
+    if len(tables) == 1:
+        return _table(tables[0], folder)
+    if not are_classes(folder) or any(map(_is_corpus, _folders(folder)[:_SUBFOLDERS])):
+        return None
+    content: Content = {"reader": "labels", "root": str(folder), "name": corpus_name(folder)}
+    return Recognised(content, "labelled images, a folder for each class (docs/labels.md)")
 
 
 def _splits(folder: Path) -> Recognised | None:
@@ -187,6 +200,9 @@ def _table(file: Path, path: Path) -> Recognised:
     name = corpus_name(path)
     if file.suffix.lower() == ".parquet" and _holds_images(file):
         return Recognised({"reader": "hub", "dataset": str(file), "name": name}, f"images and captions in {file.name}")
+    if is_labelled(file):
+        content: Content = {"reader": "labels", "root": str(file), "name": name}
+        return Recognised(content, f"labelled images, by the table {_at(file, path)} (docs/labels.md)")
     return Recognised({"reader": "table", "root": str(file), "name": name}, f"a table, {_at(file, path)}")
 
 

@@ -263,7 +263,7 @@ class QueryOutcomes:
     @property
     def languages(self) -> QueryColumn:
         """The language of each query's caption (BCP-47); for an image that of the protocol, or None."""
-        if self.protocol.direction == "i2t":
+        if self.protocol.direction in ("i2t", "i2i"):
             return np.full(len(self), self.protocol.language or None, dtype=object).view(QueryColumn)
         return self._of_captions("language")
 
@@ -274,9 +274,9 @@ class QueryOutcomes:
         Raises:
             RequestError: The protocol has no gallery.
         """
-        if self.protocol.direction not in ("t2i", "i2t"):
+        if not self.protocol.is_retrieval:
             raise RequestError(f"protocol {self.protocol.id!r} searches no items")
-        table = self.corpus.images if self.protocol.direction == "t2i" else self.corpus.captions
+        table = self.corpus.items(self.protocol.sides[1])
         return np.array(table["id"].to_pylist(), dtype=object).view(QueryColumn)
 
     def at(self, rows: NDArray[np.int64]) -> QueryOutcomes:
@@ -293,7 +293,7 @@ class QueryOutcomes:
 
     def _of_captions(self, column: str) -> QueryColumn:
         """A column of the captions that the queries are; None for images."""
-        if self.protocol.direction == "i2t":
+        if self.protocol.direction in ("i2t", "i2i"):
             return np.full(len(self), None, dtype=object).view(QueryColumn)
         captions, positions = self.corpus.captions, self._outcomes.query_ords
         if self.protocol.direction != "t2i":

@@ -18,7 +18,7 @@ Ties: TypeAlias = Literal["lost", "expected", "won"]
 Reduce: TypeAlias = Literal["mean", "median"] | Callable[[NDArray[np.float64]], float]
 """How values of queries become one figure; a function gets the values of some queries and may return NaN."""
 
-RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})
+RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t", "i2i"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,8 +32,9 @@ from capim.tasks.metrics.retrieval import (
     ndcg_at,
     recall_all_at,
 )
-from capim.tasks.protocols import ALL_NEGATIVES, MACRO, MAIN, MICRO, Kind, Protocol
+from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MICRO, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.statistics.intervals import Bounds
 
 _OWN = {
     metric.name: metric
@@ -83,6 +84,7 @@ _ETA = "_eta2_"  # in names of figures over languages: a metric, and the share o
 SHOWN: Mapping[Kind, tuple[str, ...]] = {
     "retrieval": tuple(metric.name for metric in RECALLS),
     "judged": ("nDCG@5", "nDCG@10", "recall@5", "recall@10", AVERAGE_PRECISION.name, MRR.name, UNJUDGED.name),
+    "labels": ("R@1", "R@5", "mAP@R"),
     "quadruples": tuple(metric.name for metric in (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP)),
     "pairs": (PAIR_ACCURACY.name,),
 }
@@ -110,6 +112,13 @@ def facts_of(metric: str) -> MetricFacts | None:
     if base not in METRICS:
         return None
     return MetricFacts(name=metric, title=METRICS[base].title) if of_source else METRICS[base]
+
+
+def bounds_of(metric: Metric) -> Bounds:
+    """The lowest and the highest value that a query can have; None of metrics of a package or of a user."""
+    if _OWN.get(metric.name) is not metric:
+        return None
+    return (1.0, np.inf) if metric in (MEAN_RANK, MEDIAN_RANK) else (0.0, 1.0)
 
 
 def metrics_of(outcomes: Outcomes) -> list[Metric]:
@@ -149,7 +158,8 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     3. judged documents: the metric that the corpus names, else nDCG@10;
     4. captions in several languages or by several translators: R@1 of each part, in the directions that were evaluated;
     5. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
-    6. R@1 under the first other protocol of each direction, by name.
+    6. R@1 under the first other protocol of each direction, by name;
+    7. labels: R@1 of classification, the accuracy.
 
     Examples:
         >>> retrieval = list(map(Protocol.of, ("t2i/all", "t2i/first", "i2t/any")))
@@ -162,8 +172,8 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     for protocol in sorted(protocols, key=lambda p: p.id):
         if not protocol.orientation:
             of_kind.setdefault(protocol.kind, []).append(protocol)
-    quadruples, pairs, judged, retrieval = (
-        of_kind.get(kind, []) for kind in ("quadruples", "pairs", "judged", "retrieval")
+    quadruples, pairs, judged, retrieval, labels = (
+        of_kind.get(kind, []) for kind in ("quadruples", "pairs", "judged", "retrieval", "labels")
     )
     first = {protocol.direction: protocol for protocol in reversed(retrieval)}
     recall = _HEADLINES["retrieval"]
@@ -176,6 +186,7 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
         (recall, spoken),
         (recall, [p for id_ in MAIN for p in retrieval if p.id == id_]),
         (recall, [first[direction] for direction in ("t2i", "i2t") if direction in first]),
+        (recall, [p for p in labels if p.name == CLASS]),
     )
     return next((tuple(Figure(p.id, metric) for p in found) for metric, found in candidates if found), ())
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.store.vectors import Ragged
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.apart import apart_rows, score_apart, sides_of
 from capim.tasks.ranking.cosine import VectorRows, dense_choices, dense_part, dense_score_rows, score_dense
 from capim.tasks.ranking.languages import CaptionParts, Part, score_parts, scorings
 from capim.tasks.ranking.layout import layout_of
@@ -55,8 +56,10 @@ def evaluate(
         ValueError: Embeddings that cannot be scored: their number, dimensions or values; an orientation for a
             single-vector encoder.
     """
-    tasks = build_tasks(corpus, protocols)
+    every = build_tasks(corpus, protocols)
+    tasks, apart = _parted(every)
     if callable(images) and callable(captions):
+        _refuse_multi(apart)
         return score_maxsim(images, captions, tasks, resources=resources, advance=advance)
     if callable(images) or callable(captions):
         raise TypeError(MIXED)
@@ -65,13 +68,18 @@ def evaluate(
         raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
     layout = layout_of(corpus)
     if not isinstance(captions, CaptionParts) and len(layout.parts) < 2:
-        return score_dense(images, captions, tasks, resources=resources, advance=advance)
-    choices = [task for task in tasks if isinstance(task, ChoiceTask)]
-    outcomes: dict[str, Outcomes] = {}
+        outcomes = score_dense(images, captions, tasks, resources=resources, advance=advance)
+        outcomes |= score_apart(apart, images, captions, resources=resources)
+        return {task.protocol.id: outcomes[task.protocol.id] for task in every}
+    choices: list[ScoringTask] = [*(task for task in tasks if isinstance(task, ChoiceTask)), *apart]
+    outcomes = {}
     images = images[:]  # the measures of consistency read it as a matrix
     if not isinstance(captions, CaptionParts):
         matrix = captions[:]
-        outcomes = score_dense(images, matrix, choices, resources=resources)
+        outcomes = score_dense(
+            images, matrix, [task for task in choices if isinstance(task, ChoiceTask)], resources=resources
+        )
+        outcomes |= score_apart(apart, images, matrix, resources=resources)
         captions = CaptionParts(lambda *part: matrix[layout.parts[part]])
     elif choices:
         raise ValueError(f"{', '.join(t.protocol.id for t in choices)}: needs all caption vectors as one matrix")
@@ -84,7 +92,7 @@ def evaluate(
         )
 
     outcomes |= score_parts(layout, retrieval, images, captions, score)
-    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+    return {task.protocol.id: outcomes[task.protocol.id] for task in every}
 
 
 def evaluate_part(
@@ -97,7 +105,7 @@ def evaluate_part(
     resources: Resources = ON_CPU,
 ) -> dict[str, PartOutcomes]:
     """What a part of the images (ords) contributes to the retrieval protocols; other arguments as for `evaluate`."""
-    tasks = build_tasks(corpus, protocols)
+    tasks, _ = _parted(build_tasks(corpus, protocols))
     if callable(images) and callable(captions):
         return maxsim_part(images, captions, tasks, part, resources=resources).part()
     if callable(images) or callable(captions):
@@ -121,7 +129,8 @@ def evaluate_merged(
     device: str = "cpu",
 ) -> dict[str, Outcomes]:
     """The outcomes that :func:`evaluate` gives, from :func:`evaluate_part` of all images, in any order."""
-    tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
+    every, layout = build_tasks(corpus, protocols), layout_of(corpus)
+    tasks, apart = _parted(every)
     several = len(layout.parts) > 1 and not callable(captions)
     todo = scorings(layout, _retrieval(tasks)) if several else {("", ""): _retrieval(tasks)}
     merged = {language: BidirectionalRanker(some) for language, some in todo.items()}
@@ -140,7 +149,27 @@ def evaluate_merged(
         ) | dense_choices(images, captions, tasks)
     else:
         outcomes = merged["", ""].outcomes() | dense_choices(images, captions, tasks)
-    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+    if apart and not callable(images) and not callable(captions):
+        outcomes |= score_apart(apart, images, captions, resources=Resources(device=device))
+    return {task.protocol.id: outcomes[task.protocol.id] for task in every}
+
+
+def _parted(tasks: Iterable[ScoringTask]) -> tuple[list[ScoringTask], list[RetrievalTask]]:
+    """The tasks of captions and images as they are stored, and those apart."""
+    found: list[ScoringTask] = []
+    apart: list[RetrievalTask] = []
+    for task in tasks:
+        if isinstance(task, RetrievalTask) and task.is_apart:
+            apart.append(task)
+        else:
+            found.append(task)
+    return found, apart
+
+
+def _refuse_multi(apart: Sequence[RetrievalTask]) -> None:
+    if apart:
+        named = ", ".join(task.protocol.id for task in apart)
+        raise ValueError(f"{named}: only an encoder with one vector per item has classes and images that search images")
 
 
 def _retrieval(tasks: Iterable[ScoringTask]) -> list[RetrievalTask]:
@@ -174,8 +203,14 @@ def score_blocks(
     Arguments as for :func:`tasks.ranking.evaluate.evaluate`: matrices of a single-vector encoder, or functions that
     yield the multi-vectors of a late-interaction encoder.
     """
+    task_of_corpus, ords_of_items = task, None
     if callable(images) and callable(captions):
+        _refuse_multi([task] if task.is_apart else [])
         rows_of_scores = maxsim_score_rows(images, captions, task, resources=resources)
+    elif task.is_apart and not callable(images) and not callable(captions):
+        sides = sides_of(task, images, captions)
+        task, ords_of_items = sides.task, sides.ords
+        rows_of_scores = apart_rows(sides, resources)
     elif not callable(images) and not callable(captions):
         rows_of_scores = dense_score_rows(images[:], captions[:], task, resources=resources)
     else:
@@ -190,7 +225,8 @@ def score_blocks(
             for marks, row in zip(relevant, rows, strict=True):
                 marks[np.searchsorted(gallery, task.relevant[task.offsets[row] : task.offsets[row + 1]])] = True
             block_scores = table[queries - start][:, gallery]
-            yield ScoreBlock(task.protocol, rows, block_scores, relevant, queries, gallery)
+            items = gallery if ords_of_items is None else ords_of_items
+            yield ScoreBlock(task.protocol, rows, block_scores, relevant, task_of_corpus.queries[rows], items)
 
 
 TIMES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)

@@ -17,9 +17,19 @@ from typing import Any, TypeAlias, cast
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.schema import JUDGED, texts
+from capim.store.schema import JUDGED, LABEL, texts
 from capim.store.types import Corpus, VectorKind
-from capim.tasks.protocols import ALL_NEGATIVES, MACRO, MICRO, ORIENTATIONS, PACKAGES, Protocol, ProtocolRule
+from capim.tasks.protocols import (
+    ALL_NEGATIVES,
+    BALANCED,
+    CLASS,
+    MACRO,
+    MICRO,
+    ORIENTATIONS,
+    PACKAGES,
+    Protocol,
+    ProtocolRule,
+)
 from capim.tasks.ranking import tasks as builders
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, layout_of
 from capim.tasks.ranking.tasks import ScoringTask
@@ -104,6 +114,37 @@ def _judged_languages(layout: CorpusLayout) -> list[str]:
     return sorted(set(texts(queries["language"])))
 
 
+def _labelled(layout: CorpusLayout) -> str | None:
+    if not layout.corpus.relevance.filter(pc.field("ground_truth") == LABEL).num_rows:
+        return "its images have no labels (docs/labels.md)"
+    return None
+
+
+def _one_label(layout: CorpusLayout) -> str | None:
+    if fault := _labelled(layout):
+        return fault
+    return "an image has several labels" if _labels_of_an_image(layout) > 1 else None
+
+
+def _several_labels(layout: CorpusLayout) -> str | None:
+    if fault := _labelled(layout):
+        return fault
+    return None if _labels_of_an_image(layout) > 1 else "every image has one label, so i2t/class says as much"
+
+
+def _labels_of_an_image(layout: CorpusLayout) -> int:
+    labels = layout.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
+    return int(pc.max(labels.group_by("query_id").aggregate([([], "count_all")])["count_all"]).as_py())
+
+
+def _shared_labels(layout: CorpusLayout) -> str | None:
+    if fault := _labelled(layout):
+        return fault
+    labels = layout.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
+    images_of = labels.group_by("item_id").aggregate([([], "count_all")])["count_all"]
+    return None if pc.max(images_of).as_py() > 1 else "no two images share a label"
+
+
 def _rule(
     id_: str,
     build: TaskBuilder,
@@ -133,6 +174,10 @@ PROTOCOLS: dict[str, ProtocolRule] = {
         _rule("i2t/1k", partial(_to_captions, below=FIVE, folds=FOLDS), _folds),
         _rule(_JUDGED, builders.judged, _graded),
         _rule("winoground", builders.quadruples, _quadruples),
+        _rule(f"i2t/{CLASS}", builders.classes, _labelled),
+        _rule(f"i2t/{BALANCED}", partial(builders.classes, balanced=True), _one_label),
+        _rule(f"t2i/{CLASS}", builders.classes, _several_labels),
+        _rule(f"i2i/{LABEL}", builders.sharing_labels, _shared_labels),
     )
 }
 
@@ -182,7 +227,8 @@ def _languages(layout: CorpusLayout) -> list[ProtocolRule]:
 def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
     """``cxc``, ``eccv`` and other ground truths that came with the corpus."""
     grouped = layout.corpus.relevance.group_by(["ground_truth", "direction"], use_threads=False).aggregate([])
-    names = [(row["direction"], row["ground_truth"]) for row in grouped.to_pylist() if row["ground_truth"] != JUDGED]
+    own = (JUDGED, LABEL)
+    names = [(row["direction"], row["ground_truth"]) for row in grouped.to_pylist() if row["ground_truth"] not in own]
     return [
         _rule(
             f"{direction}/{name}",
@@ -242,14 +288,15 @@ def protocols_of(corpus: Corpus) -> tuple[Protocol, ...]:
 
 
 def select_protocols(
-    corpus: Corpus, ids: Collection[str] = (), *, vectors: VectorKind = "multi"
+    corpus: Corpus, ids: Collection[str] = (), *, vectors: VectorKind | None = None
 ) -> tuple[Protocol, ...]:
     """The protocols with these ids, in the order given; every protocol that fits the corpus if none is named.
 
     Args:
         ids: Protocol ids or shell patterns (``t2i/*/google``). An id may name an orientation of late interaction
             (``i2t/any@image-as-query``).
-        vectors: Orientations are left out for single-vector encoders.
+        vectors: Orientations are left out for single-vector encoders, and what needs one vector per item for others.
+            None: nothing is left out.
 
     Raises:
         RequestError: An id is unknown or does not fit this corpus; gives the reason for every such id.
@@ -258,7 +305,16 @@ def select_protocols(
     plain = tuple(rule.protocol for rule in named) or protocols_of(corpus)
     if vectors == "single":
         return plain
+    if vectors == "multi":
+        plain = tuple(protocol for protocol in plain if not _needs_one_vector(corpus, protocol))
     return tuple(p for p in with_orientations(plain) if not ids or not p.orientation or p.id in ids)
+
+
+def _needs_one_vector(corpus: Corpus, protocol: Protocol) -> bool:
+    """Whether only encoders with one vector per item have it: images that search images, and means of prompts."""
+    if protocol.direction == "i2i":
+        return True
+    return protocol.name in (CLASS, BALANCED) and int(pc.max(corpus.captions["ordinal"]).as_py()) > 0
 
 
 def build_task(corpus: Corpus, protocol: Protocol) -> ScoringTask:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.vectors import Ragged
+from capim.tasks.ranking.apart import sides_of
 from capim.tasks.ranking.cosine import VectorRows
 from capim.tasks.ranking.maxsim_products import Blocks
 from capim.tasks.ranking.outcomes import Outcomes
@@ -55,6 +56,9 @@ def _wrong_ranks(
     chosen: NDArray[np.intp],
     rows: NDArray[np.intp],
 ) -> Iterator[str]:
+    if task.is_apart and not callable(images) and not callable(captions):
+        yield from _wrong_apart(task, outcomes, images, captions, chosen, rows)
+        return
     some, to_images = task.of_queries(chosen), task.protocol.direction == "t2i"
     for number in np.unique(some.gallery_of):
         within, gallery = np.flatnonzero(some.gallery_of == number), task.galleries[number]
@@ -64,6 +68,26 @@ def _wrong_ranks(
             relevant = np.isin(gallery, some.relevant[some.offsets[at] : some.offsets[at + 1]])
             for what in _wrong(outcomes, rows[at], gallery, of_query, relevant):
                 yield f"query {some.query_ids[at]!r}: {what}"
+
+
+def _wrong_apart(
+    task: RetrievalTask,
+    outcomes: Outcomes,
+    images: VectorRows,
+    captions: VectorRows,
+    chosen: NDArray[np.intp],
+    rows: NDArray[np.intp],
+) -> Iterator[str]:
+    """The same of a search of classes, or of images among images."""
+    sides = sides_of(task, images, captions)
+    some = sides.task.of_queries(chosen)
+    items = sides.items.astype(np.float64)
+    for at, (row, query) in enumerate(zip(rows, some.queries, strict=True)):
+        others = np.arange(len(items)) != (-1 if sides.own is None else sides.own[query])
+        relevant = np.isin(np.arange(len(items)), some.relevant[some.offsets[at] : some.offsets[at + 1]])
+        scores = items[others] @ sides.queries[query].astype(np.float64)
+        for what in _wrong(outcomes, row, sides.ords[others], scores, relevant[others]):
+            yield f"query {some.query_ids[at]!r}: {what}"
 
 
 def _wrong(

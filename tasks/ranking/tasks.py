@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.schema import JUDGED
+from capim.store.schema import JUDGED, LABEL
 from capim.store.types import Modality
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.corpora.subset import first_linked
@@ -41,6 +41,8 @@ class RetrievalTask:
         grades: int32, at least 1, one per entry of ``relevant``, where documents were judged; else None.
         dismissed: int64, shape ``(n, 2)``: pairs of a query (by its position in the task) and an item that was judged
             not relevant to it, where documents were judged; else None.
+        prompts: Where captions are prompts of classes: the first prompt of a class, which stands for it among queries
+            or items, -> int32 ords of all its prompts, whose mean is its vector. Else None.
     """
 
     protocol: Protocol
@@ -54,6 +56,7 @@ class RetrievalTask:
     weights: NDArray[np.float64]
     grades: NDArray[np.int32] | None = None
     dismissed: NDArray[np.int64] | None = None
+    prompts: Mapping[int, NDArray[np.int32]] | None = None
 
     def __post_init__(self) -> None:
         name = f"protocol {self.protocol.id!r}"
@@ -71,8 +74,20 @@ class RetrievalTask:
 
     @property
     def n_gallery(self) -> NDArray[np.int32]:
-        """Items in the gallery of every query, shape ``(n_queries,)``."""
-        return np.array([len(gallery) for gallery in self.galleries], dtype=np.int32)[self.gallery_of]
+        """Items in the gallery of every query, shape ``(n_queries,)``; a query is none of its own."""
+        sizes = [len(gallery) - self.among_queries for gallery in self.galleries]
+        return np.array(sizes, dtype=np.int32)[self.gallery_of]
+
+    @property
+    def among_queries(self) -> bool:
+        """Whether the queries are items of the gallery themselves."""
+        return self.protocol.direction == "i2i"
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is no search of captions and images by each other, as they are stored."""
+        several = any(len(ords) > 1 for ords in (self.prompts or {}).values())
+        return self.among_queries or several
 
     @property
     def query_of_relevant(self) -> NDArray[np.int64]:
@@ -104,8 +119,11 @@ class RetrievalTask:
 
     def highest_ord(self, modality: Modality) -> int:
         """The highest ord among the task's images or captions."""
-        is_query = (modality == "caption") == (self.protocol.direction == "t2i")
-        return int((self.queries if is_query else np.concatenate(self.galleries)).max())
+        of_query, of_items = self.protocol.sides
+        found = [*([self.queries] if modality == of_query else []), *(self.galleries if modality == of_items else [])]
+        if modality == "caption" and self.prompts is not None:
+            found += self.prompts.values()
+        return max((int(ords.max()) for ords in found), default=-1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -306,6 +324,79 @@ def judged(layout: CorpusLayout, protocol: Protocol, *, language: str | None = N
         grades=grades[positive],
         dismissed=np.stack([np.searchsorted(queries, captions[others]), documents[others].astype(np.int64)], axis=1),
     )
+
+
+def classes(layout: CorpusLayout, protocol: Protocol, *, balanced: bool = False) -> RetrievalTask:
+    """Images search the classes of a labelled corpus, or classes the images; a class has the ord of its first prompt.
+
+    The order of both is that of the corpus. ``balanced``: every class weighs the same, by the label of the images.
+
+    Raises:
+        ValueError: ``balanced``, and an image has several labels.
+    """
+    images, firsts = _labels(layout)
+    to_images = protocol.direction == "t2i"
+    prompts = _prompts(layout)
+    sides = (firsts, images) if to_images else (images, firsts)
+    order = np.lexsort(sides[::-1])
+    asked, relevant = sides[0][order], sides[1][order]
+    queries, counts = np.unique(asked, return_counts=True)
+    if balanced and counts.max() > 1:
+        raise ValueError(f"protocol {protocol.id!r}: an image has several labels")
+    gallery = np.arange(layout.n_images, dtype=np.int32) if to_images else np.array(sorted(prompts), dtype=np.int32)
+    return RetrievalTask(
+        protocol=protocol,
+        query_ids=(layout.caption_ids if to_images else layout.image_ids)[queries],
+        queries=queries,
+        clusters=queries,
+        galleries=(gallery,),
+        gallery_of=np.zeros(len(queries), dtype=np.int32),
+        offsets=offsets_of(counts),
+        relevant=relevant,
+        weights=_equal_groups(relevant) if balanced else np.ones(len(queries)),
+        grades=np.ones(len(relevant), dtype=np.int32) if to_images else None,
+        prompts=prompts,
+    )
+
+
+def sharing_labels(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """Images search all others; those are relevant that share a label with them. Only images that share one."""
+    images, firsts = _labels(layout)
+    members: dict[int, list[int]] = {}
+    labels: dict[int, list[int]] = {}
+    for image, first in zip(images.tolist(), firsts.tolist(), strict=True):
+        members.setdefault(first, []).append(image)
+        labels.setdefault(image, []).append(first)
+    relevant = {image: sorted({o for of in labels[image] for o in members[of]} - {image}) for image in sorted(labels)}
+    queries = np.array([image for image, others in relevant.items() if others], dtype=np.int32)
+    counts = [len(relevant[image]) for image in queries.tolist()]
+    return RetrievalTask(
+        protocol=protocol,
+        query_ids=layout.image_ids[queries],
+        queries=queries,
+        clusters=queries,
+        galleries=(np.arange(layout.n_images, dtype=np.int32),),
+        gallery_of=np.zeros(len(queries), dtype=np.int32),
+        offsets=offsets_of(np.array(counts, dtype=np.int64)),
+        relevant=np.array([other for image in queries.tolist() for other in relevant[image]], dtype=np.int32),
+        weights=np.ones(len(queries)),
+    )
+
+
+def _labels(layout: CorpusLayout) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The image of every label that an image has, and the first prompt of the class, as ords."""
+    rows = layout.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
+    return ords_of(rows["query_id"], layout.corpus.images), ords_of(rows["item_id"], layout.corpus.captions)
+
+
+def _prompts(layout: CorpusLayout) -> dict[int, NDArray[np.int32]]:
+    """First prompt -> all prompts of the class: captions of one group that describe no image."""
+    groups: list[str | None] = layout.corpus.captions["query_group"].to_pylist()
+    found: dict[str, list[int]] = {}
+    for ord_ in np.flatnonzero(layout.caption_images < 0).tolist():
+        if (group := groups[ord_]) is not None:
+            found.setdefault(group, []).append(ord_)
+    return {ords[0]: np.array(ords, dtype=np.int32) for ords in found.values()}
 
 
 def quadruples(layout: CorpusLayout, protocol: Protocol, *, tag: str | None = None) -> ChoiceTask:

@@ -36,7 +36,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.summary import Evaluated, Source, result_row, results_table, tie_share
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame
-from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.draws import ClusterWeights, Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
 from capim.tasks.statistics.pairs import Scale
 
@@ -135,14 +135,13 @@ def _means(
     of_parts = stacked_statistic(
         [ClusteredValues([part.values[metric] for metric in metrics], part.clusters) for part in parts]
     )
-    n_images = max(part.clusters.n_occupied for part in parts)
+    images = {protocol: _mixed([part.clusters for part in parts], weights) for protocol, weights in weights_of.items()}
 
-    def statistic(drawn: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def statistic(drawn: ClusterWeights) -> NDArray[np.float64]:
         return (matrix @ of_parts(drawn).reshape(len(parts), -1)).reshape(len(matrix) * len(metrics), -1)
 
-    intervals = bootstrap_statistic(
-        statistic, resampling, n_clusters=parts[0].clusters.n_clusters, occupied=[n_images] * len(matrix) * len(metrics)
-    )
+    units = [of for of in images.values() for _ in metrics]
+    intervals = bootstrap_statistic(statistic, resampling, units, bounds=(0.0, 1.0))
     values, low, high, chance = (
         (matrix @ np.array([[part.figures[metric][at] for metric in metrics] for part in parts])).ravel()
         for at in range(4)
@@ -158,8 +157,9 @@ def _means(
                 metric=metric,
                 value=float(values[i]),
                 n_queries=n_queries,
-                n_clusters=n_images,
+                clusters=images[protocol],
                 chance=None if np.isnan(chance[i]) else float(chance[i]),
+                span=1.0,
             ),
             "value_ties_lost": float(low[i]),
             "value_ties_won": float(high[i]),
@@ -169,7 +169,14 @@ def _means(
         if isinstance(reason, str):
             no_interval = Interval(value=float("nan"), reason=reason)
             for metric in metrics:
-                yield row_of(no_interval, protocol=protocol, metric=metric, value=None, n_queries=0, n_clusters=0)
+                yield row_of(no_interval, protocol=protocol, metric=metric, value=None, n_queries=0, clusters=None)
+
+
+def _mixed(parts: Sequence[Clusters], weights: NDArray[np.float64]) -> Clusters:
+    """The images of a weighted mean over figures of one corpus, each with its weight in that mean."""
+    shares = np.tensordot(weights, np.stack([part.totals / part.totals.sum() for part in parts]), 1)
+    asked = np.flatnonzero(shares)
+    return Clusters.of(asked, len(shares), shares[asked])
 
 
 def _eta_squared(
@@ -182,7 +189,7 @@ def _eta_squared(
         return
     noise = noise_eta_squared(n_languages, n_translators)._asdict()
     n_queries = sum(part.clusters.n_queries for part in chosen)
-    n_images = max(part.clusters.n_occupied for part in chosen)
+    images = _mixed([part.clusters for part in chosen], np.ones(len(chosen)))
     for metric in metrics:
         try:
             shares: Mapping[str, float | None] = eta_squared(
@@ -198,7 +205,7 @@ def _eta_squared(
                 metric=f"{metric}_eta2_{source}",
                 value=share,
                 n_queries=n_queries,
-                n_clusters=n_images,
+                clusters=images,
                 chance=None if share is None else noise[source],
             )
 
@@ -230,7 +237,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
     both = [Evaluated(outcomes=outcomes, metrics=RECALLS, source=source, drawn=drawn) for outcomes in (t2i, i2t)]
     means = stacked_statistic([sample for each in both for _, sample in each.samples])
 
-    def total(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def total(weights: ClusterWeights) -> NDArray[np.float64]:
         summed: NDArray[np.float64] = 100 * means(weights).sum(axis=0, keepdims=True)
         return summed
 
@@ -238,8 +245,8 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
         """The sum of the six means."""
         return 100 * math.fsum(m.value(each.outcomes, ties) for each in both for m in RECALLS)
 
-    n_occupied = len(np.union1d(t2i.clusters, i2t.clusters))
-    [interval] = bootstrap_statistic(total, resampling, n_clusters=both[0].clusters.n_clusters, occupied=[n_occupied])
+    images = _mixed([each.clusters for each in both], np.ones(len(both)))
+    [interval] = bootstrap_statistic(total, resampling, [images], bounds=(0.0, RANGES[RSUM]))
     chances = [chance for each in both for m in RECALLS if (chance := m.chance(each.outcomes)) is not None]
     row = {
         **result_row(
@@ -250,8 +257,9 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
             metric=RSUM.metric,
             value=points("expected"),
             n_queries=len(t2i) + len(i2t),
-            n_clusters=n_occupied,
+            clusters=images,
             chance=100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
+            span=RANGES[RSUM],
         ),
         "value_ties_lost": points("lost"),
         "value_ties_won": points("won"),

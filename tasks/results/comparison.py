@@ -19,6 +19,7 @@ from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
+from capim.tasks.statistics.decision import Ends
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import Pair, PairFacts, Scale, compare_encoders
 
@@ -124,7 +125,7 @@ def figure_rows(
 
     ``facts``: of all pairs of a figure, where they are known.
     """
-    created = datetime.now(UTC)
+    created, planned = datetime.now(UTC), {figure.metric for figure in headline}
     rows = []
     for each in figures:
         for pair in compare_encoders(each.values, each.clusters, resampling, each.scale, facts.get(each.figure)):
@@ -149,6 +150,7 @@ def figure_rows(
                     "interval_method": pair.difference.method,
                     "simultaneous_low": pair.simultaneous and pair.simultaneous[0],
                     "simultaneous_high": pair.simultaneous and pair.simultaneous[1],
+                    **(_shared(pair.shared) if each.figure.metric in planned else {}),
                     "p_sign_flip": pair.flip_test.p,
                     "p_exact": pair.flip_test.exact,
                     "p_mcnemar": pair.effect.p_mcnemar,
@@ -164,6 +166,7 @@ def figure_rows(
                     "detectable_effect": pair.detectable_effect,
                     "n_queries": pair.n_queries,
                     "n_clusters": pair.n_clusters,
+                    "n_effective": pair.n_effective,
                     "level": resampling.level,
                     "replicates": resampling.replicates,
                     "permutations": pair.flip_test.flips,
@@ -174,6 +177,10 @@ def figure_rows(
                 }
             )
     return pa.Table.from_pylist(rows, schema=COMPARISONS)
+
+
+def _shared(ends: Sequence[Ends]) -> dict[str, list[float]]:
+    return {f"shared_{side}": [pair[at] for pair in ends] for at, side in enumerate(("low", "high"))}
 
 
 def compared_metrics(encoders: Iterable[Outcomes]) -> list[Metric]:

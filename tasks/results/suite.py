@@ -223,14 +223,15 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
     rows: list[dict[str, Any]] = []
     standings = rank_over_corpora([_parts(corpus, ranked) for corpus in chosen], resampling, shared.units)
     for (estimand, statistic), of_encoders in standings.items():
-        for encoder, (figure, held) in zip(ranked, of_encoders, strict=True):
+        for encoder, (figure, held, n_effective) in zip(ranked, of_encoders, strict=True):
             rows.append(
                 row(
                     encoder,
                     estimand,
                     statistic,
-                    rank=1 + sum(other.value > figure.value + 1e-12 for other, _ in of_encoders),
+                    rank=1 + sum(other.value > figure.value + 1e-12 for other, *_ in of_encoders),
                     value=figure.value,
+                    n_effective=n_effective,
                     ci_low=figure.low,
                     ci_high=figure.high,
                     interval_method=figure.method,

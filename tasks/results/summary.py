@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
-from capim.tasks.metrics import Metric, metrics_of, version_of
+from capim.tasks.metrics import Metric, bounds_of, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
-from capim.tasks.statistics.decision import against_chance
+from capim.tasks.statistics.decision import chance_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
+    Bounds,
     ClusteredValues,
     Interval,
     Reduce,
@@ -29,6 +30,7 @@ from capim.tasks.statistics.intervals import (
     bootstrap_samples,
     cluster_robust_error,
     edge_interval,
+    no_interval,
     share_interval,
     statistic_of,
 )
@@ -90,9 +92,9 @@ class Evaluated:
 def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Table:
     """One row of ``schema.RESULTS`` per metric of each evaluation, in their order; none where it applies to no query.
 
-    Shares of hits have Wilson's interval by default (``Resampling.method``). All other intervals are computed in one
-    pass over the draws, much faster than one evaluation after the other. An interval that cannot be computed is null
-    with a ``reason``; where all queries of a share hit (or all miss), Wilson over the clusters replaces the bootstrap.
+    By default (``Resampling.method``) shares of hits and other means need no draws. Intervals that need them are made
+    in one pass, much faster than one evaluation after the other. An interval that cannot be computed is null with a
+    ``reason``; where all queries of a share hit (or all miss), there is Wilson's over the clusters.
     """
     figures = [(each, metric, sample) for each in evaluated for metric, sample in each.samples]
     rows = []
@@ -106,8 +108,9 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
             metric=metric.name,
             value=value,
             n_queries=clusters.n_queries,
-            n_clusters=clusters.n_occupied,
+            clusters=clusters,
             chance=metric.chance(each.outcomes),
+            span=1.0 if metric.reduce == "mean" and metric.higher_is_better else None,
             lower_is_better=not metric.higher_is_better,
         )
         row |= {"metric_version": str(metric.version), "tie_share": tie_share(each.outcomes)}
@@ -133,11 +136,19 @@ def result_row(
     metric: str,
     value: float | None,
     n_queries: int,
-    n_clusters: int,
+    clusters: Clusters | None,
     chance: float | None = None,
+    span: float | None = None,
     lower_is_better: bool = False,
 ) -> dict[str, Any]:
-    """The columns of ``schema.RESULTS`` that every figure has."""
+    """The columns of ``schema.RESULTS`` that every figure has.
+
+    ``clusters``: of the queries; None for a figure without any. ``span``: the largest value of a mean of values from 0
+    on, which is then tested against chance.
+    """
+    value, p_chance = _defined(value), None
+    if clusters is not None and value is not None and chance is not None and span is not None:
+        p_chance = chance_p(value / span, chance / span, clusters.n_effective)
     return {
         "image_tag": "",
         "caption_tag": "",
@@ -148,16 +159,18 @@ def result_row(
         "metric_version": version_of(metric),
         "lower_is_better": lower_is_better,
         "statistics_version": VERSION,
-        "value": _defined(value),
+        "value": value,
         "ci_low": interval.low,
         "ci_high": interval.high,
         "standard_error": interval.standard_error,
         "interval_method": interval.method,
         "reason": interval.reason,
         "chance": chance,
-        "against_chance": against_chance(interval.claim, chance, lower_is_better=lower_is_better),
+        "p_chance": p_chance,
         "n_queries": n_queries,
-        "n_clusters": n_clusters,
+        "n_clusters": clusters.n_occupied if clusters else 0,
+        "n_effective": clusters and clusters.n_effective,
+        "largest_share": clusters and clusters.largest_share,
         "level": resampling.level,
         "replicates": resampling.replicates,
         "seed": resampling.seed,
@@ -184,15 +197,16 @@ def _intervals(
     figures: Sequence[tuple[Evaluated, Metric, ClusteredValues]], resampling: Resampling
 ) -> Iterator[Interval]:
     """The interval of every figure; those with the same draws and the same reduction are computed together."""
-    together: dict[tuple[int, Reduce], list[int]] = {}
+    together: dict[tuple[int, Reduce, Bounds], list[int]] = {}
     intervals: dict[int, Interval] = {}
     for place, (each, metric, sample) in enumerate(figures):
         if metric.share and resampling.method == "wilson":
             intervals[place] = share_interval(*sample, level=resampling.level)
         else:
-            together.setdefault((each.clusters.n_clusters, metric.reduce), []).append(place)
-    for (_, reduce), places in together.items():
-        drawn = bootstrap_samples([figures[place][2] for place in places], resampling, reduce)
+            alike = (each.clusters.n_clusters, metric.reduce, bounds_of(metric))
+            together.setdefault(alike, []).append(place)
+    for (_, reduce, bounds), places in together.items():
+        drawn = bootstrap_samples([figures[place][2] for place in places], resampling, reduce, bounds)
         intervals |= {place: interval for place, [interval] in zip(places, drawn, strict=True)}
     for place, (each, metric, sample) in enumerate(figures):
         yield _at_the_edge(intervals[place], each.outcomes, metric, sample, resampling.level)
@@ -211,10 +225,9 @@ def _at_the_edge(
         return interval
     if share == metric.chance(outcomes):
         return Interval(value=interval.value, reason=ANY_SCORES)
-    n_clusters = sample.clusters.n_occupied
-    if metric in (CONSISTENCY_NDCG, CONSISTENCY_RBO) or interval.low is not None or n_clusters < 2:
+    if metric in (CONSISTENCY_NDCG, CONSISTENCY_RBO) or interval.low is not None or no_interval(sample.clusters):
         return interval
-    return edge_interval(interval.value, n_clusters, level=level)
+    return edge_interval(interval.value, sample.clusters.n_effective, level=level)
 
 
 def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:

@@ -206,7 +206,7 @@ def export_trec(
         fingerprint, protocol, encoder = row["corpus_fingerprint"], row["protocol"], row["encoder"]
         corpus = store.corpus(row["corpus"], fingerprint)
         if (fingerprint, protocol) not in tasks:
-            items = corpus.images if Protocol.of(protocol).direction == "t2i" else corpus.captions
+            items = corpus.items(Protocol.of(protocol).sides[1])
             ids = np.array([trec_id(item) for item in texts(items["id"])], dtype=object)
             tasks[fingerprint, protocol] = task_of(corpus, protocol), ids
         task, ids = tasks[fingerprint, protocol]

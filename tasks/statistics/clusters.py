@@ -5,6 +5,7 @@ The five captions of an image are not five independent observations; the cluster
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -98,6 +99,12 @@ class Clusters:
         return int(np.count_nonzero(self.sizes))
 
     @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """The share of the whole weight that each cluster holds, shape ``(n_clusters,)``."""
+        shares: NDArray[np.float64] = self.totals / self.totals.sum()
+        return shares
+
+    @cached_property
     def n_effective(self) -> float:
         """Kish's effective number of clusters, ``1 / sum(w_i^2)`` of the shares of the weight: all equal, their number.
 
@@ -112,7 +119,7 @@ class Clusters:
     @cached_property
     def largest_share(self) -> float:
         """The share of the whole weight that the heaviest cluster holds, in 0..1."""
-        return float(self.totals.max() / self.totals.sum())
+        return float(self.shares.max())
 
     @cached_property
     def independent(self) -> bool:

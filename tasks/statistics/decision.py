@@ -1,12 +1,28 @@
-"""What the tests of one pair of encoders allow to say: better, worse, equivalent, or undecided.
+"""What tests allow to say: of two encoders, and of a figure beside chance. Every statement is read from here.
 
-"Not significant" is not "the same": a pair is equivalent only if its interval lies inside the margin and a test says
-so, and an undecided pair always comes with how much worse the first could be. Claims have a level of their own,
-``1 - ALPHA``, whatever the level of the intervals that a report shows.
+Of two encoders, one interval of their difference says everything, the one that holds together with those of all other
+statements of its budget (:func:`decide`):
+
+=========== ==================================================== =======================================
+state       interval of the difference                           what is said
+=========== ==================================================== =======================================
+better      wholly on the better side of 0                       the difference
+worse       wholly on the worse side of 0                        the difference
+equivalent  holds 0, lies inside the margin; a bound agrees      the margin
+undecided   any other, or none                                   up to its far end worse, if it has ends
+=========== ==================================================== =======================================
+
+So the state, "up to x worse", a chart of the interval and an adjusted p-value cannot contradict each other. Claims have
+a level of their own, ``1 - ALPHA``, whatever the level of the intervals that a report shows.
+
+What is seen at once shares one budget. Within a figure all pairs share it (``tasks.statistics.flips``); the planned
+figures of several protocols and corpora share it by :func:`over_families`; statements about chance have a second one
+(:func:`against_chance`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -14,10 +30,111 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-# --- p-values adjusted for multiple testing.
+ALPHA = 0.05  # of a budget: the probability of any false statement
+FEW = 20  # effective images up to which "few images" stands beside a claim
+SHARERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # numbers of figures that can share ``ALPHA``
+Ends: TypeAlias = tuple[float, float]
+State: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
+AgainstChance: TypeAlias = Literal["better", "below", "open"]
 
 
-ALPHA = 0.05  # an adjusted p-value below it is significant
+class Decision(NamedTuple):
+    """What is known of the first encoder against the second.
+
+    Attributes:
+        state: One of the table above.
+        worse_by: How much worse the first could be: the far end of the interval, 0 if it is better all along; None
+            without an interval.
+        few_images: A claim that rests on at most ``FEW`` effective images, where tests of skewed differences err
+            more often than they say.
+    """
+
+    state: State
+    worse_by: float | None
+    few_images: bool = False
+
+
+def decide(
+    ends: Ends | None,
+    *,
+    p_equivalent: float | None,
+    margin: float | None,
+    n_effective: float = math.inf,
+    lower_is_better: bool = False,
+) -> Decision:
+    """The decision on one comparison from the simultaneous interval of the first minus the second.
+
+    Args:
+        ends: Both 0 for encoders that never differ; None without a test, or where the interval has no end.
+        p_equivalent: Adjusted p-value that the difference is within ``margin``; None: not tested.
+        n_effective: Kish's number of images (``tasks.statistics.clusters``).
+
+    Examples:
+        >>> decide((-0.009, 0.094), p_equivalent=0.9, margin=0.01)
+        Decision(state='undecided', worse_by=0.009, few_images=False)
+        >>> decide((0.001, 0.005), p_equivalent=0.0001, margin=0.01, n_effective=12.0)
+        Decision(state='better', worse_by=0.0, few_images=True)
+        >>> [decide(ends, p_equivalent=0.001, margin=0.01).state for ends in ((0.0, 0.0), (-0.004, 0.012), None)]
+        ['equivalent', 'undecided', 'undecided']
+        >>> decide((-3.0, -1.0), p_equivalent=None, margin=None, lower_is_better=True).state
+        'better'
+    """
+    if ends is None:
+        return Decision("undecided", None)
+    low, high = (-ends[1], -ends[0]) if lower_is_better else ends
+    state: State = "undecided"
+    if low > 0 or high < 0:
+        state = "better" if low > 0 else "worse"
+    elif margin is not None and -margin < low and high < margin and p_equivalent is not None and p_equivalent < ALPHA:
+        state = "equivalent"
+    return Decision(state, max(0.0, -low), n_effective <= FEW and state != "undecided")
+
+
+def least_p(n_effective: float) -> float:
+    """The smallest two-sided p-value that sign flips of so many equal images can have: ``2 ** (1 - n)``.
+
+    Flips of images of unequal weight can be rarer, and say no more of the mean than those of equal ones: of ten images,
+    one with 50 captions and nine with one, it follows the one.
+
+    Examples:
+        >>> least_p(6.0), round(least_p(1.39), 2)
+        (0.03125, 0.76)
+    """
+    return float(min(1.0, 2 ** (1 - n_effective)))
+
+
+def unequal_weights(n_clusters: int, n_effective: float, largest_share: float) -> str:
+    """What has to be said of images that differ much in weight, as a clause; empty where half of them count or more.
+
+    Examples:
+        >>> unequal_weights(10, 1.39, 50 / 59)
+        'one image holds 85 % of the queries: 10 images count as 1.4 of equal weight'
+        >>> unequal_weights(300, 290.0, 0.01)
+        ''
+    """
+    if 2 * n_effective >= n_clusters:
+        return ""
+    share = f"{100 * largest_share:.{0 if largest_share >= 0.01 else 1}f} %"
+    return f"one image holds {share} of the queries: {n_clusters:,} images count as {n_effective:,.1f} of equal weight"
+
+
+def agreeing_ends(ends: Ends, p: float, difference: float) -> Ends:
+    """The interval of a difference, which excludes 0 if and only if its adjusted p-value is below ``ALPHA``.
+
+    A step-down test, or another correction, may decide otherwise than the interval of a single step: the end next to 0
+    then moves to 0, or to the smallest number on its side of it.
+
+    Examples:
+        >>> agreeing_ends((0.01, 0.1), 0.06, 0.05)
+        (0.0, 0.1)
+        >>> agreeing_ends((-0.01, 0.1), 0.04, 0.05)
+        (5e-324, 0.1)
+    """
+    low, high = ends
+    if p >= ALPHA:
+        return min(low, 0.0), max(high, 0.0)
+    least = math.ulp(0.0)
+    return (max(low, least), max(high, least)) if difference > 0 else (min(low, -least), min(high, -least))
 
 
 def adjusted(
@@ -60,75 +177,94 @@ def _holm(p: NDArray[np.float64]) -> NDArray[np.float64]:
     return result
 
 
-State: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
+def over_families(families: Sequence[Sequence[float | None]]) -> list[list[float | None]]:
+    """p-values that are adjusted within families, adjusted over all of them, in their order.
 
-
-AgainstChance: TypeAlias = Literal["better", "worse", "open"]
-
-
-class Decision(NamedTuple):
-    """What is known of the first encoder against the second.
-
-    Attributes:
-        state: ``better`` and ``worse`` where the difference is significant, also if it is smaller than the margin;
-            ``equivalent`` where it is not and lies within the margin; else ``undecided``.
-        worse_by: How much worse the first could be: the far end of the simultaneous interval, 0 if it is better all
-            along; None without an interval.
-    """
-
-    state: State
-    worse_by: float | None
-
-
-def against_chance(
-    claim: tuple[float, float] | None, chance: float | None, *, lower_is_better: bool = False
-) -> AgainstChance | None:
-    """Whether a figure is shown to be better than chance, or worse; None where there is no interval to read it from.
-
-    ``claim`` are the ends of its interval at ``1 - ALPHA`` (``tasks.statistics.intervals.Interval``).
+    Each of m families gets ``ALPHA / m``; one of which every pair is significant passes its share on to the others
+    (Bretz, Maurer, Brannath and Posch 2009, A graphical approach to sequentially rejective multiple test procedures).
+    Families of a single pair are adjusted as by Holm. None is no test, and a family of such counts as none.
 
     Examples:
-        >>> [against_chance(ends, 0.25) for ends in ((0.3, 0.5), (0.1, 0.3), (0.0, 0.2), None)]
-        ['better', 'open', 'worse', None]
+        The first family is decided as a whole, and the second has all of the budget; then one that is not:
+
+        >>> over_families([[0.01], [0.04]])
+        [[0.02], [0.04]]
+        >>> over_families([[0.01, 0.5, None], [0.04]])
+        [[0.02, 0.5, None], [0.08]]
     """
-    if claim is None or chance is None:
+    largest = [max((p for p in of if p is not None), default=None) for of in families]
+    order = sorted((at for at, p in enumerate(largest) if p is not None), key=lambda at: largest[at] or 0.0)
+    m, decided = len(order), [0.0]  # the level at which so many families are decided as a whole
+    for place, at in enumerate(order):
+        decided.append(max(decided[-1], (m - place) * (largest[at] or 0.0)))
+    result: list[list[float | None]] = [[None] * len(of) for of in families]
+    for place, at in enumerate(order):
+        for pair, p in enumerate(families[at]):
+            if p is not None:
+                shares = (max(decided[before], (m - before) * p) for before in range(place + 1))
+                result[at][pair] = min(1.0, *shares)
+    return result
+
+
+def sharer(n_figures: int) -> int | None:
+    """The place in ``SHARERS`` of the smallest number that is not below ``n_figures``; None for more than there are.
+
+    Examples:
+        >>> SHARERS[sharer(5)], sharer(100)
+        (6, None)
+    """
+    return next((at for at, n in enumerate(SHARERS) if n >= n_figures), None)
+
+
+def chance_p(value: float, chance: float, n_effective: float) -> float | None:
+    """Two-sided exact p-value that a mean of values in 0..1 is not the chance value: twice the smaller tail.
+
+    Binomial at the effective number of images: of all means of so many values in 0..1, those of hits and misses have
+    the longest tails (Hoeffding 1956, On the distribution of the number of successes in independent trials), whatever
+    the captions of an image have in common. A fraction of a trial is read from the incomplete beta function.
+
+    Returns:
+        None for fewer than two images, and where any scores have the chance value: nothing is said.
+
+    Examples:
+        Eight of ten where one in two is chance, ``2 * (45 + 10 + 1) / 1024``:
+
+        >>> round(chance_p(0.8, 0.5, 10.0) or 0, 6)
+        0.109375
+        >>> chance_p(0.0, 0.001, 50.0), chance_p(1.0, 0.5, 1.0)
+        (1.0, None)
+    """
+    if n_effective < 2 or not 0 < chance < 1:
         return None
-    low, high = claim
-    if low <= chance <= high:
-        return "open"
-    return "better" if (high < chance) == lower_is_better else "worse"
+    hits = min(max(value, 0.0), 1.0) * n_effective
+    above = scipy.special.betainc(hits, n_effective - hits + 1, chance) if hits > 0 else 1.0
+    below = scipy.special.betaincc(hits + 1, n_effective - hits, chance) if hits < n_effective else 1.0
+    return min(1.0, 2 * float(min(above, below)))
 
 
-def decide(
-    difference: float | None,
-    *,
-    low: float | None,
-    high: float | None,
-    p_adjusted: float | None,
-    p_equivalent: float | None,
-    margin: float | None,
-    lower_is_better: bool = False,
-) -> Decision:
-    """The decision on one comparison; ``difference`` and its simultaneous interval are first minus second.
+class BesideChance(NamedTuple):
+    """A figure, what guessing gives, and the p-value of :func:`chance_p`."""
+
+    value: float | None
+    chance: float | None
+    p: float | None
+
+
+def against_chance(figures: Sequence[BesideChance]) -> list[AgainstChance | None]:
+    """What is said of figures that are seen at once, over all of them by Holm; None where nothing is.
 
     Examples:
-        >>> decide(0.043, low=-0.009, high=0.094, p_adjusted=0.11, p_equivalent=0.9, margin=0.01)
-        Decision(state='undecided', worse_by=0.009)
-        >>> decide(0.003, low=0.001, high=0.005, p_adjusted=0.01, p_equivalent=0.0001, margin=0.01)
-        Decision(state='better', worse_by=0.0)
-        >>> decide(0.0, low=None, high=None, p_adjusted=None, p_equivalent=0.001, margin=0.01).state
-        'equivalent'
-        >>> decide(0.004, low=-0.004, high=0.012, p_adjusted=0.6, p_equivalent=0.001, margin=0.01).state
-        'undecided'
-        >>> lower = {"margin": None, "lower_is_better": True}
-        >>> decide(-2.0, low=-3.0, high=-1.0, p_adjusted=0.01, p_equivalent=None, **lower).state
-        'better'
+        Guessers: of 20 one is likely to have p .02.
+
+        >>> against_chance([BesideChance(0.6, 0.5, 0.02)] + [BesideChance(0.5, 0.5, 0.9)] * 19)[:2]
+        ['open', 'open']
+        >>> against_chance([BesideChance(0.6, 0.5, 0.001), BesideChance(0.1, 0.5, 0.001), BesideChance(1, 1, None)])
+        ['better', 'below', None]
     """
-    worse_by, inside = None, difference == 0  # encoders that never differ have no interval
-    if low is not None and high is not None:
-        worse_by = max(0.0, high if lower_is_better else -low)
-        inside = margin is not None and -margin < low and high < margin
-    if difference and p_adjusted is not None and p_adjusted < ALPHA:
-        return Decision("better" if (difference < 0) == lower_is_better else "worse", worse_by)
-    within_margin = inside and p_equivalent is not None and p_equivalent < ALPHA
-    return Decision("equivalent" if within_margin else "undecided", worse_by)
+    labels: list[AgainstChance | None] = []
+    for (value, chance, _), p in zip(figures, adjusted([figure.p for figure in figures]), strict=True):
+        if p is None or value is None or chance is None:
+            labels.append(None)
+        else:
+            labels.append("open" if p >= ALPHA else "better" if value > chance else "below")
+    return labels

@@ -1,9 +1,11 @@
-"""Confidence intervals by the cluster bootstrap: images are drawn with replacement, the gallery stays as it is.
+"""Confidence intervals of figures over clustered queries: images are the units, the gallery stays as it is.
 
-All encoders, metrics and protocols of a corpus share the same draws (``tasks.statistics.draws``), so replicates can be
-subtracted from each other: that is what makes comparisons paired. Sources: Efron and Tibshirani, An Introduction to
-the Bootstrap (1993), chapters 13 (percentile) and 14 (BCa); Cameron, Gelbach and Miller (2008) for drawing clusters.
-Where the data allow no interval, its ends are None with a reason; an interval never has zero width by default.
+The method was chosen by simulation (``docs/protocols.md``, section 6): Wilson's for shares and other means within known
+bounds, Student's t for other smooth figures (on the scale of logarithms for ranks) and for differences, the bootstrap
+for medians and aggregates. All count clusters by their weight. All encoders, metrics and protocols of a corpus share
+the same draws (``tasks.statistics.draws``). Sources: Korn and Graubard (1998); Efron and Tibshirani, An Introduction to
+the Bootstrap (1993), chapters 13 (percentile) and 14 (BCa); Hesterberg (2015) for the expanded percentile interval.
+Where the data allow no interval, its ends are None with a reason; no interval has zero width.
 """
 
 from __future__ import annotations
@@ -19,16 +21,29 @@ from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA
-from capim.tasks.statistics.draws import Resampling, block_rows, count_blocks, narrowed, rounded_to_grid, weighted_sums
+from capim.tasks.statistics.draws import (
+    ClusterWeights,
+    Nudge,
+    Resampling,
+    block_rows,
+    count_blocks,
+    narrowed,
+    rounded_to_grid,
+    weighted_sums,
+)
 
 Aggregate: TypeAlias = Callable[[NDArray[np.float64]], float]
 """Values of some queries, shape ``(n_queries, ...)`` -> one number; NaN where it is not defined."""
 Reduce: TypeAlias = Literal["mean", "median"] | Aggregate
-ClusterStatistic: TypeAlias = Callable[[NDArray[np.uint8]], NDArray[np.float64]]
+DrawnStatistic: TypeAlias = Callable[[NDArray[np.uint8]], NDArray[np.float64]]
 """Cluster weights, uint8 of shape ``(n_samples, n_clusters)`` -> the metrics of each sample, shape ``(n_metrics,
 n_samples)``; NaN if empty. What a bootstrap or a permutation test evaluates: the weights are small whole numbers,
-bootstrap counts, ones for the sample itself, ones with a zero for the jackknife, zeros and ones for a permutation.
-Sums of metrics (RSUM), macro means and ratios are one line each."""
+bootstrap counts, ones for the sample itself, ones with a zero for the jackknife, zeros and ones for a permutation."""
+ClusterStatistic: TypeAlias = Callable[[ClusterWeights], NDArray[np.float64]]
+"""The same of smooth functions of means, which can be nudged too (``draws.Nudge``). Sums of metrics (RSUM), macro means
+and ratios are one line each."""
+Bounds: TypeAlias = tuple[float, float] | None
+"""The lowest and the highest value that a mean can have, infinite where there is none; None where that is not known."""
 
 
 class ClusteredValues(NamedTuple):
@@ -78,7 +93,7 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
             cluster_aggregates(values, clusters, reduce) if callable(reduce) else cluster_medians(values, clusters)
             for values, clusters in samples
         ]
-        return lambda weights: np.concatenate([of_sample(weights) for of_sample in parts])
+        return lambda weights: np.concatenate([of_sample(_drawn(weights)) for of_sample in parts])
     n_clusters = samples[0].clusters.n_clusters
     columns: list[NDArray[np.float64]] = []
     positions: dict[bytes, int] = {}  # samples of the same queries share the column of their total weights
@@ -95,7 +110,7 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
         columns += [rounded_to_grid(column, weight=n_clusters) for column in sums]
     table = narrowed(np.column_stack(columns), weight=n_clusters)
 
-    def means(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def means(weights: ClusterWeights) -> NDArray[np.float64]:
         summed = weighted_sums(weights, table).T
         with np.errstate(invalid="ignore"):
             divided: NDArray[np.float64] = summed[sums_at] / summed[totals_at]
@@ -104,7 +119,13 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
     return means
 
 
-def cluster_aggregates(values: ArrayLike, clusters: Clusters, aggregate: Aggregate) -> ClusterStatistic:
+def _drawn(weights: ClusterWeights) -> NDArray[np.uint8]:
+    if isinstance(weights, Nudge):
+        raise TypeError("medians and aggregates are not smooth: they have draws, and no nudges")
+    return weights
+
+
+def cluster_aggregates(values: ArrayLike, clusters: Clusters, aggregate: Aggregate) -> DrawnStatistic:
     """Any function of the queries of the drawn clusters, each query as often as its cluster was drawn.
 
     Weights play no part, as in a median. ``values`` have the shape ``(n_metrics, n_queries, ...)``.
@@ -133,7 +154,7 @@ def cluster_aggregates(values: ArrayLike, clusters: Clusters, aggregate: Aggrega
     return aggregates
 
 
-def cluster_medians(values: ArrayLike, clusters: Clusters) -> ClusterStatistic:
+def cluster_medians(values: ArrayLike, clusters: Clusters) -> DrawnStatistic:
     """The median over the queries of the drawn clusters; of an even number, the mean of the middle two.
 
     Weights play no part in a median: every query counts once.
@@ -192,9 +213,17 @@ def medians_in_window(
 
 
 TOO_FEW_CLUSTERS = "no interval: all queries belong to one cluster (image), at least two clusters are needed"
+UNEQUAL = (
+    "no interval: few images hold most of the weight, as if there were {effective:.1f} instead of {n}; "
+    "the heaviest holds {largest:.0%}"
+)
+LEAST_EFFECTIVE = 10.0  # clusters, where their weights differ: intervals of equal ones hold from a few on
+_EQUAL = 0.9  # of the number of clusters: an effective number above it counts them as equal
 NO_SPREAD = "no interval: all replicates are identical"
+NO_WIDTH = "no interval: nearly all replicates are identical, its ends coincide"
 WIDENED = "interval widened to 0, which the test does not reject at its level"
 NARROWED = "interval ends at 0, which the test rejects at its level"
+_LARGEST_EXPONENT = 300.0
 _ROUNDING = 1e-12  # relative: replicates of a constant scorer differ by it where images have 5 or 6 captions
 
 
@@ -206,8 +235,10 @@ class Interval:
         value: The metric of the sample itself.
         low: Lower end, None where there is no interval.
         high: Upper end, None where there is no interval.
-        standard_error: Standard deviation over the replicates; of a Wilson interval, the clustered error.
-        method: ``percentile`` or ``bca``; ``wilson`` of a share of hits; ``none`` without an interval.
+        standard_error: Standard deviation over the replicates; without these the clustered error.
+        method: ``wilson`` of a share and of a mean within bounds, ``log-t`` of ranks, ``t`` of other means and of
+            differences, ``expanded`` (percentile) of medians and aggregates; ``percentile`` or ``bca`` where that was
+            asked for; ``none`` without an interval.
         reason: Why there is no interval, or not by the requested method.
         claim: The ends at ``1 - ALPHA`` by the same method, whatever the level: what is said of chance is read from
             them. None where nothing is said.
@@ -222,16 +253,33 @@ class Interval:
     claim: tuple[float, float] | None = field(default=None, repr=False, compare=False)
 
 
+def no_interval(clusters: Clusters) -> str | None:
+    """Why figures over these clusters have no interval, whatever their values; None if they can have one.
+
+    Examples:
+        >>> no_interval(Clusters.of([0] * 50 + [1, 2, 3, 4, 5, 6, 7, 8, 9]))[49:]
+        'as if there were 1.4 instead of 10; the heaviest holds 85%'
+    """
+    if clusters.n_occupied < 2:
+        return TOO_FEW_CLUSTERS
+    if clusters.n_effective >= min(LEAST_EFFECTIVE, _EQUAL * clusters.n_occupied):
+        return None
+    return UNEQUAL.format(effective=clusters.n_effective, n=clusters.n_occupied, largest=clusters.largest_share)
+
+
 def bootstrap_samples(
-    samples: Sequence[ClusteredValues], resampling: Resampling, reduce: Reduce = "mean"
+    samples: Sequence[ClusteredValues], resampling: Resampling, reduce: Reduce = "mean", bounds: Bounds = None
 ) -> list[list[Interval]]:
-    """Intervals of many samples of one corpus at once, in one pass over the draws that they share.
+    """Intervals of many samples of one corpus at once; those that need draws share one pass over them.
+
+    Args:
+        samples: Of one corpus.
+        resampling: The method, and the draws.
+        reduce: How values become a figure.
+        bounds: Of the values.
 
     Returns:
-        For each sample one :class:`Interval` per row of its values, the same as for the sample alone. Its ends are
-        None, with the reason, for fewer than two clusters and for a mean that is identical in every replicate. A
-        median or another aggregate often is, because most queries have the same rank: its interval is then that one
-        value, given enough clusters for an interval of order statistics (``2 * 0.5 ** n <= 1 - level``: six at 95 %).
+        For each sample one :class:`Interval` per row of its values, the same as for the sample alone.
 
     Raises:
         ValueError: Values that do not fit their clusters, or clusters of different corpora.
@@ -240,23 +288,16 @@ def bootstrap_samples(
         Two clusters are drawn as (0,0), (0,1), (1,0) or (1,1): the mean is 0, 1/2, 1/2 or 1.
 
         >>> hits = ClusteredValues([[0.0, 0.0, 1.0, 1.0]], Clusters.of([0, 0, 1, 1]))
-        >>> [[interval]] = bootstrap_samples([hits], Resampling(replicates=400, seed=1))
+        >>> [[interval]] = bootstrap_samples([hits], Resampling(replicates=400, seed=1, method="percentile"))
         >>> interval.value, interval.low, interval.high
         (0.5, 0.0, 1.0)
     """
     if not samples:
         return []
     lengths = [len(np.atleast_2d(np.asarray(sample.values))) for sample in samples]
-    occupied = [s.clusters.n_occupied for s, length in zip(samples, lengths, strict=True) for _ in range(length)]
-    intervals = iter(
-        bootstrap_statistic(
-            stacked_statistic(samples, reduce),
-            resampling,
-            n_clusters=samples[0].clusters.n_clusters,
-            occupied=occupied,
-            may_be_constant=[reduce != "mean"] * len(occupied),
-        )
-    )
+    of = [sample.clusters for sample, length in zip(samples, lengths, strict=True) for _ in range(length)]
+    statistic = stacked_statistic(samples, reduce)
+    intervals = iter(bootstrap_statistic(statistic, resampling, of, smooth=reduce == "mean", bounds=bounds))
     return [[next(intervals) for _ in range(length)] for length in lengths]
 
 
@@ -267,85 +308,156 @@ def paired_intervals(
     resampling: Resampling,
     reduce: Reduce = "mean",
 ) -> list[Interval]:
-    """The difference of each pair of rows with its paired cluster-bootstrap interval.
+    """The difference of each pair of rows with its paired interval: what the queries have in common cancels.
 
-    With shared draws the difference of the replicates of two rows is the replicate of their difference, and the
-    variation that the queries have in common cancels. ``values`` have the shape ``(n_rows, n_queries)``; of each pair,
+    ``values`` have the shape ``(n_rows, n_queries)``; of each pair,
     the second row is subtracted from the first.
 
     Examples:
         >>> values = np.array([[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0]])
         >>> [interval] = paired_intervals(values, Clusters.of([0, 1, 2, 3]), [(0, 1)], Resampling(seed=1))
-        >>> interval.value, interval.low, interval.high
-        (0.25, 0.0, 0.75)
+        >>> interval.value, round(interval.low, 2), round(interval.high, 2), interval.method
+        (0.25, -0.55, 1.05, 't')
     """
     checked = values if callable(reduce) else checked_values(values, clusters)
     statistic = statistic_of(checked, clusters, reduce)
     first, second = [a for a, _ in pairs], [b for _, b in pairs]
 
-    def differences(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def differences(weights: ClusterWeights) -> NDArray[np.float64]:
         of_rows = statistic(weights)
         return of_rows[first] - of_rows[second]
 
-    return bootstrap_statistic(
-        differences,
-        resampling,
-        n_clusters=clusters.n_clusters,
-        occupied=[clusters.n_occupied] * len(pairs),
-        may_be_constant=[reduce != "mean" and not np.array_equal(checked[a], checked[b]) for a, b in pairs],
-    )
+    return bootstrap_statistic(differences, resampling, [clusters] * len(pairs), smooth=reduce == "mean")
 
 
 def bootstrap_statistic(
     statistic: ClusterStatistic,
     resampling: Resampling,
+    clusters: Sequence[Clusters],
     *,
-    n_clusters: int,
-    occupied: Sequence[int],
-    may_be_constant: Sequence[bool] = (),
+    smooth: bool = True,
+    bounds: Bounds = None,
 ) -> list[Interval]:
     """One interval per row of any statistic of clusters, such as a sum over protocols or a ratio.
 
     Args:
         statistic: Cluster weights -> values (``tasks.statistics.intervals``).
-        n_clusters: Images of the corpus.
-        occupied: For each row, how many clusters it has data in.
-        may_be_constant: For each row, whether identical replicates give an interval of that one value, as medians do,
-            instead of none; left out, none do.
+        resampling: The method, and the draws of those that need them.
+        clusters: For each row, the clusters of its queries.
+        smooth: Whether it is a smooth function of means: medians and aggregates are not.
+        bounds: Of the values.
 
     Examples:
         The ratio of two recalls:
 
-        >>> both = statistic_of([[1, 1, 1, 0], [1, 0, 1, 0]], Clusters.of([0, 1, 2, 3]))
+        >>> units = Clusters.of([0, 1, 2, 3])
+        >>> both = statistic_of([[1, 1, 1, 0], [1, 0, 1, 0]], units)
         >>> def ratio(weights):
         ...     ours, theirs = both(weights)
         ...     return ours[None] / np.maximum(theirs[None], 0.25)
-        >>> [interval] = bootstrap_statistic(ratio, Resampling(replicates=100, seed=1), n_clusters=4, occupied=[4])
-        >>> interval.value
-        1.5
+        >>> [interval] = bootstrap_statistic(ratio, Resampling(), [units])
+        >>> interval.value, round(interval.low, 2), round(interval.high, 2)
+        (1.5, -0.87, 3.87)
     """
+    n_clusters = clusters[0].n_clusters
     estimates = statistic(np.ones((1, n_clusters), dtype=np.uint8))[:, 0].tolist()
-    if max(occupied) < 2:
-        return [Interval(value=value, reason=TOO_FEW_CLUSTERS) for value in estimates]
-    drawn = bootstrap_replicates(statistic, n_clusters, resampling)
-    left_out = jackknife(statistic, n_clusters) if resampling.method == "bca" else [None] * len(estimates)
-    return [
-        interval_of(
-            estimate,
-            row,
-            level=resampling.level,
-            left_out=without,
-            one_value=constant and 2 * 0.5**n <= resampling.alpha,
-        )
-        if n > 1
-        else Interval(value=estimate, reason=TOO_FEW_CLUSTERS)
-        for estimate, row, without, n, constant in zip(
-            estimates, drawn, left_out, occupied, may_be_constant or [False] * len(estimates), strict=True
-        )
-    ]
+    reasons = {id(each): no_interval(each) for each in clusters}
+    found = [Interval(value=value, reason=reasons[id(each)]) for value, each in zip(estimates, clusters, strict=True)]
+    if all(reasons.values()):
+        return found
+    by_draws = not smooth or resampling.method != "wilson"
+    rows = bootstrap_replicates(statistic, n_clusters, resampling) if by_draws else influences(statistic, clusters)
+    left_out = jackknife(statistic, n_clusters) if resampling.method == "bca" else [None] * len(rows)
+    for at, (row, without, of_row) in enumerate(zip(rows, left_out, clusters, strict=True)):
+        if found[at].reason is not None:
+            continue
+        if by_draws:
+            expanded = of_row.n_effective if resampling.method == "wilson" else None
+            found[at] = interval_of(estimates[at], row, level=resampling.level, left_out=without, n_effective=expanded)
+        else:
+            found[at] = student_interval(
+                estimates[at], row, level=resampling.level, n_effective=of_row.n_effective, bounds=bounds
+            )
+    return found
 
 
-def bootstrap_replicates(statistic: ClusterStatistic, n_clusters: int, resampling: Resampling) -> NDArray[np.float64]:
+def influences(statistic: ClusterStatistic, clusters: Sequence[Clusters]) -> NDArray[np.float64]:
+    """What each cluster adds to the error of each row, shape ``(n_rows, n_clusters)``: linearised (Efron 1982, ch. 6).
+
+    Half of the difference between one cluster more and one less; of a mean, the cluster's weighted deviations from it
+    over the whole weight, exactly.
+
+    Examples:
+        >>> units = Clusters.of([0, 0, 1, 1])
+        >>> influences(statistic_of([[0.0, 0.0, 1.0, 1.0]], units), [units]).tolist()
+        [[-0.25, 0.25]]
+    """
+    more, less = (statistic(Nudge(by)) for by in (1, -1))
+    exact = {id(each): 1 - np.square(each.shares) for each in clusters}
+    nudged: NDArray[np.float64] = (more - less) / 2 * np.stack([exact[id(each)] for each in clusters])
+    return nudged
+
+
+def student_interval(
+    estimate: float,
+    influence: NDArray[np.float64],
+    *,
+    level: float,
+    n_effective: float,
+    bounds: Bounds = None,
+) -> Interval:
+    """Student's t interval of a smooth figure, on the scale that its bounds suggest.
+
+    Between two bounds that of Wilson's interval, above one that of logarithms, else as it is. t has one degree of
+    freedom less than there are effective clusters, and at most two for each cluster that the spread effectively comes
+    from, ``sum(u^2)^2 / sum(u^4)``: near a ceiling few clusters have all of it (as in Satterthwaite 1946).
+
+    Args:
+        estimate: The figure.
+        influence: What each cluster adds to its error, shape ``(n_clusters,)``.
+        level: In (0, 1).
+        n_effective: Kish's number of clusters, more than 1.
+        bounds: Of the figure.
+
+    Examples:
+        >>> deviations = np.array([-0.5, 0.5, -0.5, 0.5]) / 4
+        >>> interval = student_interval(0.5, deviations, level=0.95, n_effective=4.0)
+        >>> round(interval.low, 3), round(interval.high, 3), round(interval.standard_error, 3)
+        (-0.419, 1.419, 0.289)
+        >>> inside = student_interval(0.5, deviations, level=0.95, n_effective=4.0, bounds=(0, 1))
+        >>> round(inside.low, 3), round(inside.high, 3), inside.method
+        (0.061, 0.939, 'wilson')
+    """
+    squares = np.square(influence)
+    spread = float(squares.sum())
+    error = math.sqrt(n_effective / (n_effective - 1) * spread)
+    if not error > _ROUNDING * max(1.0, abs(estimate)):
+        return Interval(value=estimate, reason=NO_SPREAD)
+    freedom = max(1.0, min(n_effective - 1, 2 * spread**2 / float(np.square(squares).sum())))
+    method = "t" if bounds is None else "log-t" if math.isinf(bounds[1]) else "wilson"
+
+    def ends(level: float) -> tuple[float, float]:
+        tail = (1 + level) / 2
+        t = float(scipy.special.stdtrit(freedom, tail))
+        if bounds is None:
+            return estimate - t * error, estimate + t * error
+        lowest, width = bounds[0], bounds[1] - bounds[0]
+        above = estimate - lowest
+        if method == "log-t":
+            factor = math.exp(min(t * error / above, _LARGEST_EXPONENT))
+            return lowest + above / factor, lowest + above * factor
+        share = above / width
+        trials = share * (1 - share) * (width / error * float(scipy.special.ndtri(tail)) / t) ** 2
+        low, high = wilson_interval(share * trials, trials, level=level)
+        return lowest + width * low, lowest + width * high
+
+    if bounds is not None and not bounds[0] < estimate < bounds[1]:
+        return Interval(value=estimate, reason=NO_SPREAD)
+    low, high = ends(level)
+    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method, claim=ends(1 - ALPHA))
+
+
+def bootstrap_replicates(statistic: DrawnStatistic, n_clusters: int, resampling: Resampling) -> NDArray[np.float64]:
     """The statistic of every draw: float64, shape ``(n_metrics, replicates)``.
 
     NaN where a draw holds no query of the sample (only where few of the clusters have one).
@@ -354,7 +466,7 @@ def bootstrap_replicates(statistic: ClusterStatistic, n_clusters: int, resamplin
     return np.concatenate([statistic(counts) for counts in blocks], axis=1)
 
 
-def jackknife(statistic: ClusterStatistic, n_clusters: int) -> NDArray[np.float64]:
+def jackknife(statistic: DrawnStatistic, n_clusters: int) -> NDArray[np.float64]:
     """The statistic without each cluster in turn: float64, shape ``(n_metrics, n_clusters)``."""
     columns = []
     step = block_rows(n_clusters)
@@ -372,33 +484,38 @@ def interval_of(
     *,
     level: float,
     left_out: NDArray[np.float64] | None = None,
-    one_value: bool = False,
+    n_effective: float | None = None,
 ) -> Interval:
     """The percentile interval of some replicates, or with ``left_out`` (the jackknife) the BCa interval.
 
     Replicates that are NaN (a draw without a query) are left out. Quantiles interpolate linearly, as in NumPy and
-    SciPy. Identical replicates give no interval, or with ``one_value`` an interval of that value.
+    SciPy. With ``n_effective`` clusters they are further out, so that the interval of a mean is as wide as Student's
+    (Hesterberg 2015, section 5.3). Replicates that are identical, or ends that are, give no interval.
 
     Examples:
         >>> interval_of(2.0, np.array([1.0, 2.0, 3.0]), level=0.5)
         Interval(value=2.0, low=1.5, high=2.5, standard_error=1.0, method='percentile', reason=None)
     """
     drawn = replicates[np.isfinite(replicates)]
-    method = "percentile" if left_out is None else "bca"
     if drawn.size < 2 or np.ptp(drawn) <= _ROUNDING * max(1.0, abs(estimate)):
-        if one_value and drawn.size > 1:
-            only = float(drawn[0])
-            return Interval(value=estimate, low=only, high=only, standard_error=0.0, method=method)
         return Interval(value=estimate, reason=NO_SPREAD)
     error = float(drawn.std(ddof=1))
     tails = np.array([(1 - level) / 2, (1 + level) / 2, ALPHA / 2, 1 - ALPHA / 2])
+    method = "percentile" if left_out is None else "bca"
     if left_out is not None:
         tails = _bca_tails(estimate, drawn, left_out, tails)
         if not np.isfinite(tails).all():
             reason = "no BCa interval: all replicates lie on one side of the estimate, the bias correction is infinite"
             return Interval(value=estimate, standard_error=error, reason=reason)
+    elif n_effective is not None:
+        method, wider = "expanded", math.sqrt(n_effective / (n_effective - 1))
+        tails = scipy.special.ndtr(wider * scipy.special.stdtrit(n_effective - 1, tails))
     low, high, *claim = np.quantile(drawn, tails).tolist()
-    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method, claim=(claim[0], claim[1]))
+    least = _ROUNDING * max(1.0, abs(estimate))
+    said = (claim[0], claim[1]) if claim[1] - claim[0] > least else None
+    if high - low <= least:
+        return Interval(value=estimate, standard_error=error, reason=NO_WIDTH, claim=said)
+    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method, claim=said)
 
 
 def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> Interval:
@@ -449,7 +566,9 @@ def _bca_tails(
     return shifted
 
 
-AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} clusters instead of the queries"
+AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n:g} clusters instead of the queries"
+_EQUAL_SIZES = 1e-6  # queries per cluster, less one, up to which each query counts as a cluster of its own
+_LEAST_CARRYING = 4.0  # degrees of freedom where few heavy clusters carry the variance of a share
 _FREEDOM = 3.0  # degrees of freedom of a clustered error for each hit or miss, whichever are fewer
 _LEAST_FREEDOM = 15.0  # of independent queries, whose error follows from the share: for the discreteness of few hits
 
@@ -500,37 +619,42 @@ def share_interval(values: ArrayLike, clusters: Clusters, *, level: float) -> In
     """
     [row] = checked_values(values, clusters)
     share, weights = clusters.mean(row), clusters.weights
-    if clusters.n_occupied < 2:
-        return Interval(value=share, reason=TOO_FEW_CLUSTERS)
+    if (reason := no_interval(clusters)) is not None:
+        return Interval(value=share, reason=reason)
     return clustered_wilson(
         share,
         cluster_robust_error(row, clusters),
         n_queries=float(weights.sum() ** 2 / np.square(weights).sum()),
-        n_clusters=clusters.n_occupied,
+        shares=clusters.shares,
         level=level,
     )
 
 
-def clustered_wilson(share: float, error: float, *, n_queries: float, n_clusters: int, level: float) -> Interval:
+def clustered_wilson(
+    share: float, error: float, *, n_queries: float, shares: NDArray[np.float64], level: float
+) -> Interval:
     """Wilson's interval over the effective number of queries (Korn and Graubard 1998; Dean and Pagano 2015).
 
     As many independent queries as have the clustered ``error``, at most ``n_queries``; and fewer by ``(z / t)^2``,
     because the error is itself estimated. That estimate rests on the hits or the misses, whichever are fewer: t has
-    three degrees of freedom for each effective one, at most ``n_clusters - 1``. Korn and Graubard always take the
-    latter, which covers a share of .05 in 30 clusters in 89 % of samples. The three was chosen by simulation
-    (``docs/protocols.md``, section 6), and so were the at least 15 of independent queries, one per cluster.
+    three degrees of freedom for each effective one, at most one less than there are clusters that carry the variance
+    (:func:`carrying_clusters`). Korn and Graubard always take the latter, which covers a share of .05 in 30 clusters in
+    89 % of samples. The three was chosen by simulation (``docs/protocols.md``, section 6), and so were the at least 15
+    of independent queries, one per cluster.
 
-    Where every query hits, or every one misses, the trials are the clusters: at worst, all queries of an image have
-    the same outcome.
+    Where every query hits, or every one misses, the trials are the effective clusters: at worst, all queries of an
+    image have the same outcome. ``shares``: of the weight, that each cluster holds, shape ``(n_clusters,)``.
     """
+    n_effective = 1 / float(np.square(shares).sum())
     if abs(share - round(share)) <= _ROUNDING:
-        return edge_interval(share, n_clusters, level=level)
+        return edge_interval(share, n_effective, level=level)
     if error <= _ROUNDING:
         return Interval(value=share, reason=NO_SPREAD)
     effective = min(share * (1 - share) / error**2, n_queries)
     fewer = effective * min(share, 1 - share)
-    least = _LEAST_FREEDOM if n_queries == n_clusters else 1.0
-    freedom = min(max(_FREEDOM * fewer, least), n_clusters - 1.0)
+    least = _LEAST_FREEDOM if n_queries < (1 + _EQUAL_SIZES) * n_effective else 1.0
+    carrying = carrying_clusters(shares, n_queries, error**2 * n_queries / (share * (1 - share)))
+    freedom = min(max(_FREEDOM * fewer, least), max(carrying - 1, min(_LEAST_CARRYING, n_effective - 1)))
 
     def ends(level: float) -> tuple[float, float]:
         tail = (1 + level) / 2
@@ -541,13 +665,33 @@ def clustered_wilson(share: float, error: float, *, n_queries: float, n_clusters
     return Interval(value=share, low=low, high=high, standard_error=error, method="wilson", claim=ends(1 - ALPHA))
 
 
-def edge_interval(share: float, n_clusters: int, *, level: float) -> Interval:
+def carrying_clusters(shares: NDArray[np.float64], n_queries: float, design_effect: float) -> float:
+    """Kish's number with the variance that each cluster brings in the place of its weight (Satterthwaite 1946).
+
+    A cluster with ``m`` of ``n_queries`` brings ``m (1 + (m - 1) r)``, where the intraclass correlation ``r`` follows
+    from the design effect: among 100 images three with 20 captions are 38 % of the queries, and where captions hit
+    together nearly all of the variance.
+
+    Examples:
+        >>> [round(carrying_clusters(np.full(8, 1 / 8), 40, effect), 6) for effect in (1, 3)]
+        [8.0, 8.0]
+        >>> shares = np.array([20] * 3 + [1] * 97) / 157
+        >>> [round(carrying_clusters(shares, 157, effect), 1) for effect in (1, 4, 8)]
+        [19.0, 4.2, 3.5]
+    """
+    excess = n_queries * float(np.square(shares).sum()) - 1
+    correlation = min(max((design_effect - 1) / excess, 0.0), 1.0) if excess > _EQUAL_SIZES else 0.0
+    variance = shares * (1 - correlation + correlation * n_queries * shares)
+    return float(variance.sum() ** 2 / np.square(variance).sum())
+
+
+def edge_interval(share: float, n_clusters: float, *, level: float) -> Interval:
     """Wilson's interval where every query of a share hits, or every one misses; ``share`` is 0 or 1 but for rounding.
 
-    The clusters are counted, not the queries: at worst, all queries of an image have the same outcome.
+    The effective clusters are counted, not the queries: at worst, all queries of an image have the same outcome.
     """
     (low, high), claim = (wilson_interval(round(share) * n_clusters, n_clusters, level=x) for x in (level, 1 - ALPHA))
-    reason = AT_THE_EDGE.format(n=n_clusters)
+    reason = AT_THE_EDGE.format(n=round(n_clusters, 1))
     return Interval(value=share, low=low, high=high, method="wilson", reason=reason, claim=claim)
 
 

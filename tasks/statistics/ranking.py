@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.decision import ALPHA, adjusted
+from capim.tasks.statistics.decision import ALPHA, adjusted, least_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
 from capim.tasks.statistics.intervals import (
@@ -133,10 +133,15 @@ _ROUNDING = 1e-12
 
 
 class Standing(NamedTuple):
-    """One encoder in a ranking: its figure with its interval, and the ranks that it can hold (None: not tested)."""
+    """One encoder in a ranking: its figure with its interval, and the ranks that it can hold (None: not tested).
+
+    ``n_effective``: Kish's number of the units that the ranks rest on: photographs, for a Borda count the fewest of a
+    corpus; or corpora.
+    """
 
     figure: Interval
     held: RankSet | None
+    n_effective: float
 
 
 def rank_over_corpora(
@@ -200,13 +205,20 @@ def rank_over_corpora(
     together = np.zeros((1 + max(int(unit.max()) for unit in units), n_encoders))
     for unit, share in zip(units, shares, strict=True):
         np.add.at(together, unit, share)
-    everywhere = _better(together / n_corpora, resampling, resampling.alpha)
-    within = np.stack([_better(share, resampling, resampling.alpha / n_corpora) for share in shares])
+    weights = [sum(clusters.totals / clusters.totals.sum() for _, clusters in parts) for parts in corpora]
+    of_units = np.zeros(len(together))
+    for unit, weight in zip(units, weights, strict=True):
+        np.add.at(of_units, unit, weight)
+    n_effective, fewest = _effective(of_units), min(map(_effective, weights))
+    everywhere = _better(together / n_corpora, n_effective, resampling, resampling.alpha)
+    within = [
+        _better(share, _effective(weight), resampling, resampling.alpha / n_corpora)
+        for share, weight in zip(shares, weights, strict=True)
+    ]
+    macro = _macro_intervals(corpora, headlines.mean(axis=0), resampling, units, groups)
     return {
-        ("these corpora", "macro mean"): _standings(
-            _macro_intervals(corpora, headlines.mean(axis=0), resampling, units, groups), everywhere
-        ),
-        ("these corpora", "borda"): _bounded(borda.mean(axis=0), within),
+        ("these corpora", "macro mean"): _standings(macro, everywhere, n_effective),
+        ("these corpora", "borda"): _bounded(borda.mean(axis=0), np.stack(within), fewest),
         ("corpora like these", "macro mean"): _sampled(headlines, resampling, len(groups), discrete=False),
         ("corpora like these", "borda"): _sampled(borda, resampling, len(groups), discrete=True),
     }
@@ -231,12 +243,20 @@ def _contributions(parts: Sequence[ClusteredValues]) -> NDArray[np.float64]:
     return total
 
 
-def _better(contributions: NDArray[np.float64], resampling: Resampling, alpha: float) -> NDArray[np.bool_]:
+def _effective(weights: NDArray[np.float64]) -> float:
+    return float(weights.sum() ** 2 / np.square(weights).sum())
+
+
+def _better(
+    contributions: NDArray[np.float64], n_effective: float, resampling: Resampling, alpha: float
+) -> NDArray[np.bool_]:
     """Which encoder is better than which, over all pairs together, by sign flips of the rows of contributions."""
     n_units, n_encoders = contributions.shape
     pairs = list(combinations(range(n_encoders), 2))
     tests = sign_flip_tests(contributions.T, Clusters.of(range(n_units)), pairs, resampling)
-    return _winners(contributions.sum(axis=0), pairs, [test.p_adjusted for test in tests], alpha)
+    least = least_p(n_effective)
+    p_adjusted = [None if test.p_adjusted is None else max(test.p_adjusted, least) for test in tests]
+    return _winners(contributions.sum(axis=0), pairs, p_adjusted, alpha)
 
 
 def _winners(
@@ -249,8 +269,8 @@ def _winners(
     return better
 
 
-def _standings(figures: Sequence[Interval], better: NDArray[np.bool_]) -> list[Standing]:
-    return [Standing(figure, held) for figure, held in zip(figures, rank_sets(better), strict=True)]
+def _standings(figures: Sequence[Interval], better: NDArray[np.bool_], n_effective: float) -> list[Standing]:
+    return [Standing(figure, held, n_effective) for figure, held in zip(figures, rank_sets(better), strict=True)]
 
 
 def _macro_intervals(
@@ -292,7 +312,7 @@ def _group_replicates(
     return bootstrap_replicates(summed, len(drawn), resampling)
 
 
-def _bounded(borda: NDArray[np.float64], within: NDArray[np.bool_]) -> list[Standing]:
+def _bounded(borda: NDArray[np.float64], within: NDArray[np.bool_], n_effective: float) -> list[Standing]:
     """Borda counts between the certain wins and the certain losses of the corpora, shape ``(n_corpora, n, n)``."""
     others = len(borda) - 1
     low = within.sum(axis=2).mean(axis=0) / others
@@ -301,7 +321,7 @@ def _bounded(borda: NDArray[np.float64], within: NDArray[np.bool_]) -> list[Stan
         Interval(value=value, low=a, high=b, method="simultaneous")
         for value, a, b in zip(borda.tolist(), low.tolist(), high.tolist(), strict=True)
     ]
-    return _standings(figures, low[:, None] > high[None, :] + _ROUNDING)
+    return _standings(figures, low[:, None] > high[None, :] + _ROUNDING, n_effective)
 
 
 def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, *, discrete: bool) -> list[Standing]:
@@ -317,7 +337,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
     elif n_groups < n_corpora:
         reason = "corpora that share photographs say nothing about others like them: they are not independent"
     if reason:
-        return [Standing(Interval(value=value, reason=reason), None) for value in means.tolist()]
+        return [Standing(Interval(value=value, reason=reason), None, n_corpora) for value in means.tolist()]
     errors = table.std(axis=0, ddof=1) / np.sqrt(n_corpora)
     reach = scipy.stats.t.ppf((1 + resampling.level) / 2, n_corpora - 1) * errors
     figures = [
@@ -328,7 +348,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
     ]
     alpha = resampling.alpha
     if discrete:
-        return _standings(figures, _better(table / n_corpora, resampling, alpha))
+        return _standings(figures, _better(table / n_corpora, n_corpora, resampling, alpha), n_corpora)
     pairs = list(combinations(range(n_encoders), 2))
     differences = np.stack([table[:, a] - table[:, b] for a, b in pairs])
     error = differences.std(axis=1, ddof=1) / np.sqrt(n_corpora)
@@ -336,4 +356,4 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
         float(2 * scipy.stats.t.sf(abs(m) / e, n_corpora - 1)) if e > _ROUNDING else None
         for m, e in zip(differences.mean(axis=1).tolist(), error.tolist(), strict=True)
     ]
-    return _standings(figures, _winners(means, pairs, adjusted(p), alpha))
+    return _standings(figures, _winners(means, pairs, adjusted(p), alpha), n_corpora)

@@ -214,7 +214,7 @@ def test_an_exact_method_loses_nothing_a_blind_one_everything_and_losses_are_pai
     assert slices["constant"].interval.value == pytest.approx(1 / N)  # ties in random order, not in the corpus' favour
     four = details["four reversed"]
     assert four["change"] == pytest.approx(-4 / N)
-    assert four["change_low"] < four["change"] < four["change_high"] <= 0
+    assert four["change_low"] < four["change"] < four["change_high"] < 0.01  # four losses and no win: p is .125
     assert (four["equal_at_10"], four["equal_at_50"], four["depth"]) == (0.9, 1, N)
     assert "at least 256 vectors" in str(slices["IVF_PQ"].interval.reason)
 

@@ -292,6 +292,11 @@ def image_texts(root: Path) -> Copy:
     return Copy(opened("image-texts", root), 2, 2, ("a#0", "red, and more"), ("deep/b#0", "blue"))
 
 
+def labels(root: Path) -> Copy:
+    write(root, images("owl/1.jpg", "red_fox/1.jpg", "red_fox/2.jpg"))
+    return Copy(opened("labels", root), 3, 2, ("owl#0", "a photo of a owl."), ("red_fox#0", "a photo of a red fox."))
+
+
 def hub(root: Path) -> Copy:
     dataset = publish(root, {"photo": [jpeg(0), jpeg(1)], "caption": ["red", "blue"]})
     description = {"reader": "hub", "dataset": dataset, "columns": {"image": "photo"}}

@@ -103,6 +103,14 @@ def change(folder: Path, edit: Callable[[], object]) -> list[str]:
     return describe_change(before, open_corpus(folder))
 
 
+def test_a_check_says_that_one_image_holds_most_of_the_queries(tmp_path: Path) -> None:
+    """Ten images, one with 50 captions: every interval and test took them for ten."""
+    rows = [f"{image}.jpg,thing {image} {n}" for image in range(10) for n in range(50 if image == 0 else 1)]
+    (tmp_path / "c.csv").write_text("\n".join(["image,caption", *rows]))
+    check = check_corpus({"reader": "table", "root": str(tmp_path / "c.csv"), "ids_only": True})
+    assert check.warnings[-1] == "one image holds 85 % of the queries: 10 images count as 1.4 of equal weight"
+
+
 def test_a_change_of_files_is_named_by_what_it_touched(coco_folder: Path) -> None:
     file = coco_folder / "captions.json"
 

@@ -201,9 +201,19 @@ def test_cocos_own_folders_are_read_by_the_captions_file_that_is_named(put: Put)
     assert corpus.images["objects"].to_pylist() == [[]]
 
 
-def test_folders_of_classes_without_captions_get_an_error_with_what_is_missing(put: Put) -> None:
-    message = refusal(put(None, "cat/1.png", "cat/2.png", "dog/3.png"))
-    assert "has 3 images in the folders cat, dog, and no captions: write captions.csv" in message
+def test_folders_of_images_without_captions_are_classes(put: Put) -> None:
+    corpus = open_corpus(put(None, "cat/1.png", "cat/2.png", "dog/3.png"))
+    assert texts(corpus) == [(None, "a photo of a cat."), (None, "a photo of a dog.")]
+
+
+def test_a_table_of_images_and_labels_has_classes(put: Put) -> None:
+    table = open_corpus(put({"labels.csv": "image,label\na.png,red fox\nb.png,owl\n"}, "a.png", "b.png"))
+    assert texts(table) == [(None, "a photo of a owl."), (None, "a photo of a red fox.")]
+
+
+def test_one_folder_of_images_without_captions_gets_an_error_with_what_is_missing(put: Put) -> None:
+    message = refusal(put(None, "only/1.png", "only/2.png"))
+    assert "has 2 images in the folders only, and no captions: write captions.csv" in message
     inner = put({"unzipped/captions.csv": "image,caption\na.png,red\n"}, "unzipped/a.png")
     assert f"the corpus may be a folder in it: {inner / 'unzipped'}" in refusal(inner)
 

@@ -68,6 +68,7 @@ EMBED = "embed --corpora shapes --sample 12 --encoders tiny-clip --device cpu"
 IMPORT = f"import --corpus {SHAPES} --encoder theirs"
 SEARCH = f"--encoder tiny-clip --corpus {SHAPES}"
 EXPLAIN = f"explain --encoder tiny-colpali --corpus {SHAPES} --query {{caption}} --item {{item}}"
+DUPLICATES = f"duplicates --corpus {SHAPES},{PAIRS}"
 BASES = {
     "run": f"run {RUN}",
     "embed": EMBED,
@@ -80,11 +81,13 @@ BASES = {
     "query": "query 'SELECT 1 AS one, 2 AS two'",
     "search": f"search 'a red circle' {SEARCH}",
     "explain": EXPLAIN,
+    "duplicates": DUPLICATES,
     "rerank": "rerank --replicates 100 --first tiny-clip --second tiny-colpali",
     "fuse": "fuse --replicates 100 --encoders tiny-clip,tiny-colpali",
     "ann": f"ann {STORED} --methods int8",
     "list": "list metrics",
     "check": "check tiny-clip",
+    "certify": f"certify {SHAPES}",
     "corpora ids": f"corpora ids {SHAPES}",
     "store prune": "store prune --keep 1",
     "store diff": "store diff {set} {set}",
@@ -94,8 +97,9 @@ BASES = {
 """Command -> its words without the option of a case, where they are more than its name."""
 WRITE = ("import", "store compact", "store repair")
 COLUMNS = {
-    "analyse": "corpus", "ann": "change", "check": "check", "compare": "encoder", "corpora ids": "id",
-    "explain": "share", "list": "name", "query": "two", "results": "value", "search": "score",
+    "analyse": "corpus", "ann": "change", "certify": "note", "check": "check", "compare": "encoder",
+    "corpora ids": "id", "duplicates": "image", "explain": "share", "list": "name", "query": "two", "results": "value",
+    "search": "score",
     "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
     "store verify": "state", "watch": "verdict", "why": "reason",
 }  # fmt: skip
@@ -125,6 +129,7 @@ SPECIAL = {
         for name, words in {"format": "format json", "columns": "columns value", "wide": "wide"}.items()
     },
     "run plan": Case(BASES["run"], "--plan"),
+    "certify corpus": Case("certify", PAIRS, without=SHAPES),
     "why run": Case("why", "{run}", without="lost"),
     "report compare": Case("report", "--compare {report} {report}"),
     "report everything": Case(
@@ -174,6 +179,9 @@ SPECIAL = {
         "search 'a red circle' --encoder tiny-clip", f"--corpus {PAIRS}", without=f"--corpus {SHAPES}"
     ),
     "search index": Case(BASES["search"], "--index", refused="has 12 rows; below 256 exact search is faster"),
+    "duplicates corpus": Case("duplicates", f"--corpus {PAIRS}", without=f"--corpus {SHAPES},{PAIRS}"),
+    "duplicates encoder": Case(f"{DUPLICATES} --threshold 0.5", "--encoder tiny-clip"),
+    "duplicates threshold": Case(f"{DUPLICATES} --encoder tiny-clip", "--threshold 0.5"),
     "explain encoder": Case(EXPLAIN.replace("tiny-colpali", "tiny-clip"), "", refused="one vector per item"),
     "explain corpus": Case(EXPLAIN.replace(f"--corpus {SHAPES}", ""), "--corpus other", refused="'other'"),
     "explain query": Case(EXPLAIN, "--query nobody", refused="caption 'nobody' is not in corpus"),

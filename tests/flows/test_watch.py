@@ -53,8 +53,8 @@ def watched(config: RunConfig) -> list[dict[str, Any]]:
 def test_a_second_watch_finds_nothing_where_nothing_changed(config: RunConfig) -> None:
     first = start(watch, config)
     assert first.summary[0].startswith(f"run {first.run} is the baseline of ")
-    few = "few has 12 images: no drop there can be significant at the level 8.2e-05, which takes 14; one of 1 point or"
-    assert first.summary[1] == f"{few} more warns"
+    few = "few has 12 images of equal weight: no drop there can be significant at the level 8.2e-05, which takes 14"
+    assert first.summary[1] == f"{few}; one of 1 point or more warns"
     second = start(watch, config)
     assert second.findings == ()
     assert f"compared with pinned run {first.run} of 20" in second.summary[0]

@@ -27,7 +27,7 @@ from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, canonical_j
 from capim.tasks.metrics import METRICS, facts_of
 from capim.tasks.protocols import MAIN
 from capim.tasks.statistics import VERSION
-from capim.tasks.statistics.decision import against_chance
+from capim.tasks.statistics.decision import SHARERS, chance_p
 
 TABLES = ("results", "comparisons", "rankings", "slices", "batches", "metrics", "runs", "outcomes")
 SCHEMAS: dict[str, pa.Schema] = {name: getattr(schema, name.upper()) for name in TABLES}
@@ -200,7 +200,7 @@ def result(
     figures = {} if value is None else {
         "ci_low": max(0.0, value - half), "ci_high": value + half, "standard_error": half / 1.96,
         "value_ties_lost": value - tie_share / 2, "value_ties_won": value + tie_share / 2,
-        "against_chance": against_chance((value - half, value + half), chance),
+        "p_chance": None if chance is None or value > 1 else chance_p(value, chance, n_clusters),
     }  # fmt: skip
     store.tables["results"].append(
         {
@@ -209,11 +209,13 @@ def result(
             **key,
             **version_facts(metric),
             "value": value,
-            **dict.fromkeys(("ci_low", "ci_high", "against_chance", "value_ties_lost", "value_ties_won")),
+            **dict.fromkeys(("ci_low", "ci_high", "p_chance", "value_ties_lost", "value_ties_won")),
             **figures,
             "tie_share": tie_share,
             "n_queries": n_queries,
             "n_clusters": n_clusters,
+            "n_effective": float(n_clusters),
+            "largest_share": 1 / n_clusters if n_clusters else None,
             "chance": chance,
             "interval_method": "percentile" if value is not None else "none",
             **DRAWS,
@@ -255,11 +257,13 @@ def comparison(
             "difference": difference,
             **dict.fromkeys(("ci_low", "simultaneous_low"), low),
             **dict.fromkeys(("ci_high", "simultaneous_high"), high),
+            "shared_low": None if low is None else [low] * len(SHARERS),
+            "shared_high": None if high is None else [high] * len(SHARERS),
             "interval_method": "percentile",
             "p_exact": False,
             **dict.fromkeys(("p_sign_flip", "p_adjusted"), p),
             "adjustment": "max-t",
-            "family": "headline" if protocol in MAIN and metric == "R@1" else "exploratory",
+            "family": "headline" if (protocol in MAIN and metric == "R@1") or metric == "RSUM" else "exploratory",
             "p_equivalent": None if difference is None else p_equivalent,
             "margin": margin,
             "wins": 120,
@@ -267,6 +271,7 @@ def comparison(
             "losses": 80,
             "n_queries": 1000,
             "n_clusters": 200,
+            "n_effective": 200.0,
             "cohen_dz": 0.1,
             "cohen_h": 0.08,
             "odds_ratio": 1.5,

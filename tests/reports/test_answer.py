@@ -13,6 +13,7 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.sections import answer
 from capim.reports.sections.glossary import TERMS
 from capim.reports.sections.leaderboard import MEAN
+from capim.tasks.statistics.decision import SHARERS
 from tests.reports.stand_in import StandIn, block, comparison, corpus, demo, report, result, spec
 
 BOTH = "t2i/all+i2t/any"
@@ -42,12 +43,11 @@ def change(store: StandIn, table: str, where: dict[str, str], **columns: object)
     return store
 
 
-def interval(difference: float, half: float) -> dict[str, float]:
+def interval(difference: float, half: float) -> dict[str, object]:
     """The columns of a difference with its intervals."""
     ends = {"low": difference - half, "high": difference + half}
-    return {"difference": difference} | {
-        f"{kind}_{end}": at for kind in ("ci", "simultaneous") for end, at in ends.items()
-    }
+    found = {f"{kind}_{end}": at for kind in ("ci", "simultaneous") for end, at in ends.items()}
+    return {"difference": difference} | found | {f"shared_{end}": [at] * len(SHARERS) for end, at in ends.items()}
 
 
 def sentence(store: StandIn) -> str:
@@ -80,8 +80,9 @@ def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
 def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
     store = tied_on_one_direction("a", "b", "c", p_equivalent=0.6)
     assert sentence(store) == (
-        "Choose a: compared with b, the closest rival, it is 20.0 points better on image to text; "
-        "text to image is undecided (a could be up to 1.0 point worse)."
+        "Choose a in both directions together: compared with b, the closest rival, it is 50.0 points better in RSUM, "
+        "the sum of both, and 20.0 points better on image to text; text to image is undecided (a could be up to 1.0 "
+        "point worse)."
     )
     assert grid(store)["c", "text to image"] == "undecided: up to 1.0 worse"
 
@@ -96,7 +97,8 @@ def test_one_direction_each_is_no_winner() -> None:
 
 def test_better_on_one_direction_alone_is_no_winner_where_both_together_are_undecided() -> None:
     store = tied_on_one_direction("a", "b", p_equivalent=0.6)
-    text = sentence(change(store, "comparisons", {"metric": "RSUM"}, p_adjusted=0.3))
+    open_ = {"p_adjusted": 0.3, **interval(50.0, 60.0)}
+    text = sentence(change(store, "comparisons", {"metric": "RSUM"}, **open_))
     assert text.startswith("No winner: the tests do not separate a and b: ")
 
 
@@ -108,9 +110,9 @@ def test_equivalent_on_both_directions_is_a_choice_by_cost() -> None:
 
 
 def test_nobody_above_chance_is_no_choice() -> None:
-    store = change(tied_on_one_direction("a", "b"), "results", {}, chance=0.99, against_chance="worse")
+    store = change(tied_on_one_direction("a", "b"), "results", {}, chance=0.99, p_chance=0.0001)
     assert sentence(store) == (
-        "No choice: no encoder is better than chance on text to image and image to text (photos)."
+        "No choice: no encoder is shown to be better than chance on text to image and image to text (photos)."
     )
 
 
@@ -130,23 +132,23 @@ def test_without_tests_there_is_no_choice() -> None:
 
 
 def test_below_chance_is_said_as_such_everywhere() -> None:
-    store = change(tied_on_one_direction("a", "b"), "results", T2I, chance=0.7, against_chance="worse")
-    change(store, "results", {"protocol": "i2t/any", "encoder": "b"}, chance=0.6, against_chance="open")
+    store = change(tied_on_one_direction("a", "b"), "results", T2I, chance=0.7, p_chance=0.0001)
+    change(store, "results", {"protocol": "i2t/any", "encoder": "b"}, chance=0.6, p_chance=0.9)
     assert "but below chance on text to image" in sentence(store)
     assert grid(store)["a", "text to image"] == "below chance; highest"
-    assert grid(store)["b", "image to text"].startswith("at chance; ")
+    assert grid(store)["b", "image to text"].startswith("not shown above chance; ")
     made = report(store)
     assert [section.id for section in made.sections[:2]] == ["answer", "breaks"], "beside the grid"
     [notice] = [b for b in made.sections[1].blocks if isinstance(b, Notice)]
     assert notice.items == (
         "text to image, R@1 (photos): below chance for every encoder",
-        "image to text, R@1 (photos): at chance for b",
+        "image to text, R@1 (photos): not shown above chance for b",
     )
 
 
 def test_without_an_interval_nothing_is_said_of_chance() -> None:
     """One query of two was missed: "below chance"; one of one was found, and so the other encoder was not named."""
-    absent = dict.fromkeys(("ci_low", "ci_high", "against_chance"))
+    absent = dict.fromkeys(("ci_low", "ci_high", "p_chance"))
     store = change(
         tied_on_one_direction("a", "b"), "results", {"metric": "R@1"}, value=0.0, interval_method="none", **absent
     )
@@ -156,10 +158,48 @@ def test_without_an_interval_nothing_is_said_of_chance() -> None:
 
 
 def test_undecided_by_an_interval_that_ends_at_zero_is_not_up_to_zero_points_worse() -> None:
-    ends = {"difference": 0.004, "simultaneous_low": -0.0001, "simultaneous_high": 0.009}
+    ends = {"difference": 0.004, "shared_low": [-0.0001] * 12, "shared_high": [0.009] * 12}
     store = change(tied_on_one_direction("a", "b", p_equivalent=0.6), "comparisons", T2I, **ends)
     assert sentence(store).endswith("; text to image is undecided.")
     assert grid(store)["b", "text to image"] == "undecided: up to 0.9 worse"
+
+
+def test_the_sum_of_both_directions_does_not_choose_for_one_of_them() -> None:
+    """Better by 20 points on image to text alone, and by the sum: "Choose a … text to image is undecided"."""
+    store = tied_on_one_direction("a", "b", p_equivalent=0.6)
+    change(store, "comparisons", T2I, **interval(-0.01, 0.14))
+    text = sentence(store)
+    assert text.startswith("Choose a in both directions together: ")
+    assert text.endswith("; text to image is undecided (a could be up to 15.0 points worse).")
+
+
+def test_the_budgets_are_told_in_a_line() -> None:
+    assert answer.answer(read_report_data(tied_on_one_direction("a", "b")))[-1] == (
+        "At most 5 % for any false one of: better and worse, over all pairs of 3 planned figures of 1 corpus; "
+        "equivalent, over the pairs of each figure; better than and below chance, over 4 results. The rest is "
+        "exploratory."
+    )
+
+
+def test_a_claim_from_few_images_and_images_of_unequal_weight_say_so() -> None:
+    store = tied_on_one_direction("a", "b")
+    change(store, "comparisons", {}, n_effective=12.0)
+    change(store, "results", T2I, n_effective=1.9, n_clusters=20, largest_share=0.72)
+    assert "20.0 points better (few images) on image to text" in sentence(store)
+    assert grid(store)["b", "image to text"] == "20.0 worse (few images)"
+    lines = answer.answer(read_report_data(store))
+    assert "photos: one image holds 72 % of the queries: 20 images count as 1.9 of equal weight." in lines
+
+
+def test_a_further_corpus_takes_its_part_of_what_is_better() -> None:
+    """One p-value of .02 is a claim on one screen of one figure, and none among six."""
+    store = tied_on_one_direction("a", "b")
+    change(store, "comparisons", {"protocol": "i2t/any"}, p_adjusted=0.02)
+    change(store, "comparisons", {"metric": "RSUM"}, p_adjusted=0.5)
+    assert grid(store)["b", "image to text"] == "undecided: up to 21.0 worse"
+    for table in ("results", "comparisons"):
+        store.tables[table] = [row for row in store.tables[table] if row["protocol"] == "i2t/any"]
+    assert grid(store)["b", "image to text"] == "20.0 worse"
 
 
 def test_speed_is_a_measured_ratio_with_its_spread() -> None:
@@ -197,8 +237,8 @@ def test_languages_that_no_encoder_reads_are_in_the_sentence_and_a_mean_does_not
         result(store, name, "tongues", f"{direction}/{of}", "R@1", shares[of], half=0.02, chance=0.025)
     hidden = grid(store)["a", "text to image, mean over languages"]
     if share < 0.01:
-        assert sentence(store).endswith("; no encoder reads Italian or Russian better than chance.")
-        assert "2 of 3 languages at chance" in hidden
+        assert sentence(store).endswith("; no encoder is shown to read Italian or Russian better than chance.")
+        assert "2 of 3 languages not shown above chance" in hidden
     else:
-        assert "no encoder reads" not in sentence(store)
+        assert "shown to read" not in sentence(store)
         assert "chance" not in hidden

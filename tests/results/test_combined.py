@@ -27,7 +27,7 @@ from capim.tasks.results.combined import (
 )
 from capim.tasks.results.comparison import encoder_key, figure_rows
 from capim.tasks.statistics.draws import Resampling, count_blocks
-from capim.tasks.statistics.intervals import statistic_of
+from capim.tasks.statistics.intervals import statistic_of, student_interval
 from tests.results.test_rows import SOURCE
 
 RESAMPLING = Resampling(replicates=200, seed=3)
@@ -41,8 +41,8 @@ def outcomes(language: str, translator: str, ranks: list[int]) -> Outcomes:
     return replace(made, reference_ndcg=consistency, reference_rbo=consistency / 2)
 
 
-def rows(*parts: Outcomes) -> dict[tuple[str, str], dict[str, Any]]:
-    table = language_rows([part_of(o, drawn=len(o)) for o in parts], SOURCE, reference="en", resampling=RESAMPLING)
+def rows(*parts: Outcomes, how: Resampling = RESAMPLING) -> dict[tuple[str, str], dict[str, Any]]:
+    table = language_rows([part_of(o, drawn=len(o)) for o in parts], SOURCE, reference="en", resampling=how)
     return {(row["protocol"], row["metric"]): row for row in table.to_pylist()}
 
 
@@ -73,9 +73,16 @@ def test_means_are_over_languages_of_means_over_translators() -> None:
 def test_the_interval_is_that_of_the_mean_under_draws_that_all_languages_share() -> None:
     found = rows(*GRID)["t2i/*/*", "R@1"]
     per_image = np.mean([[o.rank_best == 1 for o in GRID[i : i + 2]] for i in (0, 2, 4)], axis=(0, 1))
+    units = part_of(GRID[0], drawn=4).clusters
+    of_images = student_interval(
+        per_image.mean(), (per_image - per_image.mean()) / 4, level=0.95, n_effective=4, bounds=(0, 1)
+    )
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx((of_images.low, of_images.high))
+    assert found["interval_method"] == "wilson" and units.n_effective == 4
+    drawn = rows(*GRID, how=replace(RESAMPLING, method="percentile"))["t2i/*/*", "R@1"]
     counts = np.concatenate(list(count_blocks(4, replicates=RESAMPLING.replicates, seed=RESAMPLING.seed)))
-    drawn = statistic_of(per_image[None], part_of(GRID[0], drawn=4).clusters)(counts)[0]
-    assert (found["ci_low"], found["ci_high"]) == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
+    quantiles = np.quantile(statistic_of(per_image[None], units)(counts)[0], [0.025, 0.975])
+    assert (drawn["ci_low"], drawn["ci_high"]) == pytest.approx(quantiles)
 
 
 def test_the_variance_is_split_without_the_reference_and_shares_have_no_interval() -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from capim.reports.rows.standing import with_chance
 from capim.store.errors import RequestError
 from capim.store.schema import COMPARISONS, REPLICATES, RESULTS
 from capim.tasks.metrics import METRICS
@@ -73,19 +74,21 @@ def test_every_result_row_holds_its_value_between_its_ends() -> None:
         assert row["ci_low"] <= row["value"] <= row["ci_high"], row
         worst, best = sorted((row["value_ties_lost"], row["value_ties_won"]))
         assert worst <= row["value"] <= best
-        method = "wilson" if row["metric"].startswith("R@") else "percentile"
+        method = {"mean_rank": "log-t", "median_rank": "expanded"}.get(row["metric"], "wilson")
         assert (row["seed"], row["interval_method"], row["replicates"], row["level"]) == (7, method, 500, 0.95)
         assert (row["n_queries"], row["n_clusters"], row["reason"]) == (200, 40, None)
         assert row["tie_share"] == pytest.approx(0.2, abs=0.1)
 
 
 @pytest.mark.parametrize(
-    ("method", "of_shares", "of_others"),
-    [("wilson", "wilson", "percentile"), ("percentile", "percentile", "percentile"), ("bca", "bca", "bca")],
+    ("method", "of_others"),
+    [("wilson", ["wilson", "log-t", "expanded"]), ("percentile", ["percentile"] * 3), ("bca", ["bca"] * 3)],
 )
-def test_shares_have_wilsons_interval_unless_another_is_requested(method: Any, of_shares: str, of_others: str) -> None:
+def test_shares_have_wilsons_interval_unless_another_is_requested(method: Any, of_others: list[str]) -> None:
     rows = result_rows([evaluated(captions(), METRICS_OF_RANKS)], replace(draws(300), method=method)).to_pylist()
-    assert [row["interval_method"] for row in rows] == [of_shares] * 3 + [of_others] * 3
+    methods = {row["metric"]: row["interval_method"] for row in rows}
+    assert [methods.pop(metric.name) for metric in RECALLS] == [method] * 3
+    assert [methods[name] for name in ("MRR", "mean_rank", "median_rank")] == of_others
     if method == "wilson":
         assert [row["standard_error"] for row in rows[:3]] == [row["robust_error"] for row in rows[:3]]
 
@@ -104,15 +107,17 @@ def test_what_is_said_of_chance_does_not_depend_on_the_level_of_the_intervals(me
     for outcomes, expected in ((captions(), "better"), (guesser, "open")):
         for level in (0.5, 0.95, 0.999):
             how = replace(draws(2000), method=method, level=level)
-            rows = result_rows([evaluated(outcomes, METRICS_OF_RANKS, drawn=100)], how)
-            assert rows["against_chance"].to_pylist() == [expected] * len(METRICS_OF_RANKS)
+            rows = with_chance(result_rows([evaluated(outcomes, METRICS_OF_RANKS, drawn=100)], how).to_pylist())
+            labels = {row["metric"]: row["against_chance"] for row in rows}
+            assert labels["R@1"] == expected
+            assert {label for metric, label in labels.items() if metric != "R@1"} <= {expected, None}
 
 
 @pytest.mark.parametrize(("rank", "value"), [(1, 1.0), (7, 0.0)])
 def test_one_query_says_nothing_of_chance(rank: int, value: float) -> None:
     """A hit was better than chance, a miss below chance: without an interval the point decided."""
     [row] = rows_of(outcomes_of([[rank]], n_gallery=50), RECALLS[:1], 50, drawn=1).to_pylist()
-    assert (row["value"], row["ci_low"], row["chance"], row["against_chance"]) == (value, None, 1 / 50, None)
+    assert (row["value"], row["ci_low"], row["chance"], row["p_chance"]) == (value, None, 1 / 50, None)
 
 
 def test_a_value_that_any_scores_have_gets_no_interval() -> None:
@@ -135,7 +140,7 @@ def test_ranks_and_agreement_with_the_reference_language_are_no_shares() -> None
     for row in rows:
         found = [row[name] for name in ("value", "ci_low", "ci_high", "interval_method", "reason")]
         assert found == [1.0, None, None, "none", NO_SPREAD], row["metric"]
-    assert (median["ci_low"], median["ci_high"], median["interval_method"]) == (1.0, 1.0, "percentile")
+    assert (median["ci_low"], median["interval_method"], median["reason"]) == (None, "none", NO_SPREAD)
 
 
 def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
@@ -175,7 +180,11 @@ def test_every_pair_and_metric_has_a_comparison() -> None:
         assert row["ci_low"] <= row["difference"] <= row["ci_high"]
         assert row["p_adjusted"] >= row["p_sign_flip"]
         assert row["wins"] + row["ties"] + row["losses"] == row["n_queries"] == 200
-        assert (row["seed"], row["interval_method"], row["adjustment"]) == (7, "percentile", "max-t")
+        assert (row["seed"], row["interval_method"], row["adjustment"]) == (
+            7,
+            "expanded" if row["metric"] == "median_rank" else "t",
+            "max-t",
+        )
         assert row["permutations"] == 300 or row["p_exact"]
     assert len(set(rows["comparison"].to_pylist())) == 9
     assert compared(X).num_rows == 0
@@ -255,7 +264,7 @@ def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_pa
         assert len(row["replicate_values"]) == 300
         assert np.quantile(row["replicate_values"], [0.025, 0.975]).tolist() == [result["ci_low"], result["ci_high"]]
     hits = {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)}
-    [pair] = compare_encoders(hits, Clusters.of(first.clusters, 40), draws(300))
+    [pair] = compare_encoders(hits, Clusters.of(first.clusters, 40), resampling)
     x, y = (np.array(rows["replicate_values"][0].as_py()) for rows in kept)
     subtracted = interval_of(pair.difference.value, x - y, level=0.95)
     assert (subtracted.low, subtracted.high) == (pair.difference.low, pair.difference.high)
@@ -276,7 +285,7 @@ def test_protocols_computed_together_get_the_rows_of_each_alone() -> None:
 def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     t2i = captions(60)
     i2t = outcomes_of([[r] for r in np.random.default_rng(3).geometric(0.4, 60)], n_gallery=300)
-    how: dict[str, Any] = {"drawn": 60, "resampling": draws(400)}
+    how: dict[str, Any] = {"drawn": 60, "resampling": replace(draws(400), method="percentile")}
     [row] = rsum_row(t2i, i2t, SOURCE, **how).to_pylist()
     sides = [{m.name: m.value(outcomes) for m in RECALLS} for outcomes in (t2i, i2t)]
     assert row["value"] == pytest.approx(100 * sum(sum(values.values()) for values in sides), abs=1e-9)
@@ -285,6 +294,9 @@ def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     values: list[Any] = [row["replicate_values"] for rows in kept for row in rows.to_pylist()]
     drawn = 100 * np.sum(values, axis=0)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)
+    [usual] = rsum_row(t2i, i2t, SOURCE, drawn=60, resampling=draws(400)).to_pylist()
+    assert usual["interval_method"] == "wilson"
+    assert (usual["ci_low"], usual["ci_high"]) == pytest.approx((row["ci_low"], row["ci_high"]), abs=3)
     with pytest.raises(RequestError, match=r"one t2i and one i2t protocol, got 'i2t/any' \(i2t\)"):
         rsum_row(i2t, t2i, SOURCE, **how)
 

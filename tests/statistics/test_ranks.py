@@ -71,8 +71,7 @@ def test_what_is_undecided_could_be_worse_by_the_interval_that_left_it_undecided
             continue
         low, high = pair.simultaneous
         assert low <= pair.difference.value <= high
-        ends: dict[str, Any] = {"low": low, "high": high, "p_adjusted": pair.p_adjusted}
-        found = decide(pair.difference.value, **ends, p_equivalent=1.0, margin=0.5)
+        found = decide((low, high), p_equivalent=1.0, margin=0.5)
         if found.state == "undecided":
             assert low <= 0 <= high
             assert found.worse_by is not None and found.worse_by >= -pair.difference.value

@@ -10,7 +10,7 @@ from scipy import stats
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import paired_intervals
+from capim.tasks.statistics.intervals import paired_intervals, student_interval
 from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED, label_tests, part_means
 
 
@@ -28,8 +28,9 @@ def test_the_whole_corpus_as_one_part_gets_the_interval_that_results_get() -> No
     clusters = Clusters.of(np.repeat(np.arange(20), 5))
     means = part_means(values, np.ones((1, 100), dtype=bool), clusters, Resampling(seed=3, replicates=500))
     [paired] = paired_intervals(values, clusters, [(0, 1)], Resampling(seed=3, replicates=500))
-    difference = means.replicates[0, 0] - means.replicates[1, 0]
-    assert np.quantile(difference, (0.025, 0.975)) == pytest.approx([paired.low, paired.high])
+    own = means.influences[0, 0] - means.influences[1, 0]
+    difference = student_interval(paired.value, own, level=0.95, n_effective=20.0)
+    assert [difference.low, difference.high] == pytest.approx([paired.low, paired.high])
 
 
 def test_captions_of_one_image_in_both_parts_make_the_difference_surer() -> None:

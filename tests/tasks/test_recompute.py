@@ -5,17 +5,23 @@ from __future__ import annotations
 import shutil
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.integrity import verify
+from capim.store.integrity import StoreCheck, verify
+from capim.tasks.compare import compare_corpus, rank_suite
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.recompute import Wrong, recompute
+from capim.tasks.report import diagnose_corpus
+from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.statistics.draws import Resampling
 from tests.command import command
-from tests.random_store import SPECS, random_store
+from tests.random_store import OTHER, SPECS, random_store
 from tests.tasks.test_diagnose import evaluated
 
 _SAME_CRC = 0x1DB710641  # the polynomial of CRC-32: these bits can be flipped anywhere, and no checksum changes
@@ -26,6 +32,22 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with evaluations of an encoder of each kind; not to be changed."""
     workspace = tmp_path_factory.mktemp("ground")
     evaluated(random_store(workspace / "store", read_shapes(n_scenes=12)), read_shapes(n_scenes=12))
+    return workspace
+
+
+@pytest.fixture(scope="module")
+def derived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with comparisons, analyses and a ranking of two encoders over two corpora; not to be changed."""
+    workspace = tmp_path_factory.mktemp("derived")
+    specs = (SPECS[0], OTHER)
+    evaluations: list[EvaluationRef] = []
+    for corpus in (replace(read_shapes(n_scenes=n), name=f"shapes-{n}") for n in (8, 9, 10)):
+        store = random_store(workspace / "store", corpus, specs)
+        evaluations += (of_corpus := evaluated(store, corpus, specs))
+        how: Any = {"store_uri": store.uri, "resampling": Resampling(replicates=100), "run": "r"}
+        compare_corpus.fn(of_corpus, protocols=["t2i/all"], **how)
+        diagnose_corpus.fn(of_corpus, analyses=["complexity", "hubs", "gap"], **how)
+    rank_suite.fn(tuple(evaluations), **how)
     return workspace
 
 
@@ -110,3 +132,38 @@ def test_changed_outcomes_are_found_though_the_figures_follow_from_them(
     found = [each.detail for each in wrong(store) if each.what == "outcomes"]
     assert found
     assert all("many on shapes, i2t/any" in detail and words in detail for detail in found), found
+
+
+@pytest.mark.parametrize(
+    ("table", "change_of", "words"),
+    [
+        (
+            "comparisons",
+            {"difference": "difference + 0.2"},
+            "and other on shapes-8, t2i/all, R@1: difference is stored",
+        ),
+        ("pair_facts", {"wins": "wins + 3"}, "wins is stored"),
+        ("slices", {"value": "value + 0.1"}, "on shapes-9, t2i/all, "),
+        ("rankings", {"value": "value + 0.1"}, "value is stored"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_compares_encoders_is_computed_again_too(
+    derived: Path, tmp_path: Path, table: str, change_of: dict[str, str], words: str
+) -> None:
+    store = EmbeddingStore.open(shutil.copytree(derived / "store", tmp_path / "store"))
+    opened = store.connection.find(table)
+    assert opened is not None
+    opened.update(change_of)
+    found = [each.detail for each in wrong(store) if each.what == table]
+    assert any(words in detail for detail in found), found
+
+
+def test_comparisons_analyses_and_rankings_that_nobody_changed_are_computed_alike(derived: Path) -> None:
+    found = list(recompute(EmbeddingStore.open(derived / "store")))
+    checks = [each for each in found if isinstance(each, StoreCheck)]
+    assert len(checks) == len(found)
+    counted = {each.what: each.state for each in checks}
+    computed = dict.fromkeys(["outcomes", "comparisons", "pair_facts", "slices", "rankings"], "sound")
+    assert counted == {**computed, "results": "incomplete"}
+    assert [each.detail for each in checks if each.state == "incomplete"] == ["not computed again: 3 of slices (gate)"]

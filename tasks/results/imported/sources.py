@@ -526,7 +526,7 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
 
 def _item_ords(task: RetrievalTask, corpus: Corpus) -> dict[str, int]:
     """Id -> ord of the items of the task's galleries."""
-    ids = texts((corpus.images if task.protocol.direction == "t2i" else corpus.captions)["id"])
+    ids = texts(corpus.items(task.protocol.sides[1])["id"])
     return {ids[ord_]: int(ord_) for gallery in task.galleries for ord_ in gallery}
 
 

@@ -88,6 +88,33 @@ def sparse_power(n_queries: int, n_datasets: int, *, seed: int) -> tuple[float, 
     return stated, Rate("power", float(np.mean(found)), n_datasets)
 
 
+def value_power(n_queries: int, n_datasets: int, *, seed: int) -> tuple[float, Rate] | None:
+    """The difference in nDCG that studies say they detect, and how often they do; None where none says so."""
+    rng, clusters = np.random.default_rng(seed), Clusters.of(range(n_queries))
+
+    def pairs_of_encoders(n: int, better_by: float) -> NDArray[np.float64]:
+        ease = rng.beta(2, 2, size=(n, n_queries))
+        both = ease + 0.15 * rng.standard_normal((2, n, n_queries))
+        both[0] += better_by
+        return both
+
+    stated = []
+    for first, second in pairs_of_encoders(n_datasets // 10, 0.0).swapaxes(0, 1):
+        [test] = tested(np.stack([first, second]), seed=seed)
+        if test.critical is not None:
+            stated.append(detectable_effect(first - second, clusters, critical=test.critical))
+    known = [value for value in stated if value is not None]
+    if not known:
+        return None
+    difference, found = float(np.mean(known)), []
+    for start in range(0, n_datasets, AT_ONCE):
+        rows = np.concatenate([*pairs_of_encoders(AT_ONCE, difference)])
+        chosen = [(row, AT_ONCE + row) for row in range(AT_ONCE)]
+        tests = sign_flip_tests(rows, clusters, chosen, Resampling(permutations=999, seed=seed + start))
+        found += [test.p is not None and test.p < ALPHA for test in tests]
+    return difference, Rate("power", float(np.mean(found)), len(found))
+
+
 def far_apart(n_encoders: int, *, seed: int, n_images: int = 300) -> tuple[float, str, str]:
     """Encoders with R@1 from .97 to .03: the adjusted p of the first and the last, and the ranks that they can hold."""
     rng, clusters = np.random.default_rng(seed), Clusters.of(range(n_images))

@@ -15,7 +15,7 @@ from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, paired_intervals, share_interval
 from capim.tasks.statistics.pairs import Scale, compare_encoders, equivalence_p
 from capim.tasks.statistics.slices import part_means
-from tests.benchmarks.simulations.shares import LEVEL, Rate, contains
+from tests.benchmarks.simulations.shares import LEVEL, SIZES, Rate, contains
 
 N_IMAGES, N_CAPTIONS = 5_000, 25_010  # COCO's Karpathy test split: ten images have a sixth caption
 
@@ -86,6 +86,48 @@ def false_equivalence(n_queries: int, n_datasets: int, *, seed: int, margin: flo
         p = equivalence_p(_differences(rng, n_queries, 0.03 + margin / 2, 0.03 - margin / 2), clusters, margin=margin)
         called.append(p is not None and p < ALPHA)
     return Rate("equivalent", float(np.mean(called)), n_datasets)
+
+
+STRUCTURES: dict[str, NDArray[np.int64]] = {
+    "3,000 of one caption": np.ones(3_000, dtype=np.int64),
+    "1,000 of 5": np.full(1_000, 5),
+    "1,170 of 1 and 30 x 50": np.array([50] * 30 + [1] * 1_170),
+    "1,000 of 1 and 20 x 10": np.array([10] * 20 + [1] * 1_000),
+    "900 of 1 and 100 x 10": np.array([10] * 100 + [1] * 900),
+    "294 of 1 and 6 x 50": np.array([50] * 6 + [1] * 294),
+    "270 of 1 and 30 x 20": np.array([20] * 30 + [1] * 270),
+    "1,000, log-normal": SIZES["log-normal"](1_000),
+}
+"""Captions of every image, the most first."""
+
+
+def equivalent_at_the_edge(sizes: NDArray[np.int64], n_datasets: int, *, seed: int, margin: float = 0.01) -> Rate:
+    """How often encoders whose true difference is the margin are called equivalent: wins alone, of whole images.
+
+    Of the images with most captions, the twentieth part, and as many as it takes to make the difference at all.
+    """
+    rng = np.random.default_rng(seed)
+    weight = np.cumsum(sizes) / sizes.sum()
+    n_heavy = max(len(sizes) // 20, int(np.searchsorted(weight, 2 * margin)) + 1)
+    if sizes[0] == sizes[-1]:
+        n_heavy = len(sizes)
+    chance = margin / weight[n_heavy - 1]
+    clusters, labels = Clusters.of(np.repeat(np.arange(len(sizes)), sizes)), np.repeat(np.arange(len(sizes)), sizes)
+    called = []
+    for _ in range(n_datasets):
+        wins = (rng.random(len(sizes)) < chance) & (np.arange(len(sizes)) < n_heavy)
+        p = equivalence_p(wins[labels].astype(np.float64), clusters, margin=margin)
+        called.append(p is not None and p < ALPHA)
+    return Rate("equivalent", float(np.mean(called)), n_datasets)
+
+
+def equivalence_power(n_images: int, n_datasets: int, *, seed: int, margin: float = 0.01) -> Rate:
+    """How often equally good encoders are called equivalent: 5 captions, 5 % of the queries differ each way."""
+    rng, clusters = np.random.default_rng(seed), Clusters.of(np.repeat(np.arange(n_images), 5))
+    found = [
+        equivalence_p(_differences(rng, 5 * n_images, 0.05, 0.05), clusters, margin=margin) for _ in range(n_datasets)
+    ]
+    return Rate("equivalent", float(np.mean([p is not None and p < ALPHA for p in found])), n_datasets)
 
 
 def _differences(rng: np.random.Generator, n: int, wins: float, losses: float) -> NDArray[np.float64]:

@@ -6,12 +6,13 @@ correlation. Only the number of images with 0, 1, .. hits matters, so a data set
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.stats import betabinom, binom
 
@@ -36,70 +37,101 @@ class Rate(NamedTuple):
         return float(np.sqrt(self.rate * (1 - self.rate) / self.n))
 
 
+def _log_normal(n_images: int) -> NDArray[np.int64]:
+    places = scipy.special.ndtri((np.arange(n_images) + 0.5) / n_images)
+    return np.maximum(1, np.rint(np.exp(places))).astype(np.int64)
+
+
+SIZES: dict[str, Callable[[int], NDArray[np.int64]]] = {
+    "1": lambda n: np.ones(n, dtype=np.int64),
+    "5": lambda n: np.full(n, 5),
+    "log-normal": _log_normal,
+    "1 x 50": lambda n: np.array([50] + [1] * (n - 1)),
+    "3 x 20": lambda n: np.array([20] * 3 + [1] * (n - 3)),
+}
+"""Captions of every image, by their name: so many, or a few of many captions and the rest of one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell of the grid: the true share of hits, and the images that it is estimated from."""
+    """One cell of the grid: the true share of hits, and the images and captions that it is estimated from."""
 
     share: float
     n_images: int
-    per_image: int
+    sizes: str
     correlation: float
+
+    @property
+    def captions(self) -> NDArray[np.int64]:
+        """Of every image."""
+        return SIZES[self.sizes](self.n_images)
+
+    @property
+    def n_effective(self) -> float:
+        """Kish's number of images."""
+        return float(self.captions.sum() ** 2 / np.square(self.captions).sum())
 
     @property
     def effective(self) -> float:
         """Expected hits or misses, whichever are fewer, divided by the design effect."""
-        fewer = min(self.share, 1 - self.share) * self.n_images * self.per_image
-        return fewer / (1 + (self.per_image - 1) * self.correlation)
+        n = self.captions.sum()
+        return float(min(self.share, 1 - self.share) * n / (1 + (n / self.n_effective - 1) * self.correlation))
 
 
 def grid() -> Iterator[Cell]:
     """All cells; the correlation of the captions of an image says nothing where there is one."""
-    for share, n_images, per_image in product(
-        (0.01, 0.02, 0.05, 0.5, 0.95, 0.99), (30, 100, 300, 1_000, 5_000), (1, 5)
-    ):
-        for correlation in (0.0, 0.3, 0.6) if per_image > 1 else (0.0,):
-            yield Cell(share=share, n_images=n_images, per_image=per_image, correlation=correlation)
+    shares = (0.01, 0.02, 0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
+    for share, n_images, sizes in product(shares, (10, 20, 30, 40, 100, 300, 1_000, 5_000), SIZES):
+        for correlation in (0.0, 0.3, 0.6) if sizes != "1" else (0.0,):
+            yield Cell(share=share, n_images=n_images, sizes=sizes, correlation=correlation)
 
 
-def images_by_hits(cell: Cell, n_datasets: int, *, seed: int) -> NDArray[np.int64]:
-    """Images with 0, 1, .. ``per_image`` hits in each data set, shape ``(n_datasets, per_image + 1)``.
+def images_by_hits(cell: Cell, n_datasets: int, *, seed: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """For each number of captions, the images of it with 0, 1, .. hits: shape ``(n_datasets, captions + 1)``.
 
     Examples:
-        >>> images_by_hits(Cell(share=0.5, n_images=4, per_image=1, correlation=0), 1, seed=1).sum()
-        np.int64(4)
+        >>> [(captions, images)] = images_by_hits(Cell(share=0.5, n_images=4, sizes="1", correlation=0), 1, seed=1)
+        >>> captions, images.sum()
+        (1, np.int64(4))
     """
-    hits, n = np.arange(cell.per_image + 1), cell.per_image
-    if cell.correlation:
-        scale = 1 / cell.correlation - 1
-        chance = betabinom.pmf(hits, n, cell.share * scale, (1 - cell.share) * scale)
-    else:
-        chance = binom.pmf(hits, n, cell.share)
-    return np.random.default_rng(seed).multinomial(cell.n_images, chance / chance.sum(), size=n_datasets)
+    rng = np.random.default_rng(seed)
+    for n, n_images in zip(*np.unique(cell.captions, return_counts=True), strict=True):
+        hits = np.arange(n + 1)
+        if cell.correlation and n > 1:
+            scale = 1 / cell.correlation - 1
+            chance = betabinom.pmf(hits, n, cell.share * scale, (1 - cell.share) * scale)
+        else:
+            chance = binom.pmf(hits, n, cell.share)
+        chance = np.maximum(chance, 0)
+        yield int(n), rng.multinomial(n_images, chance / chance.sum(), size=n_datasets)
 
 
-def coverage(cell: Cell, n_datasets: int, *, seed: int) -> Rate:
-    """How often the interval of a share holds the true share."""
-    rows, repeats = np.unique(images_by_hits(cell, n_datasets, seed=seed), axis=0, return_counts=True)
-    hits = np.arange(cell.per_image + 1) / cell.per_image
-    shares = rows @ hits / cell.n_images
-    squares = (rows * np.square(hits - shares[:, None])).sum(axis=1)
-    errors = np.sqrt(squares / (cell.n_images - 1) / cell.n_images)
-    n_queries = cell.n_images * cell.per_image
+def coverage(cell: Cell, n_datasets: int, *, seed: int, old: bool = False) -> Rate:
+    """How often the interval of a share holds the true share; ``old``: as if all images had the same weight."""
+    captions = cell.captions
+    n_queries, weights = int(captions.sum()), captions / captions.sum()
+    groups = [*images_by_hits(cell, n_datasets, seed=seed)]
+    shares = sum(images @ np.arange(n + 1) for n, images in groups) / n_queries
+    squares = sum((images * np.square(np.arange(n + 1) - shares[:, None] * n)).sum(axis=1) for n, images in groups)
+    errors = np.sqrt(squares * cell.n_images / (cell.n_images - 1)) / n_queries
+    if old:
+        weights = np.full(cell.n_images, 1 / cell.n_images)
+    found, repeats = np.unique(np.stack([shares, errors]), axis=1, return_counts=True)
     covered = 0
-    for share, error, times in zip(shares.tolist(), errors.tolist(), repeats.tolist(), strict=True):
-        interval = clustered_wilson(share, error, n_queries=n_queries, n_clusters=cell.n_images, level=LEVEL)
+    for share, error, times in zip(*found.tolist(), repeats.tolist(), strict=True):
+        interval = clustered_wilson(share, error, n_queries=n_queries, shares=weights, level=LEVEL)
         covered += times * contains(interval, cell.share)
     return Rate("coverage/wilson", covered / n_datasets, n_datasets)
 
 
 def bootstrap_coverage(cell: Cell, method: IntervalMethod, n_datasets: int, *, seed: int, draws: int = 999) -> Rate:
     """How often the bootstrap interval of a share holds the true share; data sets without spread count as covered."""
-    clusters = Clusters.of(np.repeat(np.arange(cell.n_images), cell.per_image))
-    rows = images_by_hits(cell, n_datasets, seed=seed)
+    clusters = Clusters.of(np.repeat(np.arange(cell.n_images), cell.captions))
+    [(per_image, rows)] = images_by_hits(cell, n_datasets, seed=seed)
     covered = []
     for start in range(0, n_datasets, AT_ONCE):
         sample = ClusteredValues(
-            np.stack([per_query(row, cell.per_image) for row in rows[start : start + AT_ONCE]]), clusters
+            np.stack([per_query(row, per_image) for row in rows[start : start + AT_ONCE]]), clusters
         )
         [intervals] = bootstrap_samples([sample], Resampling(replicates=draws, seed=seed + start, method=method))
         covered += [contains(interval, cell.share) for interval in intervals]

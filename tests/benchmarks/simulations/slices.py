@@ -11,7 +11,8 @@ from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import agreeing_with_test
 from capim.tasks.statistics.slices import label_tests, part_means
-from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, contains
+from tests.benchmarks.simulations.means import QUERIES
+from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, Rate, contains
 
 SIZES = (2, 3, 5, 10, 20, 40)
 N_IMAGES = 500
@@ -69,3 +70,12 @@ def slice_rates(
         coverage, error = covered.sum(axis=0) / n_shown, claimed.sum(axis=0) / n_shown
     seen = zip(shown.mean(axis=0), coverage, error, claimed.mean(axis=0), against.mean(axis=0), strict=True)
     return {size: SliceRates(n_datasets, *map(float, rates)) for size, rates in zip(SIZES, seen, strict=True)}
+
+
+def value_slices(figure: str, n_images: int, n_datasets: int, *, seed: int) -> tuple[Rate, Rate]:
+    """Type I error of a slice of ten images by a figure that is no share, and that by the normal distribution."""
+    rng, clusters = np.random.default_rng(seed), Clusters.of(range(n_images))
+    values = QUERIES[figure](rng.random((n_datasets, n_images)))
+    label, among = (np.arange(n_images) < 10)[None], np.ones(n_images, dtype=bool)
+    permuted, normal = (label_tests(values, label, among, clusters, share=share)[:, 0] for share in (False, True))
+    return tuple(Rate("error", float(np.mean(p < ALPHA)), n_datasets) for p in (permuted, normal))  # type: ignore[return-value]

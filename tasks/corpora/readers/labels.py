@@ -1,0 +1,152 @@
+"""Labelled images: folders that are classes, a table with a column of labels, or COCO's boxes (several labels each).
+
+Every class becomes captions that describe no image, one for each prompt, and every label a row of the ground truth
+``label``: the image, and the first prompt of its class. Images are encoded once, and prompts are short texts.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.schema import LABEL
+from capim.store.types import Corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.files import corpus_name, read_json, require_folder, unlisted
+from capim.tasks.corpora.images.image_files import Missing, images_below, locate_images
+from capim.tasks.corpora.readers.coco_captions import read_objects
+from capim.tasks.corpora.readers.forms import USUAL_NAMES, form_of, usual_column
+from capim.tasks.corpora.readers.table import is_coco, table_columns, table_rows
+
+PROMPTS: Mapping[str, Mapping[str, str | list[str]]] = tomllib.loads(
+    Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8")
+)
+"""Name of a published list -> its ``source`` and ``prompts``."""
+
+
+def read_labels(
+    root: str | Path,
+    *,
+    images: str | Path | None = None,
+    prompts: str | Sequence[str] = "photo",
+    classes: Mapping[str, str] | None = None,
+    language: str = "en",
+    missing: Missing = "error",
+    name: str | None = None,
+    licence: str = "unknown",
+) -> Corpus:
+    """Images and their classes, in the order of the paths or rows; classes by name.
+
+    Args:
+        root: A folder whose folders are classes; a table with an image and a label in each row (a list of labels, or
+            several rows of an image, for several); or COCO's ``instances_*.json``.
+        images: Folder of the image files; unless given, the table's.
+        prompts: Texts in which ``{}`` is the class, or the name of a list of ``prompts.toml``.
+        classes: Label -> how the prompts name it (``{"n02084071": "dog"}``); by default the label, ``_`` as a blank.
+        language: Of the prompts.
+        missing: With ``skip``, images without a file are left out, and listed.
+
+    Raises:
+        RequestError: There is no label or only one class, a prompt has no ``{}``, or an image is missing; lists
+            every fault.
+    """
+    path, faults = Path(root).expanduser().absolute(), Faults(str(root))
+    labels = _labels(path)
+    texts, known = _prompts(prompts), sorted({label for of_image in labels.values() for label in of_image})
+    for text in texts:
+        if "{}" not in text:
+            faults.add("prompts without {}, where the class goes", repr(text))
+    for label in (classes or {}).keys() - set(known):
+        faults.add(f"classes has a label that no image has; {did_you_mean(label, known)}it names", repr(label))
+    if len(known) < 2:
+        faults.add("fewer than two classes; a class is a folder, or a value of the column label", ", ".join(known))
+    faults.raise_any()
+    rows = [ImageRow(image) for image in labels]
+    folder = images or (path if path.is_dir() else path.parent)
+    located = locate_images(rows, folder, missing=missing, origin=path)
+    return build_corpus(
+        name or corpus_name(path),
+        located.rows,
+        _captions(known, texts, classes or {}, language),
+        source=located.source,
+        relevance=(
+            RelevanceRow(LABEL, "i2t", row.id, f"{label}#0") for row in located.rows for label in labels[row.id]
+        ),
+        skipped=located.skipped,
+        licence=licence,
+        origin=str(path),
+    )
+
+
+def are_classes(folder: Path) -> bool:
+    """Whether a folder holds images in folders alone, two or more: its classes."""
+    within = [image.rpartition("/")[0] for image in images_below(folder)]
+    return len(set(within)) > 1 and "" not in within
+
+
+def is_labelled(file: Path) -> bool:
+    """Whether a table has columns of images and of labels, and none of captions."""
+    try:
+        available = table_columns(file)
+    except RequestError:
+        return False
+    return form_of(file.stem, available) is None and None not in _columns(available)
+
+
+def _columns(available: Sequence[str]) -> tuple[str | None, str | None]:
+    """The columns of images and of labels, by their usual names."""
+    return usual_column(USUAL_NAMES["image"], available), usual_column(USUAL_NAMES["label"], available)
+
+
+def _labels(path: Path) -> dict[str, list[str]]:
+    """Image -> its labels."""
+    if path.is_dir():
+        found = {image: [Path(image).parent.name] for image in images_below(require_folder(path, "folder of classes"))}
+        if not found:
+            raise RequestError(f"{path}: no images in it; expected a folder for each class, with its images")
+        return found
+    if is_coco(path):
+        return {image: names for image, names in _coco(path) if names}
+    available, rows = table_rows(path)
+    image, label = _columns(available)
+    if image is None or label is None:
+        lacks = "image" if image is None else "label"
+        raise RequestError(f"{path}: no column for {lacks}; it has {', '.join(available)}; call one {lacks!r}")
+    found = {}
+    for row in rows:
+        cell = unlisted(row[label])
+        for each in cell if isinstance(cell, list) else [cell]:
+            found.setdefault(str(row[image]), []).append(str(each))
+    return {image: list(dict.fromkeys(of_image)) for image, of_image in found.items()}
+
+
+def _coco(path: Path) -> Iterable[tuple[str, list[str]]]:
+    """The file name and the categories of every image of COCO's boxes."""
+    names = {str(image["id"]): str(image.get("file_name", image["id"])) for image in read_json(path)["images"]}
+    return ((names[image], categories) for image, categories in read_objects(path).items())
+
+
+def _prompts(prompts: str | Sequence[str]) -> list[str]:
+    if not isinstance(prompts, str):
+        return list(prompts)
+    if "{}" in prompts:
+        return [prompts]
+    if prompts not in PROMPTS:
+        raise RequestError(
+            f"prompts {prompts!r} are unknown; {did_you_mean(prompts, PROMPTS)}known: {', '.join(PROMPTS)}; "
+            'or write a list, as in prompts = ["a photo of a {}."]'
+        )
+    return list(PROMPTS[prompts]["prompts"])
+
+
+def _captions(
+    known: Sequence[str], prompts: Sequence[str], classes: Mapping[str, str], language: str
+) -> Iterator[CaptionRow]:
+    """Every prompt of every class; the number of the prompt is the ordinal."""
+    for label in known:
+        called = classes.get(label, label.replace("_", " "))
+        for at, prompt in enumerate(prompts):
+            text = prompt.replace("{}", called)
+            yield CaptionRow(f"{label}#{at}", None, text, ordinal=at, language=language, query_group=label)

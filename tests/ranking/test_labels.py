@@ -1,0 +1,212 @@
+"""Zero-shot classification and images that share labels: equal to CLIP_benchmark, scikit-learn and brute force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.metrics import average_precision_score, balanced_accuracy_score
+
+from capim.store.types import Corpus
+from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors
+from capim.tasks.analyses.table import ANALYSES
+from capim.tasks.corpora.readers.labels import PROMPTS, read_labels
+from capim.tasks.metrics import METRICS
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_part, score_blocks
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.spot_check import wrong_outcomes
+from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.statistics.draws import Resampling
+
+N_CLASSES, DIM = 6, 16
+KINDS = ("one label", "several labels")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """60 images of 6 classes of unequal size, and three prompts; with one label each, or one to three."""
+    folder, rng = tmp_path_factory.mktemp("labelled"), np.random.default_rng(1)
+    rows = ["image,label"]
+    for at in range(60):
+        Image.new("RGB", (8, 8), (at, 2 * at, 255 - at)).save(folder / f"{at}.png")
+        n = 1 if request.param == KINDS[0] else int(rng.integers(1, 4))
+        weights = np.arange(1, N_CLASSES + 1) / np.arange(1, N_CLASSES + 1).sum()
+        rows += [f"{at}.png,kind_{label}" for label in rng.choice(N_CLASSES, n, replace=False, p=weights)]
+    (folder / "labels.csv").write_text("\n".join(rows))
+    return read_labels(folder / "labels.csv", prompts=["a photo of a {}.", "{}", "art of {}"])
+
+
+def unit(rng: np.random.Generator, n: int) -> NDArray[np.float32]:
+    values = rng.normal(size=(n, DIM))
+    return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def vectors(corpus: Corpus) -> dict[str, Any]:
+    rng = np.random.default_rng(2)
+    found = {"images": unit(rng, len(corpus.images)), "captions": unit(rng, len(corpus.captions))}
+    found["images"][7] = found["images"][3]  # two images that tie
+    return found
+
+
+@pytest.fixture(scope="module")
+def outcomes(corpus: Corpus, vectors: dict[str, Any]) -> dict[str, Outcomes]:
+    return evaluate(corpus, protocols_of(corpus), **vectors)
+
+
+def targets(corpus: Corpus) -> NDArray[np.bool_]:
+    """Which image has which class, shape ``(n_images, n_classes)``."""
+    found = np.zeros((len(corpus.images), N_CLASSES), dtype=bool)
+    images = corpus.images["id"].to_pylist()
+    for row in corpus.relevance.to_pylist():
+        found[images.index(row["query_id"]), int(row["item_id"].partition("#")[0][-1])] = True
+    return found
+
+
+def scores_of_clip_benchmark(corpus: Corpus, vectors: dict[str, Any]) -> NDArray[np.float32]:
+    """Scores of images with classes, the classes as in its ``zero_shot_classifier``."""
+    captions = torch.from_numpy(vectors["captions"]).reshape(N_CLASSES, -1, DIM)
+    means = torch.nn.functional.normalize(captions, dim=-1).mean(dim=1)
+    means /= means.norm(dim=1, keepdim=True)
+    found: NDArray[np.float32] = (torch.from_numpy(vectors["images"]) @ means.T).numpy()
+    return found
+
+
+def test_a_corpus_has_the_protocols_of_its_labels(corpus: Corpus) -> None:
+    several = targets(corpus).sum(axis=1).max() > 1
+    ids = [protocol.id for protocol in protocols_of(corpus)]
+    assert ids == (["i2t/class", "t2i/class"] if several else ["i2t/class", "i2t/class-balanced"]) + ["i2i/label"]
+    assert select_protocols(corpus, vectors="multi") == ()  # three prompts, and images among images
+
+
+def test_accuracy_and_mean_recall_per_class_are_those_of_clip_benchmark(
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
+) -> None:
+    of, scores = targets(corpus), scores_of_clip_benchmark(corpus, vectors)
+    best = scores.argsort(axis=1)[:, ::-1]
+    for k in (1, 5):
+        hits = of[np.arange(len(of))[:, None], best[:, :k]].any(axis=1)
+        assert METRICS[f"R@{k}"].value(outcomes["i2t/class"]) == pytest.approx(hits.mean(), abs=1e-12)
+    if "i2t/class-balanced" in outcomes:
+        recall = balanced_accuracy_score(of.argmax(axis=1), best[:, 0])
+        assert METRICS["R@1"].value(outcomes["i2t/class-balanced"]) == pytest.approx(recall, abs=1e-12)
+
+
+def test_average_precision_of_classes_is_that_of_clip_benchmark_and_scikit_learn_where_nothing_ties(
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
+) -> None:
+    from clip_benchmark.metrics.zeroshot_classification import average_precision_per_class
+
+    if "t2i/class" not in outcomes:
+        assert targets(corpus).sum(axis=1).max() == 1
+        return
+    vectors = vectors | {"images": unit(np.random.default_rng(5), len(corpus.images))}  # no two alike
+    untied = evaluate(corpus, protocols_of(corpus), **vectors)["t2i/class"]
+    of, scores = targets(corpus), scores_of_clip_benchmark(corpus, vectors)
+    expected = [average_precision_score(of[:, each], scores[:, each]) for each in range(N_CLASSES)]
+    assert METRICS["AP"].per_query(untied) == pytest.approx(expected, abs=1e-6)
+    of_peer = average_precision_per_class(torch.from_numpy(scores), torch.from_numpy(of).int())
+    assert METRICS["AP"].per_query(untied) == pytest.approx(of_peer.numpy(), abs=1e-6)
+
+
+def test_images_that_share_a_label_are_found_among_all_others(
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
+) -> None:
+    of, found = targets(corpus), outcomes["i2i/label"]
+    shared = of.astype(int) @ of.astype(int).T > 0
+    scores = vectors["images"] @ vectors["images"].T
+    values = METRICS["R@1"].per_query(found)
+    for row, query in enumerate(found.query_ords):
+        others = np.arange(len(of)) != query
+        best = scores[query, others].max()
+        first = np.isclose(scores[query, others], best, rtol=0, atol=0)
+        assert values[row] == pytest.approx(shared[query, others][first].mean(), abs=1e-12)
+        assert found.top_ords is not None
+        assert query not in found.top_ords[row]
+        assert set(found.top_ords[row]) == set(np.flatnonzero(others)) | {-1}
+    assert (found.n_gallery == len(of) - 1).all()
+
+
+def test_parts_blocks_and_the_check_agree_with_the_whole(
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
+) -> None:
+    protocols = protocols_of(corpus)
+    parts = [evaluate_part(corpus, protocols, part, **vectors) for part in (range(25), range(25, 60))]
+    merged = evaluate_merged(corpus, protocols, parts, **vectors)
+    for protocol in protocols:
+        whole, task = outcomes[protocol.id], build_task(corpus, protocol)
+        assert isinstance(task, RetrievalTask)
+        assert merged[protocol.id].rank_best.tolist() == whole.rank_best.tolist()
+        assert [*wrong_outcomes(task, whole, **vectors, chosen=np.arange(len(whole)))] == []
+        for block in score_blocks(**vectors, task=task):
+            above = (block.scores > np.where(block.relevant, block.scores, -np.inf).max(axis=1)[:, None]).sum(axis=1)
+            assert (above + 1).tolist() == whole.rank_best[block.rows].tolist()
+            assert block.queries.tolist() == whole.query_ords[block.rows].tolist()
+
+
+def test_a_damaged_score_of_a_class_is_found(
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
+) -> None:
+    changed = vectors | {"captions": -vectors["captions"]}
+    task = build_task(corpus, Protocol.of("i2t/class"))
+    assert [*wrong_outcomes(task, outcomes["i2t/class"], **changed, chosen=np.arange(5))]
+
+
+@pytest.mark.parametrize(("name", "n"), [("photo", 1), ("imagenet-7", 7), ("imagenet-80", 80)])
+def test_published_prompts_are_complete(name: str, n: int) -> None:
+    prompts = PROMPTS[name]["prompts"]
+    assert len(prompts) == len(set(prompts)) == n
+    assert all(prompt.count("{}") == 1 for prompt in prompts)
+
+
+def test_folders_are_classes(tmp_path: Path) -> None:
+    for name in ("great_dane", "tabby"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8), "red" if name == "tabby" else "blue").save(tmp_path / name / "1.png")
+    read = read_labels(tmp_path, classes={"tabby": "tabby cat"})
+    assert read.captions["text"].to_pylist() == ["a photo of a great dane.", "a photo of a tabby cat."]
+    assert read.images["id"].to_pylist() == ["great_dane/1.png", "tabby/1.png"]
+
+
+def test_a_probe_is_that_of_scikit_learn_taught_by_the_other_half(
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
+) -> None:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    of = targets(corpus)
+    found = outcomes["i2t/class"]
+    several = SingleVectors(**vectors, image_norms=np.ones(60), caption_norms=np.ones(len(corpus.captions)))  # type: ignore[arg-type]
+    data = AnalysisInput(
+        corpus=corpus,
+        protocol=found.protocol,
+        outcomes={"one": found},
+        specs={},
+        resampling=Resampling(replicates=100),
+        vectors=lambda _: several,
+    )
+    rows = {(each.feature, each.level_name): each for each in ANALYSES["probes"].run(data)}
+    if of.sum(axis=1).max() > 1:
+        assert not rows
+        return
+    target, hits = of.argmax(axis=1), np.empty(60, dtype=bool)
+    for half in (data.second_half, ~data.second_half):
+        model = KNeighborsClassifier(1, metric="cosine").fit(vectors["images"][~half], target[~half])
+        hits[half] = model.predict(vectors["images"][half]) == target[half]
+    assert rows["1-NN", "all images"].interval.value == pytest.approx(hits.mean(), abs=1e-12)
+    assert ("linear probe", "1 per class") in rows
+    classes = {each.feature: each for each in ANALYSES["classes"].run(data) if each.analysis == "class"}
+    best = scores_of_clip_benchmark(corpus, vectors).argmax(axis=1)
+    for name, each in classes.items():
+        own = target == int(name[-1])
+        assert each.interval.value == pytest.approx((best[own] == target[own]).mean(), abs=1e-12)
+    prompts = {each.level_name: each for each in ANALYSES["prompts"].run(data)}
+    first = vectors["captions"].reshape(N_CLASSES, -1, DIM)[:, 0]
+    alone = (vectors["images"] @ first.T).argmax(axis=1) == target
+    assert prompts["a photo of a {}."].interval.value == pytest.approx(alone.mean(), abs=1e-12)

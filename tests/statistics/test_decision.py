@@ -1,0 +1,194 @@
+"""One interval says everything of a pair, and what is seen at once shares one budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from capim.reports.elements import words
+from capim.reports.rows.report_data import reversed_comparison
+from capim.reports.rows.standing import decision_of, with_one_budget
+from capim.store.types import MetricFacts
+from capim.tasks.metrics.table import Figure
+from capim.tasks.results.comparison import ComparedFigure, figure_rows
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decision import (
+    ALPHA,
+    SHARERS,
+    BesideChance,
+    adjusted,
+    against_chance,
+    chance_p,
+    over_families,
+)
+from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.pairs import HEAVY, Scale, compare_encoders
+from capim.tasks.statistics.ranking import PairTest, rank_encoders
+
+OPPOSITE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}
+FIGURES = [Figure("t2i/all", "R@1"), Figure("i2t/any", "R@1"), Figure("winoground", "winoground_group")]
+p_values = st.one_of(st.none(), st.sampled_from([0.0001, 0.004, 0.012, 0.02, 0.026, 0.04, 0.3, 1.0]), st.floats(0, 1))
+
+
+def rows_of(values: Sequence[np.ndarray], clusters: Clusters, resampling: Resampling, **scale: Any) -> list[Any]:
+    """Comparisons by several planned figures, of encoders with values of shape ``(n_encoders, n_queries)``."""
+    figures = [
+        ComparedFigure(
+            figure=figure,
+            version="1",
+            values={f"e{i}@f{i}": row for i, row in enumerate(of_figure)},
+            clusters=clusters,
+            scale=Scale(**scale),
+        )
+        for figure, of_figure in zip(FIGURES, values, strict=False)
+    ]
+    made = figure_rows(figures, corpus="c", corpus_fingerprint="f", run="r", resampling=resampling, headline=FIGURES)
+    return list(made.to_pylist())
+
+
+@given(
+    n_encoders=st.integers(2, 4),
+    n_figures=st.integers(1, 3),
+    sizes=st.lists(st.sampled_from([1, 1, 1, 2, 5, 40]), min_size=4, max_size=40),
+    adjustment=st.sampled_from(["max-t", "holm", "benjamini-hochberg"]),
+    lower=st.booleans(),
+    better_by=st.sampled_from([0.0, 0.3, 0.9]),
+    margin=st.sampled_from([1.0, 40.0, 90.0]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=80, deadline=None)
+def test_no_two_statements_of_a_pair_contradict_each_other(
+    n_encoders: int, n_figures: int, sizes: list[int], adjustment: Any, lower: bool, better_by: float,
+    margin: float, seed: int,
+) -> None:  # fmt: skip
+    rng, clusters = np.random.default_rng(seed), Clusters.of(np.repeat(np.arange(len(sizes)), sizes))
+    values = rng.integers(0, 3, (n_figures, n_encoders, clusters.n_queries)) / 2
+    values[:, 0] = np.where(rng.random(clusters.n_queries) < better_by, 1.0, values[:, 0])
+    values[:, -1] = np.where(rng.random(clusters.n_queries) < 0.5, values[:, 0], values[:, -1])
+    resampling = Resampling(replicates=50, permutations=400, adjustment=adjustment, seed=seed, margin=margin)
+    percent = MetricFacts(name="R@1", title="")
+    rows = with_one_budget(rows_of(list(values), clusters, resampling, span=1.0, lower_is_better=lower))
+    for row in rows:
+        found, turned = decision_of(row), decision_of(reversed_comparison(row))
+        if found is None or turned is None:
+            assert row["p_adjusted"] is None
+            continue
+        assert turned.state == OPPOSITE[found.state]
+        low, high, p, difference = (
+            row[name] for name in ("simultaneous_low", "simultaneous_high", "p_adjusted", "difference")
+        )
+        claimed = found.state in ("better", "worse")
+        assert claimed == (p is not None and p < ALPHA)
+        assert found.few_images == (found.state != "undecided" and clusters.n_effective <= 20)
+        if low is None:
+            assert p is None and found.worse_by == (0.0 if difference == 0 and row["p_sign_flip"] is None else None)
+            continue
+        assert low <= difference <= high
+        assert claimed == (low > 0 or high < 0)
+        if claimed:
+            assert (found.state == "better") == ((difference > 0) != lower)
+        worse = difference if lower else -difference
+        assert found.worse_by is not None and found.worse_by >= max(0.0, worse)
+        if found.state == "equivalent":
+            assert max(found.worse_by, turned.worse_by or 0.0) < margin / 100
+        if found.state == "better":
+            assert found.worse_by == 0
+        assert "up to 0.0" not in words.verdict(percent, row, rival="b")
+    for figure in FIGURES[:n_figures]:
+        of_figure = [row for row in rows if row["protocol"] == figure.protocol]
+        tests = [PairTest(r["encoder_a"], r["encoder_b"], r["difference"], r["p_adjusted"]) for r in of_figure]
+        held = rank_encoders([f"e{i}" for i in range(n_encoders)], tests, lower_is_better=lower)
+        for row in of_figure:
+            if (found := decision_of(row)) is not None and found.state == "better":
+                assert held[row["encoder_a"]].best < held[row["encoder_b"]].worst
+
+
+@given(st.lists(st.lists(p_values, min_size=1, max_size=4), min_size=1, max_size=5), st.sampled_from([0.01, 0.05, 0.4]))
+@settings(max_examples=300)
+def test_families_are_adjusted_as_by_passing_on_the_share_of_those_that_are_decided(
+    families: list[list[float | None]], alpha: float
+) -> None:
+    found = over_families(families)
+    left = {at: [p for p in of if p is not None] for at, of in enumerate(families) if any(p is not None for p in of)}
+    share = alpha / max(len(left), 1)
+    while done := [at for at, of in left.items() if max(of) * len(left) <= alpha]:
+        for at in done[:1]:
+            del left[at]
+        share = alpha / max(len(left), 1)
+    rejected = [[p is not None and (at not in left or p <= share) for p in of] for at, of in enumerate(families)]
+    near = any(p is not None and abs(p - alpha) < 1e-9 for of in found for p in of)
+    assert near or [[p is not None and p <= alpha for p in of] for of in found] == rejected
+    assert [[p is None for p in of] for of in found] == [[p is None for p in of] for of in families]
+
+
+@given(st.lists(p_values, min_size=1, max_size=6))
+def test_families_of_one_pair_are_adjusted_by_holm(p: list[float | None]) -> None:
+    assert [one for [one] in over_families([[one] for one in p])] == pytest.approx(adjusted(p), nan_ok=True)
+
+
+def test_a_further_corpus_takes_its_share_of_the_budget() -> None:
+    """With three corpora of two planned figures and p .01 each, nothing may be called better on the strength of one."""
+    assert over_families([[0.01], *[[0.4]] * 5])[0] == [pytest.approx(0.06)]
+    assert over_families([[0.001], [0.009], *[[0.4]] * 4])[1] == [pytest.approx(0.045)]
+
+
+def test_the_interval_of_a_planned_figure_grows_with_the_figures_that_share_its_budget() -> None:
+    rng, clusters = np.random.default_rng(1), Clusters.of(np.arange(200))
+    values = [(rng.random((3, 200)) < 0.5).astype(float) for _ in range(3)]
+    alone = rows_of(values[:1], clusters, Resampling(replicates=50, permutations=4000))
+    together = with_one_budget(rows_of(values, clusters, Resampling(replicates=50, permutations=4000)))
+    widths = [[r["simultaneous_high"] - r["simultaneous_low"] for r in of[:3]] for of in (alone, together)]
+    assert all(one < other for one, other in zip(*widths, strict=True))
+    assert with_one_budget(alone) == alone
+    assert len(alone[0]["shared_low"]) == len(SHARERS)
+
+
+def test_where_one_image_has_most_of_the_captions_nothing_is_claimed() -> None:
+    """Ten images, one with 50 captions: the sign flips say p .002 whichever way the heavy image goes."""
+    labels = np.repeat(np.arange(10), [50] + [1] * 9)
+    values = {"a": np.ones(59), "b": np.zeros(59)}
+    [pair] = compare_encoders(values, Clusters.of(labels), Resampling(replicates=50), Scale(span=1.0))
+    assert pair.flip_test.p == pytest.approx(2 / 1024)
+    assert pair.n_effective == pytest.approx(1.39, abs=0.01)
+    assert pair.p_adjusted == pytest.approx(0.76, abs=0.01)
+    assert (pair.simultaneous or (None,))[0] == 0
+    values["b"][1:50] = 1
+    [pair] = compare_encoders(values, Clusters.of(labels), Resampling(replicates=50), Scale(span=1.0))
+    assert (pair.simultaneous, pair.p_adjusted) == (None, None)
+    assert HEAVY in (pair.reason or "")
+    [equal] = compare_encoders({n: v[:10] for n, v in values.items()}, Clusters.of(range(10)), Resampling())
+    assert equal.p_adjusted == equal.flip_test.p
+
+
+def test_chance_is_the_binomial_test_at_the_effective_number() -> None:
+    for hits, n, chance in ((8, 10, 0.5), (30, 400, 0.1667), (0, 40, 0.02), (3, 1000, 0.0002)):
+        tails = (stats.binomtest(hits, n, chance, alternative=side).pvalue for side in ("greater", "less"))
+        assert chance_p(hits / n, chance, n) == pytest.approx(min(1.0, 2 * min(tails)))
+
+
+@pytest.mark.parametrize("n_encoders", [1, 4, 10])
+def test_of_guessers_nothing_is_said_beside_chance_in_most_tables(n_encoders: int) -> None:
+    """7 categories and 10 encoders: one cell or another was "below chance" in 87 % of tables."""
+    rng, n = np.random.default_rng(5), 250
+    wrong = 0
+    for _ in range(400):
+        values = rng.binomial(n, 0.5, n_encoders * 7) / n
+        labels = against_chance([BesideChance(v, 0.5, chance_p(v, 0.5, n)) for v in values.tolist()])
+        wrong += set(labels) != {"open"}
+    assert wrong / 400 <= 0.075
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 0.99), st.floats(2, 500)), min_size=2, max_size=4))
+def test_a_figure_is_below_chance_only_where_its_own_test_says_so(figures: list[tuple[float, float, float]]) -> None:
+    tested = [BesideChance(value, chance, chance_p(value, chance, n)) for value, chance, n in figures]
+    for label, (value, chance, p), q in zip(
+        against_chance(tested), tested, adjusted([t.p for t in tested]), strict=True
+    ):
+        assert (label == "below") == (q is not None and q < ALPHA and (value or 0) < (chance or 0))
+        assert label == "open" or p is None or p < ALPHA
