@@ -555,9 +555,12 @@ def _exported(
     data = read_report_data(store, **names)
     if what == "results":
         from capim.reports.exports import export_results
-        from capim.tasks.runtime.exports import ndcg_rows
 
-        more = ndcg_rows(store, data) if kind == "mteb" else ()
+        more: Iterable[Mapping[str, Any]] = ()
+        if kind == "mteb":
+            from capim.tasks.runtime.exports import ndcg_rows
+
+            more = ndcg_rows(store, data)
         return export_results(replace(data, results=(*data.results, *more)), to, kind=kind)
     from capim.reports.exports.tracking import TRACKERS
 

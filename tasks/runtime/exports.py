@@ -23,6 +23,7 @@ from capim.store.types import Corpus, Method, Modality
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.table import METRICS, is_known
 from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.ranking.cosine import nearest_neighbours
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.sources import trec_id
@@ -81,8 +82,6 @@ def export_atlas(
         columns["text"] = _captions_of(store.items(corpus, "caption"), texts(items["id"]))
     plane = project(vectors.matrix, projection)
     columns |= {"x": plane.points[:, 0], "y": plane.points[:, 1]}
-    from capim.tasks.ranking.cosine import nearest_neighbours  # torch
-
     nearest = nearest_neighbours(vectors.matrix, NEIGHBOURS)
     columns["neighbors"] = pa.StructArray.from_arrays(
         [_lists(nearest.positions), _lists(1 - nearest.scores)], names=["ids", "distances"]

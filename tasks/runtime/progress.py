@@ -1,4 +1,4 @@
-"""How far a whole run is: :class:`Overall` makes one figure of the reports of :mod:`capim.tasks.progress`."""
+"""How far a whole run is: :class:`Overall` makes one figure of the reports of :mod:`capim.tasks.hub.progress`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from capim.tasks.progress import Listener, Progress, current_listener, listening, track
+from capim.tasks.hub.progress import Listener, Progress, current_listener, listening, track
 
 __all__ = ["Listener", "Overall", "Progress", "clock", "current_listener", "listening", "track"]
 

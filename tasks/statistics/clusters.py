@@ -5,7 +5,6 @@ The five captions of an image are not five independent observations; the cluster
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 

@@ -118,7 +118,7 @@ def test_code_of_a_repository_runs_by_consent_alone(hub_cache: Path) -> None:
 
 
 def test_every_model_of_the_table_is_listed_with_memory_licence_and_what_it_needs() -> None:
-    table = {row["name"]: row for row in rows()}
+    table = {row["name"]: dict(row) for row in rows()}
     assert len(table) > 200
     assert table["vidore/colqwen2-v1.0"] | {"needs": ""} == {
         "name": "vidore/colqwen2-v1.0", "vectors": "multi", "dim": 128, "millions": 2210.0, "memory_mb": 7200,

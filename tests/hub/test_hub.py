@@ -17,7 +17,7 @@ from capim.tasks import hub as ours
 from capim.tasks.encoders.adapters import ADAPTERS
 from capim.tasks.encoders.checkpoint import snapshot
 from capim.tasks.hub import commit_of, folder_at, hub_json
-from capim.tasks.progress import DOWNLOADED, Progress, listening
+from capim.tasks.hub.progress import DOWNLOADED, Progress, listening
 from tests.hub.double import TOKEN, HubDouble
 
 WEIGHTS = ADAPTERS["hf_dual"].weights

@@ -39,6 +39,7 @@ from capim.store.schema import OUTCOMES, TOP, texts
 from capim.store.sets.embedding_files import read_npz
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.types import Corpus, EncoderSpec, digest16
+from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, score_given, unjudged_share
@@ -399,8 +400,6 @@ def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collec
     Raises:
         RequestError: The matrix is not of this corpus, or a score is not a finite number; all faults together.
     """
-    from capim.tasks.ranking.maxsim_products import score_table  # torch
-
     faults: list[str] = []
     captions, images = (texts(table["id"]) for table in (corpus.captions, corpus.images))
     rows = _order(matrix.rows, captions, matrix.scores.shape[0], "rows", "captions", faults)
@@ -439,7 +438,7 @@ def _order(
     at = {identifier: position for position, identifier in enumerate(given)}
     if len(at) != len(given):
         twice = next(identifier for position, identifier in enumerate(given) if at[identifier] != position)
-        faults.append(f"{len(given) - len(at)} ids of {side} come more than once, first {twice!r}")
+        faults.append(f"{len(given) - len(at)} ids of {side} occur more than once, first {twice!r}")
     absent = [identifier for identifier in ids if identifier not in at]
     if absent:
         faults.append(f"{len(absent)} of {len(ids)} {items} have none of the {side}, first {absent[0]!r}")

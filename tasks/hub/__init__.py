@@ -1,7 +1,7 @@
 """The Hugging Face hub: the commit that a name means, and the files of a commit in the hub's cache.
 
 Before a download it is known how large it is and whether it fits; while it runs it is a piece of work like any other
-(:mod:`capim.tasks.progress`). A connection that breaks is taken up where it broke, by ``huggingface_hub``; a command
+(:mod:`capim.tasks.hub.progress`). A connection that breaks is taken up where it broke, by ``huggingface_hub``; a command
 that is repeated fetches the files that are not whole.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from capim.store.errors import RequestError, WorkError
-from capim.tasks.progress import DOWNLOADED, track
+from capim.tasks.hub.progress import DOWNLOADED, track
 
 Kind = Literal["model", "dataset"]
 _MEGABYTE = 1_000_000
@@ -125,7 +125,7 @@ def _download(repository: str, commit: str, sizes: Mapping[str, int], kind: Kind
     total = round(n_bytes / _MEGABYTE)
     with track(what, total=total, unit=DOWNLOADED) if total else contextlib.nullcontext(lambda _: None) as advance:
 
-        class Bar(tqdm):  # type: ignore[type-arg, misc]
+        class Bar(tqdm):  # type: ignore[misc]
             """Never shown; of the bars of a snapshot the one that counts the bytes of files reports them."""
 
             def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -236,4 +236,4 @@ def _is_cached(repository: str, commit: str, kind: Kind) -> bool:
     from huggingface_hub.file_download import repo_folder_name
 
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type=kind)
-    return (folder / "snapshots" / commit).is_dir()
+    return bool((folder / "snapshots" / commit).is_dir())
