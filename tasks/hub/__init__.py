@@ -1,8 +1,8 @@
 """The Hugging Face hub: the commit that a name means, and the files of a commit in the hub's cache.
 
 Before a download it is known how large it is and whether it fits; while it runs it is a piece of work like any other
-(:mod:`capim.tasks.hub.progress`). A connection that breaks is taken up where it broke, by ``huggingface_hub``; a command
-that is repeated fetches the files that are not whole.
+(:mod:`capim.tasks.hub.progress`). A connection that breaks is taken up where it broke, by ``huggingface_hub``; a
+command that is repeated fetches the files that are not whole.
 """
 
 from __future__ import annotations
