@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from capim.flows.config import RunConfig
-from capim.flows.embed import check_request, device_faults, embed_step, evaluations_of, paired
+from capim.flows.embed import check_request, embed_step, evaluations_of, paired
 from capim.flows.execution import (
     Failed,
     IncompleteError,
@@ -27,6 +27,7 @@ from capim.flows.execution import (
     run_flow,
     task_settings,
 )
+from capim.flows.inspection import device_faults
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks import evaluate as scoring
@@ -130,7 +131,7 @@ def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: b
     load_metric(metric)  # a wrong request leaves no record of a run
     check_analyses(config.analyses)
     if config.analyses and not results and set(config.analyses).isdisjoint(of_parts()):
-        raise RequestError(f"{', '.join(config.analyses)}: a metric of your own is sliced by {', '.join(of_parts())}")
+        raise RequestError(f"{', '.join(config.analyses)}: metrics of your own are sliced by {', '.join(of_parts())}")
     evaluations = evaluations_of(config)
     with recorded_run(config, "custom-metric") as run:
         arguments = _settings(config, run) | {

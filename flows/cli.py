@@ -8,6 +8,7 @@ Heavy libraries are imported by the commands that need them, so that ``capim --h
 from __future__ import annotations
 
 import argparse
+import atexit
 import errno
 import os
 import re
@@ -16,14 +17,20 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Literal
+from contextlib import contextmanager, suppress
+from typing import Literal, NoReturn
 
 from capim.flows import inspection, set_environment, steps, stored
 from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
+from capim.tasks.runtime.isolation import begin_anew
 
 DONE, FAILED = 0, 1
+_LAST_SECONDS = 4.0  # of a process that has printed its error
+_OF_THE_MACHINE = {
+    *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO),
+    errno.ENOMEM,
+}
 
 
 def completion(
@@ -48,7 +55,7 @@ COMMANDS: dict[str, Command] = {
     "demo": steps.demo,
     "run": steps.run_command,
     "embed": steps.embed,
-    "evaluate": steps.evaluate,
+    "evaluate": steps.evaluate_command,
     "compare": steps.compare_command,
     "analyse": steps.analyse,
     "watch": steps.watch,
@@ -99,6 +106,12 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="show a traceback on errors")
     common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
     common.add_argument("--quiet", action="store_true", help="show no progress")
+    common.add_argument(
+        "--isolated",
+        action="store_true",
+        help="run without network and with half of the machine's memory (Linux): for models, metrics, images and files "
+        "of strangers",
+    )
     parser: argparse.ArgumentParser = Parser(
         prog="capim",
         description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
@@ -107,7 +120,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         "--encoder and --encoders, --corpus and --corpora are one option everywhere: names separated by commas.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
-    parser.set_defaults(debug=False, verbose=False, quiet=False)
+    parser.set_defaults(debug=False, verbose=False, quiet=False, isolated=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         add_command(commands, common, name, command, called=words is None or name in words)
@@ -138,6 +151,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_environment(verbose=args.verbose)
 
     try:
+        if args.isolated:
+            begin_anew(sys.argv[1:] if argv is None else argv)
         with _ended_by(signal.SIGTERM):
             return int(args.call(args))
     except KeyboardInterrupt as stopped:
@@ -152,6 +167,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exception(error)
         code, message = _explain(error)
         _print_error(message)
+        if argv is None:  # the process is ours alone
+            _end(code)
         return code
 
 
@@ -172,12 +189,22 @@ def _ended_by(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, before)
 
 
+def _end(code: int) -> NoReturn:
+    """End the process, whatever threads wait for after a failure; what is to be done at the end is done."""
+    timer = threading.Timer(_LAST_SECONDS, os._exit, [code])
+    timer.daemon = True
+    with suppress(RuntimeError):  # no more threads: nothing can wait for them either
+        timer.start()
+    atexit._run_exitfuncs()  # noqa: SLF001 - the interpreter's own end waits for threads first
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def _explain(error: Exception) -> tuple[int, str]:
     """Exit code and message of an error."""
-    if isinstance(error, RequestError):
-        return WRONG_REQUEST, str(error)
-    if isinstance(error, WorkError):
-        return FAILED, str(error)
+    if isinstance(error, RequestError | WorkError):
+        return WRONG_REQUEST if isinstance(error, RequestError) else FAILED, str(error)
     if isinstance(error, ModuleNotFoundError) and (package := _of_run(error.name or "")):
         return WRONG_REQUEST, f"this needs {package}, and here is what reads a store alone: pip install 'capim[run]'"
     if isinstance(error, RecursionError):
@@ -187,6 +214,10 @@ def _explain(error: Exception) -> tuple[int, str]:
         )
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return WRONG_REQUEST, f"a name is too long for a file: {error.filename}"
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        from capim.store.connection import explained
+
+        return FAILED, str(explained("the work failed", error))
     return FAILED, f"unexpected {type(error).__name__}: {error}\nrun the command again with --debug for the traceback"
 
 

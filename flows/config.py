@@ -161,7 +161,7 @@ class Encoding(Device):
         precision: floating-point precision of the forward pass (default: the encoder's own)
         storage: type of the stored vectors; float16 halves their size and rounds (default: float32, float16 for
             multi-vectors, for imports that of the file)
-        compile: compile the model with torch.compile first; pays in long encodes
+        compile: compile the model with torch.compile first; worth it for long runs
         trust_remote_code: allow Python code from a model repository to run, at a fixed revision
     """
 
@@ -181,7 +181,7 @@ class Statistics(Seed):
     Args:
         replicates: bootstrap replicates per interval
         level: confidence level of the intervals
-        interval: interval of shares of hits; of other figures percentile, or bca if bca is chosen
+        interval: interval for proportions; all other figures use percentile, or bca if bca is chosen
     """
 
     replicates: Annotated[int, Field(ge=100), NoTruth, "--replicates", "--bootstrap-iterations"] = 10_000
@@ -196,7 +196,7 @@ class Scoring(Statistics, Protocols, Device):
     Args:
         parts: score every gallery in N parts, in parallel on Prefect's task runner
         memory: memory for the vectors and scores of each part, such as 500MB (default: 2GiB)
-        distractors: stored corpora of which images are added to every gallery, as a curve
+        distractors: stored corpora whose images are added to every gallery, more and more of them
         keep_replicates: store every bootstrap replicate of every metric (table replicates)
     """
 
@@ -211,7 +211,7 @@ class Permutations:
     """Options of tests.
 
     Args:
-        permutations: random sign flips of the tests, where not all of them can be enumerated
+        permutations: random sign flips per test, where there are too many to enumerate
     """
 
     permutations: Annotated[int, Field(ge=1000), NoTruth] = 10_000
@@ -246,7 +246,7 @@ class Watching(Permutations, Scoring, Encoding):
     """Options of a watch, which adjusts over its own findings.
 
     Args:
-        baseline: run that a watch pins as its baseline (default: the pinned one, else the first watch)
+        baseline: run to pin as the baseline of the watch (default: the pinned one, else the first watch)
     """
 
     baseline: Annotated[str | None, "RUN"] = None
@@ -302,7 +302,7 @@ def _stored_names(workspace: str) -> dict[str, list[str]]:
 
 @validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", json_schema_extra=_describe))
 class RunConfig(Comparing, Watching, Where):
-    """What a run does. In a run of a deployment, a field that is not given is that of the deployment.
+    """What a run does. In a run of a deployment, a field that is not given has the deployment's value.
 
     Args:
         name: name of the run, shown in reports
@@ -380,7 +380,7 @@ class RunOptions(Comparing, Scoring, Encoding, Where, Suite):
     """Options of `run`.
 
     Args:
-        plan: only say what is stored and what is to do, by step; nothing is changed
+        plan: only show what is stored and what remains to be done, step by step
     """
 
     plan: bool = False
@@ -411,7 +411,7 @@ class EvaluateOptions(Scoring, Where, Suite):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Comparing, Where):
-    """Options of `compare`; from Python, its first arguments are two encoders. Analyses run where they are named.
+    """Options of `compare`; from Python, its first arguments are two encoders. Analyses run only if named.
 
     Args:
         metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
@@ -487,7 +487,7 @@ def listed(given: Any) -> tuple[Any, ...] | None:
 
 
 def missing_names(config: RunConfig) -> list[str]:
-    """Faults of a run that must name corpora and encoders and does not."""
+    """What is missing from a run that has to name corpora and encoders."""
     return [
         f"no {label}: give --{label} or list them in a suite file (known: `capim list {label}`)"
         for label in ("corpora", "encoders")

@@ -22,12 +22,13 @@ from prefect.settings import PREFECT_API_URL
 
 from capim.flows import execution
 from capim.flows.config import RunConfig, located, missing_names
+from capim.flows.inspection import device_faults
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
-from capim.tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
+from capim.tasks.encoders import entry_from, entry_named, spec_of
 from capim.tasks.evaluate import find_evaluations
 from capim.tasks.runtime.encoding import Encoded, EncodeSettings, EncodeWork
 from capim.tasks.runtime.open_corpora import OpenCorpora
@@ -90,21 +91,6 @@ def missing_encoder(name: str, failure: execution.Failed) -> Missing:
     return Missing(subject=name, reason=failure.reason.removeprefix(f"encoder {name!r}: "))
 
 
-def device_faults(config: RunConfig) -> list[str]:
-    """Devices of a run that do not exist on this machine; shards run on machines of their own and are not checked."""
-    wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
-    faults: list[str] = []
-    if wanted and config.shards == 1:
-        from capim.tasks.encoders.device import check_device
-
-        for device in sorted(wanted):
-            try:
-                check_device(device)
-            except RequestError as error:
-                faults += error.faults
-    return faults
-
-
 def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
     """The stored evaluations of the run's corpora and protocols by its encoders; all where none is named.
 
@@ -131,12 +117,6 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
         if count > 1:
             faults.append(f"{count} different encoders have the name {name!r}; give each its own name")
     return tuple(found), unanswered, faults
-
-
-def entry_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> CatalogEntry:
-    """The encoder of that name from the tables of a suite, else from the catalog."""
-    described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
-    return entry_from(name, described[name]) if name in described else entry_of(name)
 
 
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:

@@ -603,7 +603,7 @@ def _check_workspace(workspace: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """What went, or would go.
+    """What was removed, or would be.
 
     Attributes:
         rows: Table -> number of rows.

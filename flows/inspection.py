@@ -7,14 +7,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store
 from capim.flows.terminal import Form, Rows, say
-from capim.store.errors import RequestError, plain, without_credentials
+from capim.store import EmbeddingStore
+from capim.store.errors import MissingStoreError, RequestError, plain, without_credentials
+from capim.store.rows import matching, names_with_rows
 from capim.store.types import Modality
+from capim.tasks.runtime.references import encoder_name
 
 SHOWN_FIRST = {
     "encoders": ("name", "licence", "millions", "published", "reproduced", "needs"),
@@ -144,7 +148,7 @@ def list_known(
         pins = identity.pin()
         Path(pin).write_text(identity.pinned_toml(pins), encoding="utf-8")
         n_pinned = sum(not isinstance(each, str) for each in pins.values())
-        say(f"{n_pinned} of {len(pins)} encoders pinned in {pin}; the others are comments that give the reason")
+        say(f"{n_pinned} of {len(pins)} encoders pinned in {pin}; the others are comments that say why they are not")
     return Rows(rows=LISTS[what](), keep=SHOWN_FIRST.get(what, ()), code=0)
 
 
@@ -159,7 +163,7 @@ def check(
 ) -> int:
     """Load one model and run the conformance suite on it, before a long encode.
 
-    Checks identity, weights, norms, independence of the batch, truncation, unusual images and captions, precision, a
+    Checks identity, weights, norms, batch independence, truncation, unusual images and captions, precision, a
     known answer and speed; what cannot be verified is skipped with the reason. Exit code 1 if a check fails.
 
     Example: capim check tiny-clip
@@ -169,12 +173,15 @@ def check(
         suite: suite file (TOML) that describes the encoder
         device: device that runs the model (default: cpu)
     """
-    from capim.flows.embed import entry_named
-    from capim.tasks.encoders.conformance import check_encoder
-    from capim.tasks.encoders.device import choose_device
+    from capim.tasks.encoders.catalog import entry_named
+    from capim.tasks.encoders.device import check_device, choose_device
 
     described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
     spec = entry_named(encoder, described.encoders).spec
+    if device != "auto":
+        check_device(device)
+    from capim.tasks.encoders.conformance import check_encoder
+
     verdicts = []
     checks = check_encoder(
         replace(spec, precision=config.precision or spec.precision),
@@ -269,7 +276,7 @@ def ids_of_corpus(
     form: Form,
     quiet: bool,
 ) -> int:
-    """List the ids of a corpus in its order, with what they stand for; nothing is stored.
+    """List the ids of a corpus in corpus order, with the items they stand for; nothing is stored.
 
     `capim import` needs these ids beside the vectors, or the vectors in this order. A corpus that is not stored is read
     as a run would read it, without the images that cannot be decoded. For a corpus of ids and texts without image
@@ -324,8 +331,8 @@ def info(*, workspace: str | None, form: Form) -> Rows:
 def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int:
     """Compare every file with its digest, and read every set and corpus: sound, incomplete, damaged or lost.
 
-    Exit code 1 if anything is damaged, or lost, which no run makes again; the table names the files and the command
-    that repairs them. What is incomplete is completed by the same command that began it.
+    Exit code 1 if anything is damaged, or lost so that no run can recreate it; the table names the files and the
+    command that repairs them. What is incomplete is completed by the command that began it.
 
     With --recompute, also compute every current figure and comparison again, and the outcomes of 100 queries of each
     evaluation from the embeddings: wrong bytes are found whatever the digests say, and so is code with other results.
@@ -333,7 +340,7 @@ def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int
     Example: capim store verify
 
     Args:
-        recompute: compute figures and outcomes again too, which takes about as long as their first computation
+        recompute: also recompute figures and outcomes, which takes about as long as computing them did
     """
     from capim.store import integrity
 
@@ -368,11 +375,11 @@ def prune(
     keep: Annotated[int, "N"] = 30,
     yes: bool = False,
 ) -> None:
-    """List what older runs left and no report shows, and with --yes remove it: rows, embeddings, reports of these runs.
+    """List, and with --yes remove, what older runs left behind and no report shows: rows, embeddings and reports.
 
     Kept are the newest --keep runs with their reports, all results that a report of the store shows, and the baselines
     of watches. Embeddings of earlier revisions of an encoder, or of earlier states of a corpus, go with their results.
-    What a running run may use stays until it has ended.
+    What a run in progress may use stays until it has ended.
 
     Example: capim store prune --keep 30
 
@@ -430,7 +437,7 @@ def repair(
     accept: bool = False,
     recompute: bool = False,
 ) -> int:
-    """Put back damaged files of which there is a copy, and remove what else is damaged: the next run makes it again.
+    """Restore damaged files from their copies, and remove whatever else is damaged: the next run recreates it.
 
     With --all, everything that `capim store verify` finds damaged. A table without a record of its digests is not
     repaired, because nothing says what was written: restore the record, or say with --accept that the table is right.
@@ -443,8 +450,8 @@ def repair(
         name: table name of an embedding set, the beginning of one, or a tag (capim store info lists them);
             or another table, such as results
         all: everything that `capim store verify` finds damaged
-        accept: where the record of a table's digests is missing: what the table holds now is right, record it
-        recompute: remove figures that differ from what is computed again; with outcomes that differ, also their
+        accept: if the record of a table's digests is missing, take what the table holds now as correct and record it
+        recompute: remove figures that differ when they are recomputed; with outcomes that differ, also their
             embeddings, since either may have been changed
     """
     from capim.store import integrity
@@ -457,7 +464,7 @@ def repair(
 
         removed = anew.remove_wrong(store, [each for each in anew.recompute(store) if isinstance(each, anew.Wrong)])
         words = ", ".join(f"{n:,} rows of {table}" for table, n in removed.items()) or "nothing"
-        sys.stderr.write(f"{words} removed; run the same commands again to make what was removed\n")
+        sys.stderr.write(f"{words} removed; run the same commands again to recreate what was removed\n")
         return 0
     done = dict(integrity.repair_all(store, accept=accept)) if all else {}
     if name:
@@ -465,7 +472,9 @@ def repair(
     for table, words in done.items():
         sys.stderr.write(f"{table}: {words}\n")
     left = [table for table, words in done.items() if integrity.FAILED in words]
-    sys.stderr.write(f"{len(done) - len(left)} tables repaired; run the same commands again to make what was removed\n")
+    sys.stderr.write(
+        f"{len(done) - len(left)} tables repaired; run the same commands again to recreate what was removed\n"
+    )
     if left:
         sys.stderr.write(f"still damaged: {', '.join(left)}\n")
     return 1 if left else 0
@@ -501,3 +510,93 @@ def drop(
     verb = "dropped" if plan.done else "would drop"
     hint = "" if plan.done else "; nothing was changed: add --yes to drop them"
     sys.stderr.write(f"{verb} {len(plan.tables)} tables, {plan.n_rows:,} rows, {plan.n_bytes / 1e6:,.1f} MB{hint}\n")
+
+
+# --- The names of a run, checked before what runs it is imported: Prefect alone takes a second or more. The flows check
+# the same again, and more: what stands in the data, and what a hub answers.
+
+ENCODING = ("benchmark", "embed", "watch")  # flows that read corpora and load models; others use what is stored
+
+
+def check_names(config: RunConfig, flow: str) -> None:
+    """Check the encoders, corpora, analyses and devices that a run of this flow names, and protocols with results.
+
+    Raises:
+        RequestError: Nobody has one of these names, or there is no store to read; all such faults together.
+    """
+    checks: list[Callable[[], object]] = [partial(_check_analyses, config)]
+    checks += _of_new(config) if flow in ENCODING else _of_stored(config, flow)
+    faults: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except RequestError as error:
+            faults += error.faults
+    if faults := [*dict.fromkeys(faults), *device_faults(config)]:
+        raise RequestError(faults)
+
+
+def device_faults(config: RunConfig) -> list[str]:
+    """Devices of a run that do not exist on this machine; shards run on machines of their own and are not checked."""
+    wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
+    faults: list[str] = []
+    if wanted and config.shards == 1:
+        from capim.tasks.encoders.device import check_device
+
+        for device in sorted(wanted):
+            try:
+                check_device(device)
+            except RequestError as error:
+                faults += error.faults
+    return faults
+
+
+def _check_analyses(config: RunConfig) -> None:
+    if config.analyses:
+        from capim.tasks.analyses.table import check_analyses
+
+        check_analyses(config.analyses)
+
+
+def _of_new(config: RunConfig) -> list[Callable[[], object]]:
+    """Encoders are in the catalog or described by a table; corpora are known, stored, or a folder or file."""
+    from capim.tasks.corpora.description import reader_call
+    from capim.tasks.corpora.naming import corpus_to_read
+    from capim.tasks.encoders.catalog import entry_from, entry_of
+
+    try:
+        register = EmbeddingStore.open(config.store_uri).corpora().to_pylist()
+    except MissingStoreError:
+        register = []
+
+    def corpus(what: Any) -> None:
+        reader_call(corpus_to_read(what, register, sample=config.sample, seed=config.seed).what)
+
+    def encoder(entry: Any) -> None:
+        entry_of(entry) if isinstance(entry, str) else entry_from(encoder_name(entry), entry)
+
+    return [*(partial(encoder, each) for each in config.encoders), *(partial(corpus, each) for each in config.corpora)]
+
+
+def _of_stored(config: RunConfig, flow: str) -> list[Callable[[], object]]:
+    """Encoders and corpora are in the store; of what is not evaluated now, encoders and protocols have results."""
+    from capim.tasks.corpora.naming import stored_corpora
+
+    store = EmbeddingStore.open(config.store_uri)
+    register = store.corpora().to_pylist()
+    drawn: dict[str, Any] = {"sample": config.sample, "seed": config.seed, "uri": store.uri}
+    corpora = partial(stored_corpora, config.corpora, register, **drawn)
+    names = [encoder_name(each) for each in config.encoders]
+    if flow != "evaluate":
+        return [corpora, partial(names_with_rows, store, "results", {"encoder": names, "protocol": config.protocols})]
+    known = [*store.counts("results", "protocol")]
+
+    def protocols() -> None:
+        if all(matching(name, known) for name in config.protocols):
+            return  # without a look at the corpora
+        from capim.tasks.ranking.protocols import select_protocols
+
+        for row in corpora() or register:
+            select_protocols(store.corpus(row["name"], row["fingerprint"]), config.protocols)
+
+    return [corpora, *(partial(store.encoder, name) for name in names), protocols]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
@@ -35,7 +36,7 @@ def find(
     text: str | None = None,
     *,
     image: str | Path | bytes | None = None,
-    vector: str | Path | NDArray[np.floating] | None = None,
+    vector: str | Path | bytes | NDArray[np.floating] | None = None,
     encoder: str,
     corpus: str,
     modality: Modality | None = None,
@@ -52,8 +53,8 @@ def find(
         store: The store.
         text: The query, with or without an image.
         image: The query is this file, or these encoded bytes; with a text the normalised sum of both unit vectors.
-        vector: The query is this vector, or that of a .npy file: shape ``(dim,)``; of a multi-vector encoder
-            ``(n, dim)``.
+        vector: The query is this vector, or that of a .npy file, by its path or contents: shape ``(dim,)``; of a
+            multi-vector encoder ``(n, dim)``.
         encoder: Name or fingerprint; of the query and of the items.
         corpus: Name, path or fingerprint.
         modality: What is searched; None: captions for an image alone, else images.
@@ -66,7 +67,7 @@ def find(
         RequestError: The encoder or corpus is not in the store, the file cannot be read, or there is no query.
     """
     if vector is not None and (text or image):
-        raise RequestError("a vector is searched for alone; leave out the text and the image")
+        raise RequestError("a vector is a query on its own; leave out the text and the image")
     if vector is None and not (text or image):
         raise RequestError("give what to search for: a text, or --image FILE, or both, or --vector FILE.npy")
     if text and any(0xD800 <= ord(character) < 0xE000 for character in text):
@@ -108,13 +109,17 @@ def find(
     )
 
 
-def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> tuple[Embeddings, str]:
+def _given(spec: EncoderSpec, vector: str | Path | bytes | NDArray[np.floating]) -> tuple[Embeddings, str]:
     """A vector as a query, and the name of its file."""
-    name = "a vector" if isinstance(vector, np.ndarray) else str(vector)
+    name = "a vector" if isinstance(vector, np.ndarray | bytes) else str(vector)
     try:
-        values = vector if isinstance(vector, np.ndarray) else np.load(existing_file(Path(vector)), allow_pickle=False)
+        if isinstance(vector, np.ndarray):
+            values = vector
+        else:
+            file = io.BytesIO(vector) if isinstance(vector, bytes) else existing_file(Path(vector))
+            values = np.load(file, allow_pickle=False)
         values = np.atleast_2d(np.asarray(values, dtype=np.float32))
-    except (OSError, ValueError, TypeError) as error:
+    except (EOFError, OSError, ValueError, TypeError) as error:
         raise RequestError(f"{name} cannot be read as a .npy file with numbers: {error}") from error
     several = "(n, dim) with n vectors of one item" if spec.vectors == "multi" else "(dim,)"
     expected = f"expected shape {several}, dim {spec.dim}, as encoder {spec.name!r} has"
@@ -159,7 +164,7 @@ def _encoded(
     """The embedding of the query, and a thumbnail if an image is in it."""
     if text and image and spec.vectors == "multi":
         raise RequestError(
-            f"encoder {spec.name!r} has several vectors per item, of which a text and an image have no sum; give one"
+            f"encoder {spec.name!r} has several vectors per item: a text and an image cannot be added; give one"
         )
     if spec.adapter == "imported":
         raise RequestError(f"encoder {spec.name!r} was imported without its model; give the query as --vector FILE.npy")
@@ -174,7 +179,7 @@ def _encoded(
         return encoded[0], small
     total = encoded[0].values + encoded[1].values
     if not np.linalg.norm(total):
-        raise RequestError("the text and the image have opposite vectors, which have no sum")
+        raise RequestError("the vectors of the text and the image cancel each other out; give one of them")
     return _query(unit_vectors(total)), small
 
 
@@ -205,18 +210,19 @@ class StoreServices:
         corpus: str,
         text: str | None = None,
         image: bytes | None = None,
+        vector: bytes | None = None,
         like: tuple[Modality, int] | None = None,
         modality: Modality | None = None,
         k: int = 10,
     ) -> Search:
         """The nearest items, as ``capim search`` finds them; ``like``: to a stored item, by its position."""
-        vector = None if like is None else self._stored(encoder, corpus, *like)
+        given = vector if like is None else self._stored(encoder, corpus, *like)
         with self._encoding:
             return find(
                 self.store,
                 text,
                 image=image,
-                vector=vector,
+                vector=given,
                 encoder=encoder,
                 corpus=corpus,
                 modality=modality,

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from importlib import import_module
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
@@ -30,6 +31,7 @@ from capim.flows.config import (
     missing_names,
     run_config,
 )
+from capim.flows.inspection import check_names
 from capim.flows.stored import in_order
 from capim.flows.terminal import Form, Row, Rows, say
 from capim.store.errors import RequestError, WorkError, plain, unknown
@@ -37,14 +39,15 @@ from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
+    from capim.store import EmbeddingStore
     from capim.tasks.metrics.custom import CustomMetric
-    from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, SetsRef
+    from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, RankingRef, SetsRef
 
 T = TypeVar("T")
 
 
 def command_of(step: Callable[..., object]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Make a function what the command line shows of a step, with the help of the step."""
+    """Turn a function into the command-line form of a step, with the help of the step."""
 
     def named(command: Callable[..., T]) -> Callable[..., T]:
         command.__doc__ = step.__doc__
@@ -57,8 +60,8 @@ def demo(*, workspace: str | None, quiet: bool) -> None:
     """Run everything on built-in corpora and tiny models, offline, in under two minutes.
 
     Rendered scenes (retrieval, Winoground, six languages), rendered document pages with questions and judgements, and
-    four tiny models trained on such; a model whose library is not installed is left out. Prints what the report
-    recommends, and its path.
+    four tiny models trained on data of that kind; a model whose library is not installed is left out. Prints what the
+    report recommends, and its path.
 
     Example: capim demo --workspace /tmp/capim-demo
     """
@@ -100,8 +103,9 @@ def run(
     images and captions (capim corpora check), or a table in a suite file. Prints what the report recommends, and its
     path.
 
-    With --plan, print what is stored and what is to do, by step, with the seconds that it takes at the rates of earlier
-    runs, and the bytes of the vectors; nothing is changed. `capim why` says afterwards what a run did, and why.
+    With --plan, show what is stored and what remains to be done, step by step, with the time it would take at the speed
+    of earlier runs and the size of the vectors; nothing is changed. Afterwards, `capim why` shows what a run did, and
+    why.
 
     Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
 
@@ -112,8 +116,6 @@ def run(
         RequestError: The run names no corpora or no encoders, or they are wrong.
         IncompleteError: Some encoders failed; the others are in the report, which is shown first.
     """
-    from capim.flows.benchmark import benchmark
-
     if faults := missing_names(config):
         raise RequestError(faults)
     if plan:
@@ -124,12 +126,13 @@ def run(
         if done.report:
             show(done.report)
 
-    done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish, report=report)
+    done: BenchmarkRef = _run("benchmark:benchmark", config, quiet=quiet, show=finish, report=report)
     return done
 
 
 def _planned(config: RunConfig, *, quiet: bool) -> Rows:
     """What a run would do, as rows; its sum on standard error."""
+    check_names(config, "benchmark")
     from capim.flows.planning import plan_run
 
     with terminal.bars(quiet=quiet):
@@ -148,7 +151,7 @@ def run_command(
     form: Form,
     quiet: bool,
 ) -> Rows | None:
-    """What the command line shows of :func:`run`; it has its help."""
+    """The command-line form of :func:`run`, with its help."""
     if not plan:
         form.refuse("without --plan")
     done = run(config, quiet=quiet, show=terminal.print_report, plan=plan)
@@ -167,11 +170,11 @@ def embed(
     shard: Annotated[int | None, "K"] = None,
     submit: bool = False,
 ) -> tuple[EmbedRef, ...]:
-    """Encode corpora with encoders; only what is missing in the store.
+    """Encode corpora with encoders; what the store already has is skipped.
 
     An interrupted encode keeps what it has stored; the same command continues it. With --submit, the workers of a
-    Prefect server encode one shard each, side by side (deployments/README.md). Of a corpus whose images have no
-    files, or whose captions have no texts, the other modality is encoded.
+    Prefect server encode one shard each, side by side (deployments/README.md). Where the images of a corpus have no
+    files, or its captions no text, only the other modality is encoded.
 
     Example: capim embed --corpora shapes --encoders tiny-clip --batch-size 64
 
@@ -185,10 +188,9 @@ def embed(
     Raises:
         IncompleteError: Some encoders failed; the others are encoded.
     """
-    from capim.flows.embed import embed as flow
-    from capim.flows.embed import submit_shards
-
     if submit:
+        from capim.flows.embed import submit_shards
+
         terminal.refuse_unused("with --submit, which starts every shard", **{"--shard": shard})
         sys.stdout.writelines(f"{line}\n" for line in submit_shards(config, only))
         return ()
@@ -198,7 +200,7 @@ def embed(
             say(f"shard {shard} of {config.shards} is encoded; the sets are sealed when all shards are stored")
         terminal.print_embedded(done)
 
-    done: tuple[EmbedRef, ...] = _run(flow, config, quiet=quiet, show=show, shard=shard, only=only)
+    done: tuple[EmbedRef, ...] = _run("embed:embed", config, quiet=quiet, show=show, shard=shard, only=only)
     return done
 
 
@@ -206,13 +208,13 @@ def evaluate(
     config: Annotated[RunConfig, EvaluateOptions],
     *,
     quiet: bool,
-    form: Form = Form(),  # noqa: B008 - frozen
     metric: str | CustomMetric | Callable[..., object] | None = None,
     judgements: Annotated[str | None, "FILE.csv"] = None,
-) -> Rows | tuple[EvaluationRef, ...]:
+) -> Rows:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
 
-    Figures that the store has are kept; a metric that is new in the table is computed from stored outcomes.
+    Figures that the store has are kept; a metric that is new in the table is computed from stored outcomes. With
+    --format, --columns or --wide the figures are printed; `capim results` prints them afterwards.
 
     A metric of your own (--metric) is a function in a Python file. It takes `outcomes`, or a score `block`, and returns
     one number per query. Its results, comparisons and slices are stored, and its results printed. So are those of R@1
@@ -221,7 +223,7 @@ def evaluate(
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
 
     Args:
-        judgements: evaluate R@1 instead with further right items (docs/serve.md)
+        judgements: evaluate R@1 with additional correct items instead (docs/serve.md)
 
     Returns:
         From Python, the figures as ``results`` gives them. ``metric`` may also be a function or a ``capim.Metric``; its
@@ -230,8 +232,6 @@ def evaluate(
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    from capim.flows.benchmark import evaluate as flow
-
     if metric is not None and judgements:
         raise RequestError("--metric and --judgements are two metrics; give one at a time")
     if judgements:
@@ -239,14 +239,10 @@ def evaluate(
 
         metric = with_judgements(judgements)
     if metric is not None:
+        rows = _evaluate_metric(config, metric, quiet=quiet, results=True)
         from capim.reports.rows.standing import AGAINST_BEST
 
-        return Rows(
-            rows=_evaluate_metric(config, metric, quiet=quiet, results=True),
-            columns=(*terminal.RESULT_COLUMNS, *AGAINST_BEST),
-            code=0,
-        )
-    form.refuse("without --metric")
+        return Rows(rows=rows, columns=(*terminal.RESULT_COLUMNS, *AGAINST_BEST), code=0)
 
     def show(done: tuple[EvaluationRef, ...]) -> None:
         n_scored = sum(reference.n_scored for reference in done)
@@ -255,8 +251,30 @@ def evaluate(
         added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
         say(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}")
 
-    done: tuple[EvaluationRef, ...] = _run(flow, config, quiet=quiet, show=show)
-    return done
+    done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
+
+    def figures() -> list[Row]:
+        from capim.store import EmbeddingStore
+
+        store = EmbeddingStore.open(config.store_uri)
+        keys = store.keys_in([each for reference in done for each in reference.uses])
+        return in_order(store.rows("results", derived=sorted(keys)).to_pylist())
+
+    return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0)
+
+
+@command_of(evaluate)
+def evaluate_command(
+    config: Annotated[RunConfig, EvaluateOptions],
+    *,
+    quiet: bool,
+    form: Form,
+    metric: str | None,
+    judgements: Annotated[str | None, "FILE.csv"] = None,
+) -> Rows | None:
+    """The command-line form of :func:`evaluate`, with its help."""
+    figures = evaluate(config, quiet=quiet, metric=metric, judgements=judgements)
+    return figures if form != Form() or metric is not None or judgements else None
 
 
 def _evaluate_metric(
@@ -272,13 +290,14 @@ def _evaluate_metric(
     Raises:
         RequestError: There is no figure because every encoder was left out, or the metric fails.
     """
-    from capim.flows.benchmark import evaluate_custom
-    from capim.reports.rows.standing import against_best, pair_rows
-    from capim.store import EmbeddingStore
     from capim.tasks.metrics.custom import load_metric
 
-    loaded = metric if isinstance(metric, str) else load_metric(metric)
-    done: list[MetricRef] = _run(evaluate_custom, config, loaded, quiet=quiet, results=results)
+    loaded = load_metric(metric)
+    given = metric if isinstance(metric, str) else loaded  # a text can be a parameter of a Prefect run
+    done: list[MetricRef] = _run("benchmark:evaluate_custom", config, given, quiet=quiet, results=results)
+    from capim.reports.rows.standing import against_best, pair_rows
+    from capim.store import EmbeddingStore
+
     left_out = [line for reference in done for line in reference.left_out]
     figures = [row for reference in done for row in reference.results]
     pairs = [row for reference in done for row in reference.comparisons]
@@ -304,11 +323,14 @@ def compare(
 ) -> Rows | Compared:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 
-    Over three corpora or more, the encoders are ranked by their macro mean and Borda count, with the ranks that the
-    data leave open. The ranking is printed and stored (table rankings).
+    Prints the pairs under the headline figures: the difference of encoder_a minus encoder_b with its interval, the
+    adjusted p-value, and what the tests say of encoder_a. --format json and csv print all comparisons that were made.
 
-    With --metric, by a metric of your own; without it, its stored comparisons stay as they are. Analyses run where
-    --analyses names them; `capim analyse` runs them alone.
+    Over three corpora or more, the encoders are ranked by their macro mean and Borda count, with the ranks that the
+    data leave open. The ranking is printed after the pairs and stored (table rankings).
+
+    With --metric, encoders are compared by a metric of your own; otherwise its stored comparisons stay as they are.
+    Analyses run only if --analyses names them; `capim analyse` runs them alone.
 
     Example: capim compare --corpora shapes
 
@@ -318,11 +340,6 @@ def compare(
         pairs that are compared here, of headline figures over those of all of them; ``state`` is what the tests say of
         ``encoder_a``: better, worse, equivalent or undecided.
     """
-    from capim.flows.benchmark import compare as flow
-    from capim.reports.rows.standing import PAIR_COLUMNS, summary
-    from capim.store import EmbeddingStore
-    from capim.tasks.compare import compared_rows
-
     if pair := tuple(name for name in (a, b) if name is not None):
         if a == b:
             raise RequestError(f"compare takes two encoders, got {a} twice")
@@ -333,10 +350,16 @@ def compare(
         config = replace(config, encoders=pair)
     if metric is not None:
         rows = _evaluate_metric(config, metric, quiet=quiet, results=False, first=a)
-        return Rows(rows=rows, columns=PAIR_COLUMNS)
-    done: Compared = _run(flow, config, quiet=quiet)
+        from capim.reports.rows.standing import PAIR_COLUMNS
+
+        return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
+    done: Compared = _run("benchmark:compare", config, quiet=quiet)
+    from capim.reports.rows.standing import summary
+    from capim.store import EmbeddingStore
+    from capim.tasks.compare import compared_rows
+
     for each in done.renewed:
-        say(f"{each.sets.encoder} on {each.sets.corpus}: results by another version of a metric were computed anew")
+        say(f"{each.sets.encoder} on {each.sets.corpus}: results of an older version of a metric were recomputed")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     stored = sum(reference.comparisons.n_rows for reference in done.comparisons)
     say(*summary(compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)))
@@ -347,34 +370,39 @@ def compare(
 @command_of(compare)
 def compare_command(
     config: Annotated[RunConfig, Suite, CompareOptions], *, metric: str | None, form: Form, quiet: bool
-) -> None:
-    """What the command line shows of :func:`compare`; it has its help."""
-    if metric is not None:
-        form.refuse("with --metric")
+) -> Rows | None:
+    """The command-line form of :func:`compare`, with its help."""
     done = compare(config, metric=metric, quiet=quiet)
-    if not isinstance(done, Rows):
-        _print_ranking(config, done, form)
+    if isinstance(done, Rows):
+        return done
+    from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows
+    from capim.store import EmbeddingStore
+    from capim.tasks.compare import compared_rows
+
+    store = EmbeddingStore.open(config.store_uri)
+    pairs = pair_rows(compared_rows(store, done.comparisons))
+    if not form.table or form != Form(format=form.format):
+        return Rows(rows=pairs, columns=PAIR_COLUMNS, code=0)
+    if shown := headline_pairs(pairs):
+        Rows(rows=shown, keep=("encoder_a", "encoder_b", "state", "difference", "p_adjusted", "corpus")).print(form)
+    _print_ranking(store, done.ranking)
+    return None
 
 
 LIKE_THESE = "corpora like these"
 
 
-def _print_ranking(config: RunConfig, compared: Compared, form: Form) -> None:
-    """Print the ranking: one line per encoder as a table, the stored rows as JSON or CSV.
+def _print_ranking(store: EmbeddingStore, reference: RankingRef) -> None:
+    """Print the ranking as a table, one line per encoder.
 
     What the headlines are and which encoders are left out follows on standard error; also why there is no ranking.
     """
-    from capim.store import EmbeddingStore
-
-    reference, rows = compared.ranking, []
-    if reference.ranking:
-        rows = EmbeddingStore.open(config.store_uri).rows("rankings", derived=reference.ranking).to_pylist()
-    if rows or not form.table:
-        shown = _lines(rows) if form.table else rows
-        Rows(rows=shown, keep=("ranks", "encoder"), none=lambda: reference.reason).print(form)
-    if form.table:
-        for line in _words(rows) if rows else [reference.reason] * bool(reference.reason):
-            sys.stderr.writelines(f"{part}\n" for part in terminal.folded(plain(line), sys.stderr))
+    rows = store.rows("rankings", derived=reference.ranking).to_pylist() if reference.ranking else []
+    if rows:
+        sys.stdout.write("\n")
+        Rows(rows=_lines(rows), keep=("ranks", "encoder")).print(Form())
+    for line in _words(rows) if rows else [reference.reason] * bool(reference.reason):
+        sys.stderr.writelines(f"{part}\n" for part in terminal.folded(plain(line), sys.stderr))
 
 
 def _words(rows: Sequence[Row]) -> list[str]:
@@ -425,18 +453,16 @@ def _ranks(row: Row) -> str:
 
 
 def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Rows:
-    """Analyse stored outcomes: misses, hard queries, hubs, calibration, ablations, and the gate of published figures.
+    """Analyse stored outcomes: misses, hard queries, hubs, calibration, ablations, and published figures.
 
-    All analyses, or those that --analyses names, of the encoders together on every corpus, for the next report.
+    Runs all analyses, or those that --analyses names, over the encoders of each corpus; the next report shows them.
 
     Example: capim analyse --corpora shapes --analyses errors,complexity
 
     Returns:
         Corpus and number of slices stored for it; `capim query "SELECT * FROM current_slices"` reads them.
     """
-    from capim.flows.benchmark import analyse as flow
-
-    stored: dict[str, int] = _run(flow, config, quiet=quiet)
+    stored: dict[str, int] = _run("benchmark:analyse", config, quiet=quiet)
     return Rows(rows=[{"corpus": corpus, "slices": n} for corpus, n in stored.items()])
 
 
@@ -446,22 +472,25 @@ def watch(
     """Check for regressions since the pinned run; exit code 1 if there is one.
 
     Encodes a sample of every stored set again, and tests the figures of changed encoders against the pinned run, query
-    by query: at most 3 % of years have a false alarm. The first watch pins itself; --baseline RUN pins another
+    by query: at most a 3 % chance of a false alarm per year. The first watch pins itself; --baseline RUN pins another
     run, such as one whose changes are intended. Prints the findings, with changes of weights, libraries and data.
 
     Example: capim watch --corpora shapes --encoders tiny-clip
 
     Args:
-        strict: a drop of a point also fails where so few images cannot show that any drop is significant
+        strict: also fail on a drop of a point where there are too few images for any drop to be significant
     """
-    from capim.flows.benchmark import RegressionError
-    from capim.flows.benchmark import watch as flow
+    check_names(config, "watch")
     from capim.tasks.reference.changes import WatchRule
 
-    regression = None
+    regression: Any = None
     try:
-        done: Any = _run(flow, config, quiet=quiet, rule=WatchRule(strict=strict))
-    except RegressionError as error:
+        done: Any = _run("benchmark:watch", config, quiet=quiet, rule=WatchRule(strict=strict))
+    except WorkError as error:
+        from capim.flows.benchmark import RegressionError
+
+        if not isinstance(error, RegressionError):
+            raise
         done = regression = error
     found = [finding._asdict() for finding in done.findings]
     Rows(rows=found, columns=("verdict", "subject", "message"), none=lambda: "no findings").print(form)
@@ -478,7 +507,7 @@ def report(
 ) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
-    Prints what the report recommends, and its path. Of figures with several settings it shows those with the usual
+    Prints what the report recommends, and its path. Of figures with several settings it shows those with the default
     ones; the report of `capim run` shows what that run used, whatever else is in the store.
 
     With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
@@ -488,7 +517,7 @@ def report(
 
     Args:
         compare: compare two reports instead
-        everything: samples of corpora, too, beside whole corpora
+        everything: include samples of corpora beside whole corpora
 
     Returns:
         From Python, the path of the report.
@@ -497,10 +526,8 @@ def report(
         from capim.reports.compare import write_comparison
 
         return write_comparison(*compare, f"{config.reports_uri}/compared")
-    from capim.flows.benchmark import publish
-    from capim.flows.execution import start
-
-    return start(publish, config, everything=everything)
+    page: str = _run("benchmark:publish", config, quiet=True, everything=everything)
+    return page
 
 
 @command_of(report)
@@ -511,7 +538,7 @@ def report_command(
     everything: Annotated[bool, "--all"] = False,
     given: dict[str, Any],
 ) -> None:
-    """What the command line shows of :func:`report`; it has its help."""
+    """The command-line form of :func:`report`, with its help."""
     if compare:
         unused = {f"--{name}": given.get(name) for name in ("corpora", "encoders", "protocols")}
         unused["--all"] = given.get("everything")
@@ -522,25 +549,31 @@ def report_command(
 
 
 def _run(
-    flow: Any,
+    place: str,
     config: RunConfig,
     *args: object,
     quiet: bool,
     show: Callable[[Any], None] | None = None,
     **options: object,
 ) -> Any:
-    """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
-    from capim.flows.execution import IncompleteError, start
+    """Run the flow ``module:name`` and show what it returns, also if some encoders failed, which the error then names.
 
-    try:
-        with terminal.bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora)):
-            done = start(flow, config, *args, **options)
-    except IncompleteError as incomplete:
-        if show:
-            show(incomplete.done)
-        raise
+    Names are checked before the flow is imported, which takes seconds.
+    """
+    module, _, name = place.partition(":")
+    check_names(config, name)
+    with terminal.bars(quiet=quiet, flow=name, corpora=len(config.corpora), title=f"{name} {config.title}"):
+        from capim.flows.execution import IncompleteError, start
+
+        flow = getattr(import_module(f"capim.flows.{module}"), name)
+        try:
+            done, incomplete = start(flow, config, *args, **options), None
+        except IncompleteError as error:
+            done, incomplete = error.done, error
     if show:
         show(done)
+    if incomplete is not None:
+        raise incomplete
     return done
 
 
@@ -589,7 +622,7 @@ def import_(
         captions = "captions.npy"
 
     Outcomes are ranks, or right and wrong answers, per query (docs/outcomes.md); scores are those of every caption with
-    every image; a run has lists of the best items. The same file again changes nothing.
+    every image; a run has lists of the best items. Importing a file again changes nothing.
 
     Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
 
@@ -599,7 +632,7 @@ def import_(
         images: image embeddings: .npy, .npz, .parquet, .safetensors or .csv
         captions: caption embeddings, in the same formats
         revision: version of the model (default: that of the stored model, else unversioned)
-        note: a remark about the model; kept and shown with it
+        note: a remark about the model, stored and shown with it
         manifest: import many sets: a TOML file with a table [[set]] for each
         folder: import DIR/ENCODER/CORPUS/images.* and captions.*
         replace: replace what is stored with other contents
@@ -607,7 +640,7 @@ def import_(
             a folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)
         scores: scores of every caption (rows) with every image (columns): .npy or .npz
         run: lists of the best items, in TREC's run format
-        protocol: protocols of the outcomes, scores or run (default: all it tells)
+        protocol: protocols of the outcomes, scores or run (default: all that it determines)
     """
     from capim.flows.exchange import import_ as flow
     from capim.flows.exchange import import_outcomes
@@ -692,9 +725,8 @@ def rerank(
         raise RequestError(
             f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(map(str, numbers))}"
         )
-    from capim.flows.exchange import rerank_flow
-
-    done = _run(rerank_flow, config, first, second, numbers, quiet=quiet)
+    check_names(replace(config, encoders=(first, second)), "rerank")
+    done = _run("exchange:rerank_flow", config, first, second, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 
@@ -724,9 +756,7 @@ def fuse(
         raise RequestError(f"--weights must be one number per encoder: expected {len(encoders)}, got {len(numbers)}")
     if numbers and not (all(0 <= weight < float("inf") for weight in numbers) and any(numbers)):
         raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
-    from capim.flows.exchange import fuse_flow
-
-    done = _run(fuse_flow, config, numbers, quiet=quiet)
+    done = _run("exchange:fuse_flow", config, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 
@@ -744,16 +774,16 @@ def ann(
     vector per item have int8, binary and the indexes.
 
     In the rows, change is the method's metric minus that of exact search, paired by query, with its interval; depth is
-    how many of the method's first items exact scores have to reorder so that every query has the ten best of exact
-    search, and equal_at_10, 20, 50 and 100 are the shares of queries that have them with so many. The rows are stored
-    (table slices, analysis ann) for the next report.
+    how many of the method's first items have to be re-ranked by exact score until every query has the ten best of exact
+    search, and equal_at_10, 20, 50 and 100 are the shares of queries for which that many are enough. The rows are
+    stored (table slices, analysis ann) for the next report.
 
     Example: capim ann --encoders tiny-colpali --corpora shapes --methods pooling,muvera
 
     Args:
         methods: only these (default: all that apply)
     """
-    from capim.flows.exchange import approximate_flow
+    check_names(config, "ann")
     from capim.store import EmbeddingStore
     from capim.tasks.analyses.compression import METHODS
 
@@ -762,7 +792,7 @@ def ann(
     if faults:
         raise RequestError(faults)
     methods = methods or tuple(METHODS)
-    measured: list[SetsRef] = _run(approximate_flow, config, methods, quiet=quiet)
+    measured: list[SetsRef] = _run("exchange:approximate_flow", config, methods, quiet=quiet)
     places = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
     shown = ("exact", *methods)
     found = []

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
-import socket
 import sys
 import tempfile
 import webbrowser
@@ -20,7 +18,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from capim.flows.config import Texts, listed, run_config
+from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
 from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
 from capim.store.schema import texts
@@ -135,10 +133,10 @@ def unknown_texts(store: EmbeddingStore, statement: str) -> str:
 
 
 def why(run: str = "last", *, workspace: str | None) -> Rows:
-    """Say what a run made and why: new input, another setting or newer code; and how much it found stored.
+    """Show what a run computed and why (new input, another setting, newer code), and how much was already stored.
 
     Everything that is derived is compared with the newest earlier entry of the same corpus, encoder and figure in the
-    ledger (table derived). What a run would do is said by `capim run --plan`.
+    ledger (table derived). `capim run --plan` shows beforehand what a run would do.
 
     Example: capim why last
 
@@ -156,12 +154,10 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     made, stored = (
         sum(each["n"] for each in found if (each["reason"] == "stored") == is_stored) for is_stored in (False, True)
     )
-    say(f"{row['run']}, {row['state']}: {made:,} items made, {stored:,} found stored")
+    say(f"{row['run']}, {row['state']}: {made:,} items computed, {stored:,} already stored")
     if row["uses"] is None:
-        say("the run has not recorded what it used: it has not ended, or it failed; what it found stored is not known")
-    return Rows(
-        rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it derived nothing and used nothing derived", code=0
-    )
+        say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
+    return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it computed no figures and used none", code=0)
 
 
 def certify(
@@ -239,7 +235,13 @@ def results(
     return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
 
 
-def query(sql: str, *, workspace: str | None, seconds: Annotated[float | None, "S"] = None) -> Rows:
+def query(
+    sql: str,
+    *,
+    workspace: str | None,
+    seconds: Annotated[float | None, "S"] = None,
+    memory: Annotated[Size, "SIZE"] = None,
+) -> Rows:
     """Query the store with SQL (DuckDB), read-only.
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
@@ -250,10 +252,11 @@ def query(sql: str, *, workspace: str | None, seconds: Annotated[float | None, "
 
     Args:
         sql: a SELECT statement
-        seconds: how long it may take (default: as long as it takes)
+        seconds: time limit in seconds (default: none)
+        memory: memory for the work and for the answer, such as 500MB (default: 4GiB)
     """
-    store = open_store(workspace)
-    return Rows(rows=store.sql(sql, seconds=seconds), none=lambda: unknown_texts(store, sql))
+    store, most = open_store(workspace), run_config({"memory": memory}).memory
+    return Rows(rows=store.sql(sql, seconds=seconds, memory=most), none=lambda: unknown_texts(store, sql))
 
 
 # --- `search`, `explain`, `serve`
@@ -275,32 +278,34 @@ def search(
     open: bool = False,  # noqa: A002 - the name of the option
     device: str = "auto",
 ) -> Rows | None:
-    """Find the nearest images or captions of a text, an image, both together or a vector.
+    """Find the images or captions nearest to a text, an image, both together, or a vector.
 
-    Every item is compared, unless --index is given. Of a text, images are searched; of an image alone, captions;
-    --modality chooses.
+    Every item is compared unless --index is given. A text searches images, an image alone searches captions;
+    --modality chooses otherwise.
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
 
     Args:
-        text: find the nearest images of this text
-        image: find the nearest captions of this image; with a text, the nearest images of the normalised sum of both
+        text: find the images nearest to this text
+        image: find the captions nearest to this image; with a text, the images nearest to the normalised sum of both
             unit vectors
-        vector: find the nearest images of this vector instead (.npy)
+        vector: find the images nearest to this vector instead (.npy)
         modality: search these items instead
         encoder: name or fingerprint of an encoder in the store
         corpus: name, path or fingerprint of a corpus in the store
         k: number of results (default: 10)
         index: search through an approximate index; it is built if missing
         html: write an HTML gallery of the results to this file
-        open: open that gallery in the browser (without --html: from a temporary file)
+        open: open that gallery in the browser (without --html, from a temporary file)
         device: device that encodes the query (default: auto)
     """
     from capim.flows.searching import FOUND_COLUMNS, find
-    from capim.reports.gallery_pages import write_search
+    from capim.tasks.encoders.device import check_device
 
     if html:
         form.refuse("with --html")
+    if device != "auto":
+        check_device(device)
     store = open_store(workspace)
     found = find(
         store,
@@ -316,6 +321,8 @@ def search(
     )
     page = Path(html or Path(tempfile.mkdtemp(prefix="capim-")) / "search.html") if html or open else None
     if page is not None:
+        from capim.reports.gallery_pages import write_search
+
         write_search(page, found, store.thumbnails([row["sha"] for row in found.rows if row.get("sha")]))
         stream = sys.stdout if html else sys.stderr
         stream.write(f"{link(str(page), stream)}\n")
@@ -368,10 +375,10 @@ def explain(
     item: Annotated[str, "ID"],
     to: Annotated[str | None, "F"] = None,
 ) -> Rows | None:
-    """Show the share of every token in the score of a caption with an image, and where in the image it matches.
+    """Show how much each token adds to the score of a caption and an image, and where in the image it matches.
 
-    The score of a late-interaction encoder is a sum over the tokens of the caption; the shares add up to it. With
-    --to, a map over the image for every token, several encoders below each other.
+    The score of a late-interaction encoder is a sum over the tokens of the caption; the shares add up to it. --to
+    writes a map over the image for every token, one encoder below the other.
 
     Example: capim explain --encoder tiny-colpali --corpus shapes --query scene-00000-0 --item scene-00000
 
@@ -407,9 +414,6 @@ def explain(
     return Rows(rows=rows)
 
 
-_HOST = "127.0.0.1"
-
-
 def serve(
     *,
     workspace: str | None,
@@ -419,50 +423,47 @@ def serve(
     """Look through a store in the browser: results, single queries, what one encoder misses and another finds.
 
     Prints an address that works on this machine only; it carries a token, so that others on the machine cannot use it.
-    The pages read the store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
+    The token and the port stay those of the workspace (serve.json), so that saved addresses work the next time. The
+    pages read the store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
 
     Example: capim serve --workspace ./workspace --open
 
     Args:
-        port: port (default: any that is free)
+        port: port (default: that of the last time, else any that is free)
         open: open the first page in the browser
     """
-    import uvicorn
-
     from capim.flows.searching import StoreServices
     from capim.reports.app.application import create_app
+    from capim.reports.app.server import HOST, Address, listening, server_of
 
     store = open_store(workspace)
-    token = secrets.token_urlsafe(24)
     folder = None if "://" in store.uri else Path(store.uri).parent
+    known = Address.of(folder)
     services = StoreServices(store, maps=folder and folder / "maps")
-    app = create_app(store, token=token, services=services, judgements=folder and folder / "judgements.csv")
-    with _listening(port) as listener:
-        address = f"http://{_HOST}:{listener.getsockname()[1]}/?token={token}"
+    app = create_app(store, token=known.token, services=services, judgements=folder and folder / "judgements.csv")
+    with listening(port, kept=known.port) as listener:
+        used = listener.getsockname()[1]
+        if port or not known.port:
+            known._replace(port=used).keep(folder)
+        address = f"http://{HOST}:{used}/?token={known.token}"
         sys.stdout.write(f"{link(address, sys.stdout)}\n")
         sys.stdout.flush()
         if open:
             webbrowser.open(address)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False))
         with suppress(KeyboardInterrupt):  # the way to stop it
-            server.run(sockets=[listener])
-
-
-def _listening(port: int) -> socket.socket:
-    try:
-        return socket.create_server((_HOST, port))
-    except (OSError, OverflowError) as fault:
-        raise RequestError(f"port {port} cannot be used ({fault}); give another, or 0 for any free one") from fault
+            server_of(app).run(sockets=[listener])
 
 
 # --- `export`: what the store holds, in the files of other programs.
 
 Kind: TypeAlias = Literal["csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark", "model-index"]
+What: TypeAlias = Literal["results", "paper", "outcomes", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"]
 _BY_NAME = ("encoder", "corpus", "protocol")
 EXPORTS = {
     "results": ("as", *_BY_NAME),
     "outcomes": _BY_NAME,
     "trec": _BY_NAME,
+    "paper": _BY_NAME,
     "embeddings": ("encoder", "corpus", "modality"),
     "embedding-atlas": ("encoder", "corpus", "modality", "protocol", "projection"),
     "mlflow": _BY_NAME,
@@ -472,7 +473,7 @@ EXPORTS = {
 
 
 def export(
-    what: Annotated[Literal["results", "outcomes", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"], "WHAT"],
+    what: Annotated[What, "WHAT"],
     *,
     workspace: str | None,
     to: Annotated[str, "F"],
@@ -487,23 +488,24 @@ def export(
 
       results          figures: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV,
                        V28 and COCO-SM tables, the model-index of a model card (.yaml)
+      paper            a folder for LaTeX: a table for a column, charts, methods, an appendix, citations
       outcomes         one row per query: .parquet, .csv, .json
       trec             lists and relevant items of each query, for pytrec_eval, ranx …: a folder of runs and qrels
       embeddings       of one encoder: .npy (ids beside it), .npz, .parquet, .safetensors, .csv
-      embedding-atlas  items of one encoder on a plane, with neighbours, thumbnails and hits: .parquet
-      mlflow, wandb    figures and the newest report as runs, one for each encoder, where the library is installed
+      embedding-atlas  items of one encoder in two dimensions, with neighbours, thumbnails and hits: .parquet
+      mlflow, wandb    figures and the newest report as runs, one per encoder, if the library is installed
 
     Example: capim export results --to leaderboard.tex
 
     Args:
         what: what to export: %(choices)s
-        to: file to write; a folder for coco-sm, mteb and trec, an address for mlflow, a project for wandb
+        to: file to write; a folder for paper, coco-sm, mteb and trec, an address for mlflow, a project for wandb
         kind: format of results: %(choices)s (default: from the file suffix)
         encoder: only these encoders (embeddings: one)
         corpus: only these corpora (embeddings: one)
         protocol: only these protocols (embeddings have none)
         modality: modality of the embeddings or of the atlas
-        projection: how the atlas becomes flat (default: pca)
+        projection: projection of the atlas to two dimensions (default: pca)
     """
     named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
     given = {"as": kind, **named, "modality": modality, "projection": projection}
@@ -547,13 +549,13 @@ def _exported(
 
         return export_trec(store, Path(to), wanted, note=say)
     if by_fingerprint := [name for name in wanted if name.endswith("_fingerprint")]:
-        raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by names; give the name")
+        raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by name; give the name")
     plurals = {"encoders": "encoder", "corpora": "corpus", "protocols": "protocol"}
     names: dict[str, Any] = {several: wanted.get(one, []) for several, one in plurals.items()}
     from capim.reports.rows.reading import read_report_data
 
     data = read_report_data(store, **names)
-    if what == "results":
+    if what in ("results", "paper"):
         from capim.reports.exports import export_results
 
         more: Iterable[Mapping[str, Any]] = ()
@@ -561,6 +563,7 @@ def _exported(
             from capim.tasks.runtime.exports import ndcg_rows
 
             more = ndcg_rows(store, data)
+        kind = "paper" if what == "paper" else kind
         return export_results(replace(data, results=(*data.results, *more)), to, kind=kind)
     from capim.reports.exports.tracking import TRACKERS
 

@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.files import write_csv, write_json
 from capim.tasks.hub.progress import DOWNLOADED, Progress, listening
-from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, clock
+from capim.tasks.runtime.progress import Overall, clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,7 +135,7 @@ class Form:
     Args:
         format: output format of the rows (default: table)
         columns: only these columns, in this order
-        wide: tables: every column, wider than the terminal if need be
+        wide: tables: show every column, even if wider than the terminal
     """
 
     format: Literal["table", "json", "csv"] | None = None
@@ -188,7 +189,7 @@ class Rows:
             raise RequestError(f"--wide has no effect with --format {form.format}; leave it out")
         out = out or sys.stdout
         read = self.read()
-        listed: list[dict[str, Any]] = read if isinstance(read, list) else read.to_pylist()
+        listed = read if isinstance(read, list) else _listed(read)
         known = list(listed[0]) if listed else list(self.columns or [])
         if listed and (faults := [unknown("column", name, known) for name in form.columns if name not in known]):
             raise RequestError(faults)
@@ -206,6 +207,24 @@ class Rows:
         if not listed and (self.none or form.table):
             sys.stderr.write(f"{self.none() if self.none else 'no rows'}\n")
         return int(not listed) if self.code is None else self.code
+
+
+def _listed(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table.
+
+    Raises:
+        RequestError: A column has values beyond those of Python, such as a day in the year 5,881,580.
+    """
+    columns, faults = [], []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            columns.append(column.to_pylist())
+        except (OverflowError, ValueError) as error:
+            what = f"column {name!r} ({column.type}) has a value that cannot be shown: {error}"
+            faults.append(f'{what}; select it as text: CAST("{name}" AS VARCHAR)')
+    if faults:
+        raise RequestError(faults)
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def refuse_unused(where: str, **options: object) -> None:
@@ -245,14 +264,16 @@ def _print_table(
         sys.stderr.writelines(f"{line}\n" for line in folded(note, out))
 
 
-# --- Progress: on a terminal one line for the whole run, with the time left; elsewhere a line per long piece.
+# --- Progress: on a terminal one line for the whole run, with the time left; elsewhere a line a minute.
+
+EVERY_SECONDS = 60.0  # a line where there is no terminal
 
 
 @contextmanager
-def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1) -> Iterator[None]:
+def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1, title: str = "") -> Iterator[None]:
     """Show the progress of everything that the block runs: a run of ``flow``, or pieces of work that stand alone.
 
-    ``corpora`` is how many an encoder encodes.
+    ``corpora`` is how many an encoder encodes, ``title`` what the run is called.
     """
     if quiet:
         yield
@@ -260,20 +281,11 @@ def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1) -> Iterator[N
         with _terminal(Overall.of(flow, corpora)):
             yield
     else:
-        with _lines():
+        if title:
+            sys.stderr.write(f"begun: {plain(title)}\n")
+            sys.stderr.flush()
+        with _lines(Overall.of(flow, corpora)):
             yield
-
-
-def _short(number: float) -> str:
-    """A count or a rate; with one decimal where that is not 0, below 1 with one digit.
-
-    Examples:
-        >>> _short(1234), _short(3.25), _short(0.04), _short(12.3)
-        ('1,234', '3.2', '0.04', '12')
-    """
-    if number >= 10 or number == int(number):
-        return f"{number:,.0f}"
-    return f"{number:.1f}" if number >= 1 else f"{number:.1g}"
 
 
 @contextmanager
@@ -289,7 +301,7 @@ def _terminal(overall: Overall) -> Iterator[None]:
     columns = (BarColumn(bar_width=20), TaskProgressColumn(), left, name)
     console, begun = Console(stderr=True), time.monotonic()
     with Bar(*columns, console=console, expand=True, transient=True) as bar:
-        line = bar.add_task("", total=1.0, left="")
+        line = bar.add_task("starting", total=1.0, left="")
 
         def listen(progress: Progress) -> None:
             seconds = time.monotonic() - begun
@@ -306,26 +318,32 @@ def _terminal(overall: Overall) -> Iterator[None]:
 
 
 @contextmanager
-def _lines() -> Iterator[None]:
-    started: dict[str, tuple[float, float]] = {}
+def _lines(overall: Overall) -> Iterator[None]:
+    """A line for every step that ends, and one a minute: how much of the run is done, and what is in work."""
+    begun, over = time.monotonic(), Event()
+
+    def write(line: str) -> None:
+        sys.stderr.write(f"{plain(line)}\n")
+        sys.stderr.flush()
 
     def listen(progress: Progress) -> None:
-        if progress.step:
-            return
-        now = time.monotonic()
         if progress.unit == DOWNLOADED and not progress.done:
-            sys.stderr.write(f"{progress.work}\n")
-        begun, reported = started.setdefault(progress.work, (now, now))
-        finished = progress.done >= progress.total
-        if (finished and now - begun >= QUIET_SECONDS) or now - reported >= 10:
-            rate = progress.done / max(now - begun, 1e-9)
-            left = (progress.total - progress.done) / max(rate, 1e-9)
-            end = f"in {now - begun:.0f} s" if finished else f"{left:.0f} s left"
-            done = f"{_short(progress.done)} of {progress.total:,} {progress.unit}"
-            sys.stderr.write(f"{progress.work}: {done}, {_short(rate)}/s, {end}\n")
-            started[progress.work] = (begun, now)
-        if finished:
-            started.pop(progress.work, None)
+            write(progress.work)
+        if ended := overall.listen(progress, time.monotonic() - begun):
+            write(ended)
 
+    def each_minute() -> None:
+        while not over.wait(EVERY_SECONDS):
+            seconds = time.monotonic() - begun
+            rest = overall.left(seconds)
+            about = "" if rest is None else f", about {clock(rest)} left"
+            write(f"{overall.fraction:.0%} in {clock(seconds)}{about}{overall.now and ': '}{overall.now}")
+
+    writer = Thread(target=each_minute, daemon=True)
     with listening(listen):
-        yield
+        writer.start()
+        try:
+            yield
+        finally:
+            over.set()
+            writer.join()

@@ -5,7 +5,9 @@ Rows are pandas frames, which keep their digits and are shown as the command lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from html import escape
@@ -31,14 +33,15 @@ from capim.flows.config import (
     step_config,
 )
 from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
-from capim.flows.terminal import RESULT_COLUMNS, Rows, cell, say
+from capim.flows.terminal import Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
+from capim.store.errors import RequestError, WorkError
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
     from capim.flows.benchmark import BenchmarkRef, Compared
     from capim.reports.app import application
     from capim.reports.gallery_pages import Search
-    from capim.tasks.runtime.references import EmbedRef, EvaluationRef
+    from capim.tasks.runtime.references import EmbedRef
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,8 +75,15 @@ def frame_of(rows: pa.Table | Sequence[Mapping[str, Any]], columns: Sequence[str
     """Rows as a frame with the index 0, 1, …; of ``columns``, in their order, or with all.
 
     Without rows, the frame has the columns of the table, or ``columns``.
+
+    Raises:
+        RequestError: A frame cannot hold values of such a type or size.
     """
-    table = rows.to_pandas() if isinstance(rows, pa.Table) else pd.DataFrame([dict(row) for row in rows])
+    try:
+        table = rows.to_pandas() if isinstance(rows, pa.Table) else pd.DataFrame([dict(row) for row in rows])
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        what = f"a column has values that no frame can hold: {error}"
+        raise RequestError(f"{what}; select it as text: CAST(column AS VARCHAR)") from None
     chosen = [name for name in columns or () if name in table.columns or not len(table)]
     return Frame(table.reindex(columns=chosen) if chosen else table)
 
@@ -98,9 +108,42 @@ def _framed(rows: Rows, *, columns: Sequence[str] | None = None) -> Frame:
     return frame_of(read, columns)
 
 
+_OPTION = re.compile(r"(?<![\w/-])--([a-z]+(?:-[a-z]+)*)(?: (?=[A-Z]{2,}|\d)|(?![\w-]))(\S*)")
+
+
+def in_python(message: str) -> str:
+    """What an error says, with arguments for options; commands stay as they are typed.
+
+    Examples:
+        >>> in_python("--encoder: give names; or --vector FILE.npy, or --batch-size 8 (`capim run --corpora x`)")
+        'encoder: give names; or vector=FILE.npy, or batch_size=8 (`capim run --corpora x`)'
+        >>> in_python("try --precision float32, or run: capim check x --corpora y")
+        'try precision float32, or run: capim check x --corpora y'
+    """
+
+    def argument(option: re.Match[str]) -> str:
+        name, given = option[1].replace("-", "_"), option[0].startswith(f"--{option[1]} ")
+        return f"{name}={option[2]}" if given else f"{name}{option[2]}"
+
+    parts = re.split(r"(`[^`]*`|\b(?:capim|hf) .*)", message)
+    parts[::2] = [_OPTION.sub(argument, text) for text in parts[::2]]
+    return "".join(parts)
+
+
+@contextmanager
+def _told_in_python() -> Iterator[None]:
+    """Errors of what is done in here speak of arguments; also around a method."""
+    try:
+        yield
+    except (RequestError, WorkError) as error:
+        error.args = tuple(in_python(text) if isinstance(text, str) else text for text in error.args)
+        raise
+
+
 def _found(function: Callable[Concatenate[EmbeddingStore, P], Search]) -> Callable[Concatenate[Workspace, P], Frame]:
     """A search as a method."""
 
+    @_told_in_python()
     @wraps(function)
     def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> Frame:
         return frame_of(function(self.store, *args, **kwargs).rows, FOUND_COLUMNS)
@@ -115,6 +158,7 @@ def _step(
     known: Any = {each.name: each for each in fields(options)}  # type: ignore[arg-type]
     taken = signature(options)
 
+    @_told_in_python()
     @wraps(function)
     def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> R:
         given: dict[str, Any] = {**taken.bind(*args).arguments, **kwargs}
@@ -142,15 +186,6 @@ def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
     return frame_of(rows, ("encoder", "corpus", *columns))
 
 
-def _evaluated(done: Rows | tuple[EvaluationRef, ...], config: RunConfig, _: object) -> Frame:
-    if isinstance(done, Rows):
-        return frame_of(done.read(), done.columns)
-    store = EmbeddingStore.open(config.store_uri)
-    keys = store.keys_in([each for reference in done for each in reference.uses])
-    rows = store.rows("results", derived=sorted(keys)).to_pylist()
-    return frame_of(stored.in_order(rows), RESULT_COLUMNS)
-
-
 def _compared(done: Rows | Compared, config: RunConfig, given: dict[str, Any]) -> Frame:
     if isinstance(done, Rows):
         return frame_of(done.read(), done.columns)
@@ -174,7 +209,8 @@ class Workspace:
         self.quiet = quiet
 
     def __repr__(self) -> str:
-        return f"Workspace({self.workspace or default_workspace()!r})"
+        place = self.workspace or default_workspace()
+        return f"Workspace({place if '://' in place else str(Path(place).absolute())!r})"
 
     @property
     def store(self) -> EmbeddingStore:
@@ -183,11 +219,12 @@ class Workspace:
 
     run = _step(RunOptions, steps.run, _ran)
     embed = _step(EmbedOptions, steps.embed, _embedded)
-    evaluate = _step(EvaluateOptions, steps.evaluate, _evaluated)
+    evaluate = _step(EvaluateOptions, steps.evaluate, lambda rows, *_: frame_of(rows.read(), rows.columns))
     report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
     analyse = _step(AnalyseOptions, steps.analyse, lambda rows, *_: frame_of(rows.read()))
     compare = _step(CompareOptions, steps.compare, _compared)
 
+    @_told_in_python()
     def results(
         self,
         *,
@@ -203,6 +240,7 @@ class Workspace:
         rows = stored.results(workspace=self.workspace, **names, against=against)
         return _framed(rows, columns=None if wide else rows.columns)
 
+    @_told_in_python()
     def outcomes(
         self, *, encoders: Texts | None = None, corpora: Texts | None = None, protocols: Texts | None = None
     ) -> Frame:
@@ -211,6 +249,7 @@ class Workspace:
         store = self.store
         return frame_of(store.rows("outcomes", **stored.wanted_rows(store, "outcomes", **names)))
 
+    @_told_in_python()
     def vectors(
         self,
         *,
@@ -220,7 +259,7 @@ class Workspace:
         language: str | None = None,
         translator: str | None = None,
     ) -> Vectors:
-        """Stored embeddings: ``.matrix`` (n, dim) float32 of unit norm, ``.ids`` in the same order.
+        """Stored embeddings: ``.matrix`` (n, dim) float32 of unit norm, ``.ids`` a list of n texts in their order.
 
         Several vectors per item are read with ``.store.multivectors(…)``.
         """
@@ -230,14 +269,17 @@ class Workspace:
 
     search = _found(find)
 
+    @_told_in_python()
     def sql(self, statement: str) -> Frame:
         """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
         return _framed(stored.query(statement, workspace=self.workspace))
 
+    @_told_in_python()
     def why(self, run: str = "last") -> Frame:
         """What a run (an id, or ``last``) made, why, and how much it found stored."""
         return _framed(stored.why(run, workspace=self.workspace))
 
+    @_told_in_python()
     def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:
         """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
 

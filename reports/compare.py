@@ -135,7 +135,7 @@ def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> list[Sec
 
     changes = changed_settings(old, new)
     lead = "The reports record the same models, corpora, libraries and devices."
-    block: Block = Text(text="Look for a change of the code.")
+    block: Block = Text(text="Look for a change in the code.")
     if changes:
         lead = "Differences of models, corpora, libraries, devices and settings that the two reports record."
         block = pivot(

@@ -154,7 +154,7 @@ def _page(explanations: Sequence[Explanation], image: Image.Image) -> Report:
             key = f"map-{number}-{place}"
             pictures[key] = encoded(drawn)
             hits.append(Hit(rank=name, label=f"where {name!r} matches", thumbnail=key, score=share, right=False))
-        where = "" if each.grids else " The store does not know which vectors are patches, so there are no maps."
+        where = "" if each.grids else " The store does not know which vectors are patches, so it cannot draw maps."
         block = Grid(
             id=f"maps-{number}",
             caption=each.text or each.caption_id,

@@ -174,10 +174,28 @@ def _environment(**options: Any) -> jinja2.Environment:
     )
 
 
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_SOURCE = re.compile(r"(<script\b.*?</script>|<[^>]*>)", re.DOTALL)  # tags, and what no reader sees
+
+
+class _Page(jinja2.Template):
+    """A page in whose texts the characters that turn or hide others are named."""
+
+    def render(self, *args: Any, **kwargs: Any) -> str:
+        """The page; ids in links and forms stay as they are."""
+        page = super().render(*args, **kwargs)
+        if not _HIDDEN.search(page):
+            return page
+        parts = _SOURCE.split(page)
+        parts[::2] = [_HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text) for text in parts[::2]]
+        return "".join(parts)
+
+
 @cache
 def html_templates() -> jinja2.Environment:
     """Templates of pages."""
     templates = _environment()
+    templates.template_class = _Page
     templates.filters["markup"] = Markup
     templates.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
     return templates

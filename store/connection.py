@@ -54,6 +54,8 @@ _REMEDIES = {
     "workspace (--workspace)",
     "operation not (permitted|supported)": "This file system makes no hard links, by which tables are written: give a "
     "workspace on another one",
+    "too many open files": "Allow the process more (`ulimit -n 4096`), and run the same command again to continue",
+    "cannot allocate memory": "Free memory, or allow the process more (`ulimit -v unlimited`)",
     _NO_BUCKET: "There is no bucket of this name: check the address, or make the bucket",
     f"{_INCOMPLETE}|damaged file": "Run `capim store verify`: it lists what is damaged, with the command that "
     "repairs it",
@@ -443,7 +445,7 @@ def compact(connection: Connection, name: str, *, free: bool) -> None:
 def _latest(connection: Connection, name: str) -> lance.LanceDataset:
     table = connection.find(name)
     if table is None:
-        raise WorkError(f"table {name!r} was dropped while it was compacted")
+        raise WorkError(f"table {name!r} was dropped while it was being compacted")
     return table
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import time
 import zlib
 from base64 import b64decode, b64encode
@@ -153,6 +154,8 @@ class TableFiles:
         temporary = target.with_name(f".tmp-{os.getpid()}-{id(contents)}-{target.name}")
         try:
             temporary.write_bytes(contents)
+            if target.is_dir():  # not a file that any writer made
+                shutil.rmtree(target)
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -191,7 +194,9 @@ def _is_absent(fault: OSError) -> bool:
 
 log = logging.getLogger(__name__)
 
-COPIED = frozenset(("formats", "encoders", "corpora", "sets", "runs", "watched", "batches", "probes", "metrics"))
+COPIED = frozenset(
+    ("formats", "encoders", "corpora", "sets", "runs", "watched", "batches", "probes", "weights", "metrics")
+)
 """Tables whose data files are kept in the record too, where they are small: registers, and history."""
 _COPIED_BYTES = 64 << 10
 _PAUSES = (0.0, 0.2, 1.0)  # seconds, before missing files are looked for again

@@ -517,11 +517,18 @@ class EmbeddingStore:
         """The keys of the derivations in some rows of the table ``uses``."""
         return {key for row in self.rows("uses", uses=uses).to_pylist() for key in row["keys"]}
 
-    def sql(self, statement: str, parameters: Sequence[object] = (), *, seconds: float | None = None) -> pa.Table:
+    def sql(
+        self,
+        statement: str,
+        parameters: Sequence[object] = (),
+        *,
+        seconds: float | None = None,
+        memory: int | None = None,
+    ) -> pa.Table:
         """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.sql``."""
         from capim.store.sql import select
 
-        return select(self, statement, parameters, seconds=seconds)
+        return select(self, statement, parameters, seconds=seconds, memory=memory)
 
 
 def is_spec_of(*, name: str, fingerprint: str, spec: str, **_: object) -> bool:

@@ -19,7 +19,16 @@ import pyarrow as pa
 
 from capim.store.errors import RequestError, WorkError, csv_text, text_of_csv, unknown
 
-NOT_ITS_FORMAT = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
+NOT_ITS_FORMAT = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 """What libraries and our own code raise for a file that holds something else than its suffix says."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
 Check: TypeAlias = Callable[[], tuple[State, str]]
 """Gives state and detail of a part of a store, or raises what is wrong with it."""
-HISTORY = ("runs", "batches", "watched", "probes")
+HISTORY = ("runs", "batches", "watched", "probes", "weights")
 """Tables whose rows say what happened: no run makes them again."""
 
 
@@ -245,8 +245,7 @@ def repair_all(store: EmbeddingStore, *, accept: bool = False) -> Iterator[tuple
     while todo := [name for name in damaged if name not in done]:
         for name in todo:  # sets after their corpora, which they are checked against
             try:
-                with storage_faults(f"repairing {name!r}"):
-                    done[name] = repair_one(store, name, accept=accept)
+                done[name] = repair_one(store, name, accept=accept)
             except (RequestError, WorkError) as fault:
                 done[name] = f"{FAILED}: {fault}"
             yield name, done[name]
@@ -259,6 +258,11 @@ def repair_one(store: EmbeddingStore, name: str, *, accept: bool = False) -> str
 
     ``accept``: take what a table without a record of its digests holds as right, and record it.
     """
+    with storage_faults(f"repairing {name!r}"):
+        return _repaired(store, name, accept=accept)
+
+
+def _repaired(store: EmbeddingStore, name: str, *, accept: bool) -> str:
     if name.startswith(PARTS_PREFIX):
         store.connection.drop(name)
         return "dropped"
@@ -349,7 +353,7 @@ def repair(store: EmbeddingStore, name: str, *, accept: bool = False) -> Repaire
         delete(connection, "sets", "set_name", [name])
         if state.tag in table.tags.list():
             table.tags.delete(state.tag)
-    retrying(f"removing damaged rows of {name!r}", lambda: _remove(table, unreadable, row_ids))
+    retrying(f"removing damaged rows of {name!r}", lambda: _remove(table, unreadable, row_ids, connection.options))
     for index in table.list_indices():
         if any(index["uuid"] in path for path in changed):
             table.drop_index(index["name"])
@@ -420,12 +424,12 @@ def _wrong_batches(batch: pa.RecordBatch, items: ItemIndex) -> set[str]:
     return {*texts(batch.column("batch_id").filter(pa.array(wrong)))}
 
 
-def _remove(table: lance.LanceDataset, unreadable: list[int], row_ids: list[int]) -> None:
+def _remove(table: lance.LanceDataset, unreadable: list[int], row_ids: list[int], options: Mapping[str, str]) -> None:
     lance = load_lance()
     if unreadable:
         operation = lance.LanceOperation.Delete(
             updated_fragments=[], deleted_fragment_ids=unreadable, predicate="unreadable files"
         )
-        lance.LanceDataset.commit(table, operation, read_version=table.version)
+        lance.LanceDataset.commit(table, operation, read_version=table.version, storage_options=dict(options) or None)
         table.checkout_latest()
     delete_rows(table, row_ids)

@@ -20,6 +20,7 @@ from capim.store.connection import (
     drop_old_versions,
     remove_temporary_files,
     retrying,
+    storage_faults,
 )
 from capim.store.current import Row, States, newest_rows
 from capim.store.digests import RECORDS
@@ -98,7 +99,8 @@ def drop(
             delete(connection, "corpora", "fingerprint", [corpus_fingerprint])
         named = store.counts("results", "encoder_fingerprint")  # reports and comparisons need to know the encoder
         if encoder_fingerprint is not None and corpus is None and modality is None:
-            delete(connection, "probes", "encoder_fingerprint", [encoder_fingerprint])  # of vectors that are gone
+            for name in ("probes", "weights"):  # of vectors that are gone
+                delete(connection, name, "encoder_fingerprint", [encoder_fingerprint])
             if encoder_fingerprint not in named:
                 delete(connection, "encoders", "fingerprint", [encoder_fingerprint])
         for name in tables:
@@ -418,7 +420,12 @@ def compact_store(
         Bytes freed by table, and under ``temporary files`` and ``unfinished corpora``. Analyses and registers keep no
         history: their old versions are removed first, so that this also helps on a full disk.
     """
-    connection, freed = store.connection, {}
+    with storage_faults("compacting"):
+        return _compacted(store, history, temporary_age)
+
+
+def _compacted(store: EmbeddingStore, history: timedelta, temporary_age: timedelta) -> dict[str, int]:
+    connection, freed = store.connection, dict[str, int]()
     sealed = set(read(connection, "sets").column("set_name").to_pylist())
     for name in connection.names():
         table = connection.find(name)

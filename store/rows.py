@@ -186,7 +186,7 @@ def conformed(table: str, rows: pa.Table) -> pa.Table:
     repeated = counted.filter(pc.greater(counted.column("count_all"), pa.scalar(1)))
     if repeated.num_rows:
         first = repeated.select([*TABLES[table].key]).slice(0, 1).to_pylist()[0]
-        raise RequestError(f"table {table!r}: {first} comes more than once")
+        raise RequestError(f"table {table!r}: {first} occurs more than once")
     return conformed
 
 

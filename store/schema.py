@@ -310,6 +310,12 @@ PROBES = _columns(
     *required(pa.string(), "run"),  # the first that used the endpoint
     *required(TIME, "created"),
 )
+WEIGHTS = _columns(
+    *required(pa.string(), "encoder_fingerprint", "checksum"),  # of the weights that encoded what is stored, as loaded
+    *required(pa.string(), "versions"),  # of the libraries that loaded them first, JSON
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
+)
 WATCHED = _columns(
     *required(pa.string(), "run"),  # the watch
     *_SUBJECT,
@@ -471,6 +477,7 @@ ANALYSES = {
     "uses": StoredTable(columns=USES, key=("uses",)),
     "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),
     "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item"), small=False),
+    "weights": StoredTable(columns=WEIGHTS, key=("encoder_fingerprint",)),
     "metrics": StoredTable(columns=METRICS, key=("metric",)),
     "runs": StoredTable(columns=RUNS, key=("run",), shared=False),
     "watched": StoredTable(

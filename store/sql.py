@@ -19,14 +19,17 @@ DuckDB has no 16-bit ones.
 from __future__ import annotations
 
 import re
+import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from threading import Event, RLock, Thread
-from typing import Any, cast
+from threading import RLock, current_thread, main_thread
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -37,6 +40,9 @@ from capim.store.rows import read
 from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, optional
 from capim.store.sets.reading import open_set
 from capim.store.types import digest16
+
+if TYPE_CHECKING:
+    import duckdb
 
 _CORPUS = ("corpus", "corpus_fingerprint")
 _HEAVY = frozenset({"vector", "vectors", "thumbnail"})
@@ -97,6 +103,8 @@ CURRENT = {f"current_{name}": name for name, table in ANALYSES.items() if table.
 """View -> the table whose current rows it has, see ``store.current``."""
 
 
+MEMORY = 4 * 2**30  # bytes
+_ROWS = 32_768  # of the answer at a time
 _LISTS = {"information_schema", "duckdb_tables", "duckdb_views", "duckdb_columns"}  # what lists tables
 
 
@@ -124,15 +132,18 @@ def select(
     *,
     cached: Callable[[str, pa.Schema], pa.Table | None] | None = None,
     seconds: float | None = None,
+    memory: int | None = None,
 ) -> pa.Table:
     """The answer to one SELECT (or SHOW, DESCRIBE, SUMMARIZE, PIVOT, EXPLAIN) over the store's tables.
 
     Of columns with one name, such as those of a join, the second is called ``name_2``.
     ``parameters`` are the values of the ``?`` in the statement. ``cached`` gives the chosen columns of a table that is
-    in memory; None: the table is read. ``seconds``: how long it may take.
+    in memory; None: the table is read. ``seconds``: how long it may take. ``memory``: bytes for the work, which goes on
+    in the folder for temporary files where it needs more, and for the answer (None: ``MEMORY``).
 
     Raises:
-        RequestError: The statement is not a SELECT, DuckDB refuses it, with the message of DuckDB, or it took longer.
+        RequestError: The statement is not a SELECT, DuckDB refuses it, with the message of DuckDB, or it took longer or
+            needs more memory.
         WorkError: A table could not be read.
     """
     import duckdb
@@ -142,10 +153,25 @@ def select(
     words |= {*known_tables()} if lists else set()
     wanted = words.union(*(re.findall(r"\w+", VIEWS[name][1]) for name in _needed(words) if name in VIEWS))
     faults: list[WorkError] = []
-    with (
-        duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database,
-        _limited_to(seconds, database.interrupt),
-    ):
+    most = MEMORY if memory is None else memory
+    settings = {
+        "enable_external_access": "false",
+        "memory_limit": f"{most}B",
+        "temp_directory": f"{tempfile.gettempdir()}/capim-{uuid4().hex}",  # made where it is needed, and removed
+    }
+
+    def answer(database: duckdb.DuckDBPyConnection) -> pa.Table:
+        """The rows; read again from their beginning where another process compacted a table."""
+        while True:
+            try:
+                relation = database.sql(statement, params=list(parameters))
+                return _gathered(relation.to_arrow_reader(_ROWS), most)
+            except (duckdb.Error, OSError):
+                if not faults or not isinstance(faults[0], _CompactedError):
+                    raise
+                faults.clear()
+
+    with duckdb.connect(":memory:", config=settings) as database:
         try:
             statements = database.extract_statements(statement)
             allowed = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
@@ -160,42 +186,62 @@ def select(
                 rows = None if cached is None else cached(name, chosen)
                 batches = partial(_read, store, name, chosen, faults)
                 database.register(name, Stream(schema=chosen, batches=batches) if rows is None else rows)
-            while True:
-                try:
-                    found = cast(pa.Table, database.sql(statement, params=list(parameters)).to_arrow_table())
-                    return found.rename_columns(_apart(found.column_names))
-                except duckdb.Error:
-                    if not faults or not isinstance(faults[0], _CompactedError):
-                        raise
-                    faults.clear()  # every table is read again from its beginning
-        except duckdb.InterruptException:
-            raise RequestError(f"the query took longer than {seconds:g} seconds") from None
-        except duckdb.Error as fault:
+            return _interruptible(partial(answer, database), database.interrupt, seconds)
+        except (duckdb.Error, OSError) as fault:
             if faults:
                 raise faults[0] from fault
+            if "Out of Memory" in str(fault):
+                raise _too_large(most) from None
             raise RequestError(f"the query failed: {_explained(str(fault), words)}") from None
 
 
-@contextmanager
-def _limited_to(seconds: float | None, interrupt: Callable[[], None]) -> Iterator[None]:
-    """After so many seconds in here, interrupts again and again: while nothing runs, it has no effect."""
-    if seconds is None:
-        yield
-        return
-    done = Event()
+def _gathered(batches: pa.RecordBatchReader, most: int) -> pa.Table:
+    """The rows of batches, columns of one name numbered.
 
-    def watch() -> None:
-        late = not done.wait(seconds)
-        while late and not done.wait(0.05):
-            interrupt()
+    Raises:
+        RequestError: They take more than so many bytes.
+    """
+    found: list[pa.RecordBatch] = []
+    n_bytes = 0
+    for batch in batches:
+        found.append(batch)
+        n_bytes += batch.nbytes
+        if n_bytes > most:
+            raise _too_large(most)
+    table = pa.Table.from_batches(found, schema=batches.schema)
+    return table.rename_columns(_apart(table.column_names))
 
-    watcher = Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
+
+def _too_large(most: int) -> RequestError:
+    return RequestError(
+        f"the query, or its answer, needs more memory than {most / 2**20:,.0f} MiB; ask for fewer rows or columns, or "
+        "give more with memory (`capim query --memory 16GiB`)"
+    )
+
+
+def _interruptible(work: Callable[[], pa.Table], interrupt: Callable[[], None], seconds: float | None) -> pa.Table:
+    """What some work of DuckDB gives, done in another thread.
+
+    While DuckDB waits for threads of its own, it hears neither Ctrl-C nor a clock. Threads get no signals, so that
+    those of a server start none without a limit.
+
+    Raises:
+        RequestError: It took longer than so many seconds.
+    """
+    if seconds is None and current_thread() is not main_thread():
+        return work()
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(copy_context().run, work)
+        try:
+            wait([future], seconds)
+            late = not future.done()
+        finally:
+            while not future.done():
+                interrupt()  # again and again: while nothing runs, it has no effect
+                wait([future], 0.05)
+    if late:
+        raise RequestError(f"the query took longer than {seconds:g} seconds")
+    return future.result()
 
 
 def _apart(names: Sequence[str]) -> list[str]:

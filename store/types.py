@@ -29,9 +29,10 @@ Option: TypeAlias = str | int | float | bool
 MODALITIES: tuple[Modality, ...] = ("image", "caption")
 ACCESS_OPTIONS = frozenset((
     "api_key_env", "concurrency", "inputs_per_request", "price_per_million_tokens", "requests_per_minute",
-    "timeout_seconds", "tokens_per_minute",
+    "timeout_seconds", "tokens_per_minute", "unused_weights",
 ))  # fmt: skip
-"""Options that say how a service is reached and what it costs: they change no vector and are no part of an identity."""
+"""Options that say how a service is reached and what it costs, and which weights of a checkpoint no vector needs: they
+change no vector and are no part of an identity."""
 SET_PREFIXES = ("single-", "multi-")  # of the names of tables that hold an embedding set
 CORPUS_PREFIX = "corpus-"  # of those that hold a part of a corpus
 _BRANCHES = frozenset({"main", "master", "latest", "HEAD"})

@@ -16,7 +16,7 @@ from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.statistics.certify import DATASETS, Population, certify
-from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
 
 Row = Mapping[str, Any]
@@ -57,5 +57,5 @@ def _population(store: EmbeddingStore, corpus: Corpus, rows: Sequence[Row], figu
     both = [read_outcomes(store, row["evaluation"], protocol) for row in rows]
     values = np.stack([metric.per_query(outcomes) for outcomes in both])
     clusters = Clusters.of(both[0].clusters, drawn_clusters(corpus, protocol), both[0].weights)
-    known = ~np.isnan(values).any(axis=0)
+    known = known_queries(values.T)
     return Population(values[:, known], clusters.only(known), share=metric.share, bounds=bounds_of(metric))

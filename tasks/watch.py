@@ -459,8 +459,8 @@ def _summary_lines(
             f"pinned {pinned}: {states['unchanged']} unchanged, {states['fail']} failed, {states['warn']} warned"
         )
         lines.append(
-            f"alarm level of this watch {level:.2g}: at most {100 * rule.alpha:g} % of years with up to one watch a "
-            "day have a false alarm"
+            f"alarm level of this watch {level:.2g}: at most a {100 * rule.alpha:g} % chance of a false alarm "
+            "per year, with up to one watch a day"
         )
     needed = units_needed(level)
     lines += [

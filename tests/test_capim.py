@@ -212,8 +212,8 @@ def test_a_search_by_a_vector_finds_the_item_that_it_belongs_to(workspace: capim
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({}, "give what to search for: a text, or --image FILE, or both, or --vector FILE.npy"),
-        ({"text": "a cat", "vector": np.ones(8)}, "a vector is searched for alone"),
+        ({}, "give what to search for: a text, or image=FILE, or both, or vector=FILE.npy"),
+        ({"text": "a cat", "vector": np.ones(8)}, "a vector is a query on its own"),
         ({"vector": np.ones(7)}, r"a vector has shape \(1, 7\); expected shape \(dim,\), dim 8, as encoder 'one' has"),
         ({"vector": np.ones((2, 8))}, r"has shape \(2, 8\); expected"),
         ({"vector": np.zeros(8)}, "not finite, or only zeros"),
@@ -226,14 +226,14 @@ def test_a_search_that_is_impossible_says_why(workspace: capim.Workspace, query:
     with pytest.raises(capim.RequestError, match=message):
         workspace.search(encoder="one", corpus="shapes", **query)
     if not query:
-        with pytest.raises(capim.RequestError, match="of which a text and an image have no sum"):
+        with pytest.raises(capim.RequestError, match="a text and an image cannot be added"):
             workspace.search("a cat", image="cat.jpg", encoder="many", corpus="shapes")
 
 
 def test_an_imported_encoder_is_searched_by_vectors(tmp_path: Path) -> None:
     spec = EncoderSpec(name="theirs", adapter="imported", checkpoint="theirs", revision="a1", dim=8)
     random_store(tmp_path / "store", read_shapes(n_scenes=3), (spec,))
-    with pytest.raises(capim.RequestError, match="imported without its model; give the query as --vector FILE"):
+    with pytest.raises(capim.RequestError, match="imported without its model; give the query as vector=FILE"):
         capim.open(tmp_path).search("a cat", encoder="theirs", corpus="shapes")
     assert len(capim.open(tmp_path).search(vector=np.ones(8), encoder="theirs", corpus="shapes")) == 3
 
@@ -308,3 +308,14 @@ def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp
     program += "print(load_metric('own.py:hit', folder=Path()).name)"
     done = python(program, tmp_path)
     assert (done.returncode, done.stdout) == (0, "own:hit\n"), done.stderr
+
+
+def test_errors_speak_of_arguments_and_a_workspace_says_where_it_is(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CAPIM_WORKSPACE", raising=False)
+    assert repr(capim.open()) == f"Workspace({str(tmp_path / 'workspace')!r})"
+    assert repr(capim.open("s3://bucket/work")) == "Workspace('s3://bucket/work')"
+    with pytest.raises(capim.RequestError, match="no corpora: give corpora or list them in a suite file"):
+        capim.open().run()
+    with pytest.raises(capim.RequestError, match=r"Give another workspace \(workspace, "):
+        capim.open().results()

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from capim.store import EmbeddingStore
 from tests.command import command, json_rows
@@ -62,6 +63,23 @@ def test_a_second_run_encodes_nothing_says_so_and_gives_the_same_results(workspa
     before = _figures(workspace)
     assert command(WHOLE, workspace).err.count(": 0 items encoded, ") == 6
     assert _figures(workspace) == before
+
+
+@pytest.mark.slow
+def test_other_batches_another_order_and_one_core_give_the_same_figures(workspace: Path, tmp_path: Path) -> None:
+    other = WHOLE.replace(EVERY, ",".join(reversed(EVERY.split(","))))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        command(f"{other} --batch-size 7", tmp_path / "workspace")
+    finally:
+        torch.set_num_threads(threads)
+    tags = ("image_tag", "caption_tag", "evaluation", "derived")  # drawn at random, and digests of such
+
+    def untagged(folder: Path) -> list[tuple[str, ...]]:
+        return sorted(tuple(str(v) for k, v in sorted(row.items()) if k not in tags) for row in _figures(folder))
+
+    assert untagged(tmp_path / "workspace") == untagged(workspace)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import secrets
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -37,6 +37,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+_COOKIE_SECONDS = 365 * 86400  # of the token: a saved address works as long as the workspace keeps its token
+_LONGEST = 2000  # characters of an address that one is led back to
 HEIGHT = 640  # of a frame in a notebook, in pixels
 
 
@@ -96,7 +98,7 @@ def _style(_: Request) -> Response:
 
 
 def _nowhere(request: Request, _: Exception) -> Response:
-    reason = f"{request.url.path} is none of the pages above"
+    reason = f"{request.url.path} is not one of the pages above"
     return _problem(request, reason, title="There is no such page", status=404)
 
 
@@ -154,10 +156,19 @@ class OnlyThisBrowser:
         if given is not None and secrets.compare_digest(given.encode(), self.token.encode()):
             rest = urlencode([(key, value) for key, value in parse_qsl(request.url.query) if key != "token"])
             moved = RedirectResponse("/" + request.url.path.lstrip("/") + (f"?{rest}" if rest else ""), status_code=303)
-            moved.set_cookie(cookie, self.token, httponly=True, samesite="lax", path="/")
+            if not rest and request.url.path == "/" and (back := request.cookies.get(f"{cookie}-back")):
+                moved = RedirectResponse("/" + unquote(back).lstrip("/\\"), status_code=303)
+                moved.delete_cookie(f"{cookie}-back", path="/")
+            moved.set_cookie(cookie, self.token, max_age=_COOKIE_SECONDS, httponly=True, samesite="lax", path="/")
             return moved
         if not secrets.compare_digest(request.cookies.get(cookie, "").encode(), self.token.encode()):
-            return _refusal("open the address that `capim serve` printed: it carries the token of these pages")
+            refused = _refusal("open the address that `capim serve` printed; it leads back to this page")
+            if headers.get("sec-fetch-dest", "document") == "document" and scope["method"] == "GET":
+                here = quote(f"{request.url.path}?{request.url.query}".rstrip("?"), safe="/")
+                refused.set_cookie(
+                    f"{cookie}-back", here[:_LONGEST], max_age=600, httponly=True, samesite="lax", path="/"
+                )
+            return refused
         return None
 
 

@@ -190,7 +190,7 @@ def _pair(request: Request, snapshot: StoreSnapshot) -> tuple[QueryFilter, Evalu
     wanted, evaluated = read_filter(request.query_params, snapshot)
     known = list(evaluated.evaluations)
     if len(known) < 2:
-        raise RequestError(f"{wanted.protocol} on {wanted.corpus} was evaluated for {', '.join(known)} alone")
+        raise RequestError(f"{wanted.protocol} on {wanted.corpus} was evaluated for {', '.join(known)} only")
     given = _given(request)
     everywhere = {name for each in snapshot.evaluated.values() for name in each.evaluations}
     if faults := [unknown("encoder", name, known) for name in given if name and name not in everywhere]:

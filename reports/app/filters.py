@@ -23,10 +23,10 @@ Condition: TypeAlias = tuple[str, tuple[object, ...]]
 MOST_ITEMS = 1_000_000  # of a selection
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
 SORTS = {
-    "": "as in the corpus",
-    "gap": "rank gap, largest first",
-    "rank": "rank, worst first",
-    "margin": "score margin, smallest first",
+    "": "corpus order",
+    "gap": "rank gap (largest first)",
+    "rank": "rank (worst first)",
+    "margin": "score margin (smallest first)",
 }
 """What a list can be sorted by. The gap is the rank of the first chosen encoder less that of the second."""
 _LISTS = {"encoders", "wrong", "right", "ranks"}

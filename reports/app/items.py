@@ -55,7 +55,7 @@ class WantedItems:
         corpus: Name; in an address empty: the first.
         encoders: Those that search; empty: the first two.
         text: What is searched for, with or without a picture.
-        picture: Name of a picture in memory; empty: none.
+        picture: Name of a picture or vector in memory; empty: none.
         like: Kind and position of a stored item, in an address ``image:7``, ``caption:7``; None: a text or a picture.
         modality: What is searched; empty: captions for a picture alone, items of its kind for a stored item, else
             images.
@@ -105,7 +105,7 @@ def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> Want
         faults.append(f"k={k}: expected a whole number from 1 to {MOST_HITS}")
     text, picture = parameters.get("text", "").strip(), parameters.get("picture", "")
     if like and (text or picture):
-        faults.append("a stored item is searched for alone; leave out the text and the picture")
+        faults.append("a stored item is a query on its own; leave out the text and the picture")
     if faults:
         raise RequestError(faults)
     item = (cast(Modality, kind), int(position)) if like else None
@@ -126,11 +126,11 @@ def search(request: Request) -> Response:
     values = {
         "wanted": wanted,
         "asked": asked,
-        "thumbnail": data_uri(state.picture(wanted.picture)[1]) if wanted.picture else "",
+        "thumbnail": data_uri(small) if wanted.picture and (small := state.picture(wanted.picture)[1]) else "",
         "columns": columns,
         "corpora": [(name, name) for name in known],
         "encoders": [(name, name in wanted.encoders) for name in known[wanted.corpus]],
-        "modalities": [("", "what fits"), *MODALITIES.items()],
+        "modalities": [("", "automatic"), *MODALITIES.items()],
         "numbers": [(k, k) for k in sorted({5, 10, 20, 50, MOST_HITS, wanted.k})],
         "hidden": [(name, value) for name, value in request.query_params.multi_items() if name in _KEPT and value],
         "commands": [_command(wanted, name) for name in wanted.encoders if wanted.text and not wanted.picture],
@@ -148,7 +148,7 @@ def column(request: Request) -> Response:
 
 
 async def upload(request: Request) -> Response:
-    """Keep the picture of the form in memory, and go to the search for it."""
+    """Keep the picture or vector of the form in memory, and go to the search for it."""
     body = await request.body()
     head = f"Content-Type: {request.headers.get('content-type', '')}\r\n\r\n".encode("latin-1")
     parts: dict[str, list[bytes]] = {}
@@ -157,10 +157,16 @@ async def upload(request: Request) -> Response:
         parts.setdefault(str(name), []).append(cast(bytes, part.get_payload(decode=True)) or b"")
     image = (parts.get("file") or [b""])[0]
     if not image:
-        raise RequestError("choose the file of a picture first")
-    thumbnail = await run_in_threadpool(state_of(request).services.thumbnail, image)
+        raise RequestError("choose the file of a picture or of a vector (.npy) first")
+    thumbnail = b"" if is_vector(image) else await run_in_threadpool(state_of(request).services.thumbnail, image)
     given = {name: ",".join(value.decode("utf-8", "replace") for value in parts.get(name, [])) for name in _KEPT}
+    given |= {"text": ""} if is_vector(image) else {}  # which is searched for alone
     return RedirectResponse(link("/search", picture=state_of(request).keep_picture(image, thumbnail), **given), 303)
+
+
+def is_vector(contents: bytes) -> bool:
+    """Whether a file is an array of NumPy's, and no picture."""
+    return contents.startswith(b"\x93NUMPY")
 
 
 def encoders_of(state: State) -> dict[str, list[str]]:
@@ -185,22 +191,25 @@ def _asked(state: State, wanted: WantedItems) -> dict[str, Any]:
 
 def _column(state: State, wanted: WantedItems, encoder: str, *, at_once: bool) -> dict[str, Any]:
     """What one encoder finds, why it cannot, or from where it comes later (``address``)."""
-    found: dict[str, Any] = {"encoder": encoder, "address": "", "fault": "", "hits": [], "modality": ""}
+    found: dict[str, Any] = {"encoder": encoder, "address": "", "fault": "", "hits": [], "modality": "", "offers": []}
     try:
         if not (at_once or wanted.like or state.services.loaded(encoder)):
             return {**found, "address": link("/search/column", **wanted.query, encoders=encoder)}
         kind = wanted.modality or (wanted.like[0] if wanted.like else "")
+        file = state.picture(wanted.picture)[0] if wanted.picture else None
+        vector = file if file and is_vector(file) else None
         done = state.services.search(
             encoder=encoder,
             corpus=wanted.corpus,
             text=wanted.text or None,
-            image=state.picture(wanted.picture)[0] if wanted.picture else None,
+            image=None if vector else file,
+            vector=vector,
             like=wanted.like,
             modality=cast(Modality, kind) if kind else None,
             k=wanted.k,
         )
     except (RequestError, WorkError) as fault:
-        return {**found, "fault": str(fault)}
+        return {**found, "fault": str(fault), "offers": _offers(state, wanted, encoder)}
     ids = pa.array([row["id"] for row in done.rows], pa.string())
     items = state.store.items(wanted.corpus, done.modality)
     hits, names = [], ",".join(wanted.encoders)
@@ -208,6 +217,19 @@ def _column(state: State, wanted: WantedItems, encoder: str, *, at_once: bool) -
         more = link("/search", corpus=wanted.corpus, encoders=names, like=f"{done.modality}:{place}")
         hits.append({**row, "more": more})
     return {**found, "modality": done.modality, "hits": hits}
+
+
+_OFFERED = 8  # stored items that a search can start from where no model can encode what was asked for
+
+
+def _offers(state: State, wanted: WantedItems, encoder: str) -> list[dict[str, Any]]:
+    """Images spread over the corpus, each with the address of the search for more like it."""
+    items = state.store.items(wanted.corpus, "image")
+    places = sorted({at * items.num_rows // _OFFERED for at in range(_OFFERED)} & {*range(items.num_rows)})
+    return [
+        {**row, "more": link("/search", corpus=wanted.corpus, encoders=encoder, like=f"image:{at}")}
+        for at, row in zip(places, items.take(places).to_pylist(), strict=True)
+    ]
 
 
 def _hits(columns: list[dict[str, Any]]) -> pa.Table:
@@ -280,7 +302,7 @@ def read_map(parameters: QueryParams, state: State) -> tuple[WantedMaps, list[st
     if colour == "both" and len(names) != 2:
         faults.append("colour=both: choose two encoders")
     if len(names) > 2:
-        faults.append(f"encoders={','.join(names)}: two maps at most are side by side")
+        faults.append(f"encoders={','.join(names)}: choose at most two")
     if colour not in COLOURS and not colour.startswith(("shows:", "type:")):
         faults.append(unknown("colour", colour, [*COLOURS, "shows:OBJECT", "type:TYPE"]))
     if faults:
@@ -316,7 +338,7 @@ def maps(request: Request) -> Response:
         "modalities": list(MODALITIES.items()),
         "methods": [(name, title) for name, title in METHODS.items() if name != "umap" or find_spec("umap")],
         "colours": _colours(state, wanted),
-        "protocols": [("", "the first"), *((name, name) for name in evaluated)],
+        "protocols": [("", "first protocol"), *((name, name) for name in evaluated)],
         "queries": queries,
     }
     try:
@@ -402,7 +424,7 @@ def _outcomes(state: State, wanted: WantedMaps, encoder: str) -> Statement:
     evaluated = _evaluated(state, wanted)
     if not evaluated:
         what = f"{MODALITIES[wanted.modality]} of {wanted.corpus!r}"
-        raise RequestError(f"no protocol that {' and '.join(wanted.encoders)} have has the {what} as queries")
+        raise RequestError(f"no protocol that {' and '.join(wanted.encoders)} share uses the {what} as queries")
     protocol = wanted.protocol or next(iter(evaluated))
     if protocol not in evaluated:
         raise RequestError(unknown("protocol", protocol, evaluated))
@@ -458,7 +480,8 @@ def _figure(state: State, wanted: WantedMaps, encoder: str) -> dict[str, Any]:
         "legend": [(f"c{at}", name, show.number(n, 0)) for at, (name, n) in named if n],
         **{name: _packed(values) for name, values in (("x", x), ("y", y), ("codes", coloured.codes))},
         "picture": _picture(x, y, coloured),
-        "about": ("Every item is at the mean of its vectors. " if key.vectors == "multi" else "") + _about(found),
+        "about": ("Every item is placed at the mean of its vectors. " if key.vectors == "multi" else "")
+        + _about(found),
         "n": show.number(len(x), 0),
     }
 
@@ -499,7 +522,7 @@ def _about(found: Map) -> str:
     if not math.isnan(shares[0]):
         text = f"The axes have {show.percent(shares[0])} % and {show.percent(shares[1])} % of the variance. "
     if not kept.n_sampled:
-        return f"{text}There are too few items to say how much of their neighbourhood the map keeps."
+        return f"{text}There are too few items to tell how much of their neighbourhood the map preserves."
     return (
         f"{text}Of the {kept.nearest} nearest items of an item, the map keeps {show.percent(kept.share)} % on average; "
         f"trustworthiness {show.number(kept.trustworthiness, 3)} (over {show.number(kept.n_sampled, 0)} items)."

@@ -221,7 +221,7 @@ async def judge(request: Request) -> Response:
 def _keep(state: State, judgement: Judgement) -> None:
     contents = state.snapshot().data.corpora.get(judgement.corpus)
     if state.judgements is None or contents is None or judgement.direction not in ("t2i", "i2t"):
-        raise RequestError("this judgement cannot be kept: no such corpus, or the workspace is no folder")
+        raise RequestError("this judgement cannot be kept: there is no such corpus, or the workspace is not a folder")
     sides = (contents.captions, contents.images)
     queries, items = sides if judgement.direction == "t2i" else sides[::-1]
     for table, name in ((queries, judgement.query_id), (items, judgement.item_id)):

@@ -62,13 +62,14 @@ class Services(Interface):
         corpus: str,
         text: str | None = None,
         image: bytes | None = None,
+        vector: bytes | None = None,
         like: tuple[Modality, int] | None = None,
         modality: Modality | None = None,
         k: int = 10,
     ) -> Search:
         """The nearest items, as ``capim search`` finds them; loads the model of the encoder on its first use.
 
-        ``like``: to a stored item, by its position; needs no model.
+        ``like``: to a stored item, by its position, and ``vector``: the contents of a .npy file; both need no model.
         """
 
     def loaded(self, encoder: str) -> bool:
@@ -257,7 +258,7 @@ class State:
             RequestError: It is not kept any more.
         """
         if (found := self._pictures.get(name)) is None:
-            raise RequestError("this picture is not in the memory of `capim serve` any more; choose its file again")
+            raise RequestError("`capim serve` no longer has this picture in memory; choose its file again")
         return found
 
     def rows(self, statement: Statement) -> pa.Table:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from capim.reports.destination import write_files
+from capim.reports.exports.latex import latex_files
 from capim.reports.exports.other_tools import clip_benchmark_files, model_index_files, mteb_files
-from capim.reports.exports.tabular import coco_sm_files, csv_files, json_files, latex_files, parquet_files, v28_files
+from capim.reports.exports.paper import paper_files
+from capim.reports.exports.tabular import coco_sm_files, csv_files, json_files, parquet_files, v28_files
 from capim.reports.rows.report_data import ReportData
 from capim.store.errors import RequestError, unknown
 
@@ -31,12 +33,13 @@ FORMATS = {
     "csv": ExportFormat("every result row, all columns", ".csv", csv_files),
     "json": ExportFormat("every result row, with its JSON Schema beside it", ".json", json_files),
     "parquet": ExportFormat("every result row, typed", ".parquet", parquet_files),
-    "latex": ExportFormat("leaderboards as booktabs tables", ".tex", latex_files),
+    "latex": ExportFormat("a table for a column and all figures, with booktabs", ".tex", latex_files),
     "v28": ExportFormat("the combined CSV of the V28 seed", ".csv", v28_files),
     "coco-sm": ExportFormat("COCO-SM's two CSV files and a summary for every encoder", "", coco_sm_files),
     "mteb": ExportFormat("MTEB results, one JSON per task", "", mteb_files),
     "clip-benchmark": ExportFormat("the CSV of CLIP_benchmark", ".csv", clip_benchmark_files),
     "model-index": ExportFormat("headlines for the model card", ".yaml", model_index_files),
+    "paper": ExportFormat("a table, charts, methods, an appendix and citations for LaTeX", "", paper_files),
 }
 
 

@@ -1,11 +1,10 @@
-"""Results as tables: every column as CSV, JSON or Parquet, leaderboards for LaTeX, and the files of two seeds."""
+"""Results as tables: every column as CSV, JSON or Parquet, and the files of two seeds."""
 
 from __future__ import annotations
 
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
 from operator import itemgetter
 from statistics import fmean, stdev
 from typing import TypeAlias
@@ -15,12 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capim.reports import format as show
-from capim.reports.elements.page import Cell, Table
 from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData, grouped
 from capim.reports.rows.speed import qps_v28
 from capim.reports.rows.standing import MEASURES, NDCG, RBO
-from capim.reports.sections import languages, leaderboard
+from capim.reports.sections import languages
 from capim.store.files import json_value, write_csv
 from capim.store.schema import RESULTS
 from capim.tasks.protocols import Protocol
@@ -109,61 +107,6 @@ def _type(field: pa.Field) -> dict[str, object]:
     )
     kind: dict[str, object] = next(dict(kind) for fits, kind in kinds if fits(field.type))
     return {**kind, "type": [kind["type"], "null"]} if field.nullable else kind
-
-
-_ESCAPES = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "·": r"$\cdot$",
-    "’": "'", "±": r"$\pm$",
-}  # fmt: skip
-
-
-def latex_files(data: ReportData, name: str) -> dict[str, bytes]:
-    r"""One file with the leaderboards, Winoground and pair tables: booktabs, ``\usepackage{booktabs}`` is enough."""
-    blocks = (*leaderboard.section(data).blocks, *leaderboard.compositional_section(data).blocks)
-    tables = [block for block in blocks if isinstance(block, Table)]
-    if not tables:
-        return {}
-    text = f"% made by capim from rows with the digest {data.digest[:16]}; needs \\usepackage{{booktabs}}\n\n"
-    return {name: (text + "\n".join(latex_table(table) for table in tables)).encode()}
-
-
-def latex_table(table: Table) -> str:
-    """One table: intervals small after the figure, the best in bold, heading groups with their rules."""
-    lines = [
-        r"\begin{table}",
-        r"  \centering",
-        f"  \\caption{{{escape_latex(table.caption)}}}",
-        f"  \\label{{tab:{table.id}}}",
-        f"  \\begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in table.columns)}}}",
-        r"    \toprule",
-    ]
-    if table.groups:
-        heads = [f"\\multicolumn{{{span}}}{{c}}{{{escape_latex(text)}}}" for text, span in table.groups]
-        ends = accumulate(span for _, span in table.groups)
-        lined = [(end - span + 1, end) for end, (text, span) in zip(ends, table.groups, strict=True) if text]
-        rules = [f"\\cmidrule(lr){{{start}-{end}}}" for start, end in lined]
-        lines += [f"    {' & '.join(heads)} \\\\", f"    {' '.join(rules)}"]
-    lines += [f"    {' & '.join(escape_latex(c.heading) for c in table.columns)} \\\\", r"    \midrule"]
-    lines += [f"    {' & '.join(_latex_cell(cell) for cell in row)} \\\\" for row in table.rows]
-    lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""]
-    return "\n".join(lines)
-
-
-def _latex_cell(cell: Cell) -> str:
-    text = escape_latex(cell.text)
-    text = f"\\textbf{{{text}}}" if cell.mark == "best" else text
-    return f"{text} {{\\scriptsize ({escape_latex(cell.note)})}}" if cell.note else text
-
-
-def escape_latex(text: str) -> str:
-    r"""Text that LaTeX prints as it is.
-
-    Examples:
-        >>> escape_latex("hf_dual & 50 % – {x}")
-        'hf\\_dual \\& 50 \\% -- \\{x\\}'
-    """
-    return "".join(_ESCAPES.get(c, c) for c in text)
 
 
 V28_PROTOCOLS = {"T2I": ("t2i/first", "t2i/all"), "I2T": ("i2t/any5", "i2t/any")}

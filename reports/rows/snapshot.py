@@ -138,11 +138,12 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
     uses = store.uses(until=end)
     current = newest_rows(filter(States.of(written, uses=uses).has, written), "results", uses=uses)
     runs = sorted(store.rows("runs").to_pylist(), key=lambda row: row["started"])
+    encoders = {row["encoder"]: row["encoder_fingerprint"] for row in current}  # each is read once, not for every row
     return Snapshot(
         name=run,
         results=_by_figure(current),
         comparisons=until("comparisons"),
-        encoders={row["encoder"]: redact(store.encoder(row["encoder_fingerprint"]).identity()) for row in current},
+        encoders={name: redact(store.encoder(of).identity()) for name, of in encoders.items()},
         corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in current},
         versions=_versions(row for row in runs if row["started"] <= end),
         devices=tuple(sorted({row["device"] for row in until("batches")})),

@@ -338,6 +338,21 @@ def pair_rows(comparisons: Iterable[Row], first: str | None = None) -> list[dict
     return sorted(rows, key=lambda row: (row["family"] != "headline", *(row[name] for name in PAIR_COLUMNS[:5])))
 
 
+def headline_pairs(pairs: Iterable[Row]) -> list[dict[str, Any]]:
+    """Of pairs with their state (:func:`pair_rows`) those by headline figures, as a table shows them.
+
+    ``low`` and ``high`` are the interval that the state is read from: that of all pairs of a figure together.
+    """
+    names = ("corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference")
+    return [
+        {**{name: row[name] for name in names}, "low": shown["ci_low"], "high": shown["ci_high"]}
+        | {"p_adjusted": row["p_adjusted"], "state": row["state"]}
+        for row in pairs
+        if row["family"] == "headline"
+        for shown in [claimed(row)]
+    ]
+
+
 def against_best(results: Sequence[Row], comparisons: Iterable[Row]) -> list[dict[str, Any]]:
     """Results with the test of each against the best other encoder under its protocol, in ``AGAINST_BEST``."""
     pairs: dict[tuple[str, ...], Row] = {}

@@ -1,7 +1,7 @@
 """Ablations computed from stored embeddings: precision, truncation, re-ranking, compression and others.
 
-An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``seconds``, ``n`` or the setting itself as
-``x``). Ablations over a numeric setting are drawn as curves, compressions over bytes and over seconds.
+An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``seconds_per_query``, ``n`` or the setting
+itself as ``x``). Ablations over a numeric setting are drawn as curves, compressions over bytes and over seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ COSTS = {
     "pairs_per_query": "pairs scored per query",
     "images": "images in the gallery",
     "depth": "re-ranked for the exact result",
-    "seconds": "seconds for all queries",
     "x": "setting",
 }
 SHARES = {

@@ -27,7 +27,7 @@ from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
 MOST_OUTCOMES = 3  # outcomes on different corpora in the sentence
-NO_RESULT = "No headline figure was evaluated: nothing to choose by."
+NO_RESULT = "No headline figure was evaluated, so there is nothing to choose by."
 WORST = 3  # slices, and failures
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
 IN_SUM = "in both directions together"

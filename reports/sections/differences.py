@@ -51,9 +51,9 @@ def section(data: ReportData) -> Section:
     name = next((r["adjustment"] for r in data.comparisons), "")
     lead = (
         "Every encoder minus the best, on the same queries: sign-flip permutation tests over images, with "
-        f"{ADJUSTMENTS.get(name, name)} correction over all pairs of a figure. Drawn are the figures that were "
-        "declared beforehand, the headline family. All other comparisons, in the folded tables, are exploratory: a "
-        "reason to look closer."
+        f"{ADJUSTMENTS.get(name, name)} correction over all pairs of a figure. The charts show the pre-declared "
+        "metrics, the headline family. All other comparisons, in the folded tables, are exploratory: a reason to look "
+        "closer."
     )
     return Section(
         id="differences",
@@ -155,7 +155,7 @@ def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> 
         texts("metric", lambda r: facts(r).label),
         numbers("difference", lambda r: difference_cell(facts(r), r), explain=unit),
         texts("the first is", lambda r: verdict_cell(facts(r), r)),
-        texts("family", lambda r: r["family"], explain="Headline: declared beforehand; exploratory: all others"),
+        texts("family", lambda r: r["family"], explain="Headline: pre-declared; exploratory: all others"),
         *(statistic(column, *shown) for column, shown in STATISTICS.items()),
         numbers("detectable", detectable, explain="Smallest true difference detected with 80 % power, same unit"),
         sortable=True,

@@ -39,7 +39,7 @@ def section(data: ReportData) -> Section:
     return Section(
         id="failures",
         title="Failures",
-        lead="Misses that may be no errors, and single queries with the answers of all encoders. A query is missed "
+        lead="Misses that may not be errors, and single queries with the answers of all encoders. A query is missed "
         "where something scores above its best relevant item, and found where that item alone is first.",
         blocks=tuple(blocks),
     )
@@ -72,7 +72,7 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         return counted(next((by_key[k]["n_queries"] for k in by_key if k[:3] == (*key, SHARE)), 0))
 
     title = f"{corpus} · R@1 with and without ambiguous misses, percent, with interval"
-    headings = dict(zip((*CAUSES, "either"), ("another annotation", "agreement", "either"), strict=True))
+    headings = dict(zip((*CAUSES, "either"), ("also annotated", "models agree", "both"), strict=True))
     return pivot(
         anchor("ambiguous", corpus),
         title,
@@ -81,17 +81,17 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         texts("task", lambda key: Protocol.of(key[0]).titled),
         numbers("all queries", partial(mean, metric=R1, feature="all queries"), group="R@1"),
         *(
-            numbers(heading, partial(mean, metric=WITHOUT, feature=cause), group="R@1 without")
+            numbers(heading, partial(mean, metric=WITHOUT, feature=cause), group="R@1 excluding misses")
             for cause, heading in headings.items()
         ),
         numbers("all", misses, group="Misses"),
         *(numbers(headings[cause], partial(marked, cause=cause), group="Misses") for cause in CAUSES),
         sortable=True,
         folded="" if corpus in retrieval_corpora(data) else title,
-        note="R@1 of all queries is the headline. Another annotation: what the encoder puts first is right too, by an "
-        "extra ground truth of the corpus or by a caption with the same words. Agreement, a suspicion only: at least "
-        "two thirds of the encoders, and at least three, put the same wrong item first; encoders that were trained "
-        "alike make the same mistakes. Without these misses R@1 can only be higher: it is a bound from above.",
+        note="R@1 of all queries is the headline. Also annotated: what the encoder puts first is right too, by an "
+        "extra ground truth of the corpus or by a caption with the same words. Models agree, a suspicion only: at "
+        "least two thirds of the encoders, and at least three, put the same wrong item first; encoders that were "
+        "trained alike make the same mistakes. Without these misses R@1 can only be higher: it is an upper bound.",
     )
 
 

@@ -42,8 +42,8 @@ def section(data: ReportData) -> Section:
     return Section(
         id="leaderboard",
         title="Leaderboard",
-        lead="Percentage of queries with a relevant item among the first k, of judged documents nDCG with grades as "
-        "gains, with confidence intervals. "
+        lead="Percentage of queries with a relevant item among the first k (for judged documents, nDCG with grades as "
+        "gains), with confidence intervals. "
         "The bar below a number shows the interval, on one axis for each metric; the tick marks the value, "
         "the dotted line chance.",
         blocks=tuple(blocks),
@@ -122,6 +122,8 @@ def _method(row: Row) -> str:
     units = "queries" if Protocol.of(row["protocol"]).kind == "judged" else "images"
     if row["interval_method"] == "wilson":
         return f"Wilson with the design effect of the {units}"
+    if row["interval_method"] in ("t", "log-t"):
+        return f"Student's t with the clustered error of the {units}"
     replicates = f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}"
     return f"{row['interval_method']} cluster bootstrap over {units}, {replicates}"
 
@@ -226,7 +228,7 @@ def _ranking(data: ReportData) -> Table:
     for estimand in (THESE, LIKE_THESE) if tested else (THESE,):
         for statistic, heading, what in (
             (MACRO_MEAN, "macro mean", "Mean of the headlines"),
-            (BORDA, "Borda", "Other encoders that it is above, mean over corpora"),
+            (BORDA, "Borda", "Share of the other encoders that it outranks, mean over corpora"),
         ):
             key, group = (estimand, statistic), f"on {estimand}"
             explain = f"Ranks that it can hold by {heading}, on {estimand}"
@@ -422,7 +424,7 @@ def pair_protocols(data: ReportData, corpus: str) -> list[str]:
 def _pairs(data: ReportData, corpus: str, protocols: list[str]) -> Table:
     return tables.pivot(
         f"pairs-{corpus}",
-        f"{corpus} · hard negatives · percent of items in which the right caption scores higher than they do",
+        f"{corpus} · hard negatives · percent of items whose right caption scores higher than the negatives",
         [r["encoder"] for r in data.ranked(corpus, protocols[0], PAIRS)],
         tables.texts("Encoder", str),
         *(

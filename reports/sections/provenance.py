@@ -171,7 +171,7 @@ def _commands(data: ReportData) -> Table:
             commands += [(corpus, protocol, command_of[run]) for run in runs if run in command_of]
     return pivot(
         "commands",
-        "Commands that make the results of each protocol again",
+        "Commands to reproduce the results of each protocol",
         commands,
         texts("Corpus", lambda row: row[0]),
         texts("task", lambda row: Protocol.of(row[1]).titled),
@@ -233,7 +233,7 @@ def published_section(data: ReportData) -> Section:
         lead="Each result beside the figure published for the same model and protocol. A suspect result is more often "
         "caused by an error in loading or preprocessing than by a real difference."
         + (f" No published figures for {show.listing(without)}." if without else "")
-        + "".join(f" {part}: published figures are of all images." for part in parts),
+        + "".join(f" {part}: published figures are about all images." for part in parts),
         blocks=tuple(blocks),
     )
 

@@ -53,7 +53,7 @@ def section(data: ReportData) -> Section:
         title="Slices",
         lead="The same metric over parts of the queries. A difference is the value with the feature minus the value "
         "without it, in percentage points, with its interval; its p is adjusted over all features of an encoder. "
-        "Beside R@1 stands the same without ambiguous misses, explained under failures.",
+        "R@1 is shown with and without ambiguous misses, which are explained under failures.",
         blocks=tuple(blocks),
     )
 

@@ -336,7 +336,7 @@ def positions_of(file: EmbeddingParts, items: pa.Array, corpus: str) -> NDArray[
     repeated = np.flatnonzero(times[found] * (found >= 0) > 1)
     faults = []
     if len(repeated):
-        faults.append(f"id {file.ids[int(repeated[0])].as_py()!r} comes more than once")
+        faults.append(f"id {file.ids[int(repeated[0])].as_py()!r} occurs more than once")
     if len(unknown):
         first = file.ids[int(unknown[0])].as_py()
         faults.append(f"{len(unknown)} ids are not in {corpus}, first {first!r} at row {unknown[0]}")

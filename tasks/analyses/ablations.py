@@ -1,16 +1,15 @@
 """What it would cost to store, compute or compare vectors differently: other forms, precisions and devices.
 
 Each form of the stored vectors is scored like these, by ``tasks.ranking``, and compared with them query by query: the
-detail holds the difference with its paired interval, the bytes per item, the seconds of scoring and the share of tied
-queries; and the number of all queries, where a sample was scored. A form with parameters from vectors (means, axes,
-ranges) is fitted on one half of the images and tested with the queries of the other. Quantised forms are scored as
-float32 numbers that rank the same way, so their seconds say nothing about integer arithmetic. Torch is loaded when the
-first form is scored.
+detail holds the difference with its paired interval, the bytes per item and the share of tied queries; and the number
+of all queries, where a sample was scored. A form with parameters from vectors (means, axes, ranges) is fitted on one
+half of the images and tested with the queries of the other. Quantised forms are scored as float32 numbers that rank the
+same way, so that no time was measured that says anything about integer arithmetic. Torch is loaded when the first form
+is scored.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -61,12 +60,11 @@ class Scored(NamedTuple):
     """The outcome of some vectors under one protocol.
 
     ``hits``: expected hit at 1 of every query, equal scores in random order. ``tied``: whether its best relevant item
-    is tied with an irrelevant one. ``seconds``: duration of scoring.
+    is tied with an irrelevant one.
     """
 
     hits: NDArray[np.float64]
     tied: NDArray[np.bool_]
-    seconds: float
 
 
 class Halves(NamedTuple):
@@ -89,14 +87,13 @@ def cross_fitted(
         score: ``score(half, task)`` scores the queries of one half (``True``: the second).
     """
     of_query = second_half[task.clusters]
-    hits, tied, seconds = np.empty(len(of_query)), np.empty(len(of_query), dtype=np.bool_), 0.0
+    hits, tied = np.empty(len(of_query)), np.empty(len(of_query), dtype=np.bool_)
     for half in (False, True):
         kept = np.flatnonzero(of_query == half)
         if len(kept):
             scored = score(half, task.of_queries(kept))
             hits[kept], tied[kept] = scored.hits, scored.tied
-            seconds += scored.seconds
-    return Scored(hits, tied, seconds)
+    return Scored(hits, tied)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +140,6 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
             found.append(scored.hits)
             detail = {
                 "bytes_per_item": form.bytes_per_item,
-                "seconds": scored.seconds,
                 "tie_share": float(scored.tied.mean()),
                 "n_tied": int(scored.tied.sum()),
                 "n_all_queries": len(data.task.queries),
@@ -276,7 +272,7 @@ def late_forms(
 
 
 def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
-    """The outcome of single vectors; the seconds are of scoring alone."""
+    """The outcome of single vectors."""
     from capim.tasks.ranking.cosine import score_dense
 
     return _scored(partial(score_dense, images, queries, [task], top=1))
@@ -302,7 +298,7 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
 
 
 def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:
-    """The outcome of late-interaction vectors, numbered from 0; the seconds are of scoring alone."""
+    """The outcome of late-interaction vectors, numbered from 0."""
     from capim.tasks.ranking.maxsim import score_maxsim
 
     images, queries = (replace(side, ords=np.arange(len(side), dtype=np.int32)) for side in (images, queries))
@@ -310,10 +306,8 @@ def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:
 
 
 def _scored(score: Callable[[], dict[str, Outcomes]]) -> Scored:
-    started = time.perf_counter()
     [outcomes] = score().values()
-    seconds = time.perf_counter() - started
-    return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied, seconds)
+    return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied)
 
 
 def forward_precision(data: AnalysisInput) -> Iterator[Slice]:

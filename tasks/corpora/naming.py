@@ -86,7 +86,7 @@ def stored_corpus(
         if row is not None and here is not None and here["name"] != row["name"]:
             origin = row["locations"][-1] if row["locations"] else "another program"
             raise RequestError(
-                f"corpus {what!r} means two: the folder or file {location_of(what)}, stored as {here['name']!r}, and "
+                f"corpus {what!r} is ambiguous: the folder or file {location_of(what)}, stored as {here['name']!r}, or "
                 f"the stored corpus {row['name']!r} from {origin}; give {here['name']!r} for the first, "
                 f"{row['fingerprint']!r} for the second"
             )

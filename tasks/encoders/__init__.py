@@ -7,7 +7,7 @@ before a model is loaded.
 from __future__ import annotations
 
 from capim.tasks.encoders.adapters import ADAPTERS, Adapter, adapter_named, require_libraries
-from capim.tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_of, spec_of
+from capim.tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_named, entry_of, spec_of
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 from capim.tasks.encoders.identity import identity_gap, resolve
 from capim.tasks.encoders.loading import load_encoder
@@ -22,6 +22,7 @@ __all__ = [
     "encode_captions",
     "encode_images",
     "entry_from",
+    "entry_named",
     "entry_of",
     "identity_gap",
     "load_encoder",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
@@ -152,6 +153,12 @@ def entry_of(name: str) -> CatalogEntry:
     if name not in rows:
         raise RequestError(f"{unknown('encoder', name, rows)} (capim list encoders)")
     return rows[name]
+
+
+def entry_named(name: str, entries: Iterable[str | Mapping[str, Any]]) -> CatalogEntry:
+    """The encoder of that name from the tables of a suite, else from the catalog."""
+    described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
+    return entry_from(name, described[name]) if name in described else entry_of(name)
 
 
 def spec_of(name: str) -> EncoderSpec:

@@ -1,8 +1,9 @@
 """Where the files of a model are: in this package, in a folder, or in a hub repository at one commit.
 
-A checkpoint is named by a spec: a folder, ``package:NAME``, a hub repository, or one of open_clip's own names
-``architecture/tag``. Other repositories that it needs (a base model, a tokenizer, code) are pinned to a commit too:
-``resolve`` writes it into the spec's options as ``revision:<repository>``, and what loads them reads it there.
+A checkpoint is named by a spec: a folder, ``package:NAME``, a hub repository, one of open_clip's own names
+``architecture/tag``, or a file of weights for one of them, ``ViT-B-32@/path/epoch_3.pt``. Other repositories that it
+needs (a base model, a tokenizer, code) are pinned to a commit too: ``resolve`` writes it into the spec's options as
+``revision:<repository>``, and what loads them reads it there.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_named, require_libraries
 from capim.tasks.hub import folder_at
@@ -27,6 +28,13 @@ PACKAGE = Path(__file__).parent
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 # only a checkpoint of this form is worth importing open_clip, which takes seconds
 _OPEN_CLIP_NAME = re.compile(r"(?P<architecture>[A-Za-z0-9.-]+)/(?P<tag>[a-z0-9_.-]+)")
+_OPEN_CLIP_FILE = re.compile(
+    r"(?P<architecture>[A-Za-z0-9.-]+)(/(?P<tag>[a-z0-9_.-]+))?@(?P<file>[^#]+)(#(?P<key>.+))?"
+)
+OPEN_CLIP_FORMS = (
+    "hf-hub:OWNER/NAME or a folder with open_clip_config.json, ARCHITECTURE/TAG (ViT-B-32/openai), or a file of "
+    "weights with its architecture (ViT-B-32@/path/epoch_3.pt)"
+)
 _HEAVY = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".onnx_data", ".gguf", ".tflite",
     ".mlmodel", ".npz", ".tar", ".zip",
@@ -58,6 +66,10 @@ def local_path(checkpoint: str) -> Path | None:
         return path
     if _HUB_ID.fullmatch(checkpoint) and not checkpoint.endswith(".py"):
         return None
+    if form := _OPEN_CLIP_FILE.fullmatch(checkpoint):
+        path = Path(form["file"]).expanduser()
+        if path.is_file():
+            return path
     raise RequestError(f"checkpoint {checkpoint!r} does not exist ({path.absolute()})")
 
 
@@ -141,21 +153,26 @@ def related_repositories(adapter: str, read: ReadJson) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenClipTag:
-    """A model that open_clip knows by name.
+    """A model that open_clip knows by name, with its published weights or with those of a training of one's own.
 
     Attributes:
         architecture: Name of a built-in configuration.
+        config: The built-in configuration.
         repository: The hub repository of the weights.
         weights: Possible names of the file of the weights, in the order of preference.
-        config: The built-in configuration.
-        preprocess: Mean, standard deviation, interpolation and resize mode that belong to the weights.
+        preprocess: Mean, standard deviation, interpolation and resize mode that belong to the tag; open_clip's own
+            without a tag.
+        file: The user's file of weights; None: they are in the repository.
+        key: Which weights of the file, where it holds several, as of a moving average (EMA).
     """
 
     architecture: str
-    repository: str
-    weights: tuple[str, ...]
     config: Mapping[str, Any]
-    preprocess: Mapping[str, Any]
+    repository: str = ""
+    weights: tuple[str, ...] = ()
+    preprocess: Mapping[str, Any] = field(default_factory=dict)
+    file: Path | None = None
+    key: str = ""
 
     def read(self, name: str) -> Mapping[str, Any]:
         """The configuration in the form of a repository's ``open_clip_config.json``."""
@@ -166,18 +183,26 @@ def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
     """What open_clip knows about the checkpoint of a spec; None if it is a repository, a folder or of another adapter.
 
     Raises:
-        RequestError: The architecture is known but the tag is not, or open_clip is not installed.
+        RequestError: The tag or the architecture of a file is unknown, there is no such file, or open_clip is not
+            installed.
     """
-    form = _OPEN_CLIP_NAME.fullmatch(spec.checkpoint)
-    if spec.adapter != "openclip" or form is None:
+    named, of_file = (pattern.fullmatch(spec.checkpoint) for pattern in (_OPEN_CLIP_NAME, _OPEN_CLIP_FILE))
+    form = named or of_file
+    if spec.adapter != "openclip" or form is None or Path(spec.checkpoint).exists():
         return None
     require_libraries(spec)
     import open_clip
 
     architecture, tag = form["architecture"], form["tag"]
     config = open_clip.get_model_config(architecture)
+    if config is None and of_file:
+        raise RequestError(unknown(f"encoder {spec.name!r}: architecture", architecture, open_clip.list_models()))
     if config is None:
         return None
+    file = local_path(spec.checkpoint) if of_file else None
+    key = (of_file["key"] if of_file else "") or ""
+    if tag is None:
+        return OpenClipTag(architecture=architecture, config=config, file=file, key=key)
     weights = open_clip.get_pretrained_cfg(architecture, tag)
     if not weights or not weights.get("hf_hub"):
         known = ", ".join(open_clip.list_pretrained_tags_by_model(architecture)) or "none"
@@ -189,6 +214,8 @@ def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
         weights=(*filter(None, [filename]), *ADAPTERS["openclip"].weights),
         config=config,
         preprocess={k: weights[k] for k in ("mean", "std", "interpolation", "resize_mode") if k in weights},
+        file=file,
+        key=key,
     )
 
 
@@ -211,6 +238,22 @@ def chosen_weights(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
                 matches.setdefault(file.rpartition("/")[0], []).append(file)
         chosen = matches | chosen
     return sorted(file for of_folder in chosen.values() for file in of_folder)
+
+
+def weight_files(spec: EncoderSpec) -> list[Path]:
+    """The files that hold the weights of a resolved spec, and after them those of the base model of a LoRA adapter."""
+    if (tag := open_clip_tag(spec)) and tag.file:
+        return [tag.file]
+    if tag:
+        folder, patterns = snapshot(tag.repository, spec.revision, tag.weights), tag.weights
+    else:
+        folder, patterns = folder_of(spec), adapter_named(spec.adapter).weights
+    base = base_folder(spec, folder)
+    return [
+        each / name
+        for each in filter(None, [folder, base])
+        for name in chosen_weights([path.relative_to(each).as_posix() for path in each.rglob("*")], patterns)
+    ]
 
 
 def needed_files(files: Sequence[str], patterns: Sequence[str]) -> list[str]:

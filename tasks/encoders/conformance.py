@@ -12,7 +12,6 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,11 +22,11 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.types import Embeddings, EncoderSpec, Precision
 from capim.store.vectors import Ragged
 from capim.tasks.encoders.adapters import adapter_named, adapter_of, is_own_code
-from capim.tasks.encoders.checkpoint import base_folder, folder_of, json_file, local_path, open_clip_tag
+from capim.tasks.encoders.checkpoint import folder_of, json_file, local_path, open_clip_tag
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images, service_of
 from capim.tasks.encoders.identity import identity_gap, resolve, roles_line
 from capim.tasks.encoders.loading import load_encoder
-from capim.tasks.encoders.weights import MissingWeightsError, digests_of_files, digests_of_model, weights_of
+from capim.tasks.encoders.weights import MissingWeightsError, lost_matrices, weights_of
 
 NORM_TOLERANCE = 1e-3
 PRECISION_COSINE = 0.999
@@ -98,18 +97,12 @@ def weights_are_in_the_model(encoder: Encoder) -> str:
     """Every weight matrix of the checkpoint's files is found in the model, value by value."""
     if not encoder.modules:
         raise CheckSkipped("the adapter does not expose its weights")
-    if open_clip_tag(encoder.spec) is not None or (local_path(encoder.spec.checkpoint) or Path()).suffix == ".py":
-        raise CheckSkipped("the checkpoint is not a folder of weights")
-    folder = folder_of(encoder.spec)
-    in_files = dict(digests_of_files(folder, encoder.spec))
-    if base := base_folder(encoder.spec, folder):
-        in_files |= digests_of_files(base, encoder.spec)
-    in_model = digests_of_model(encoder.modules)
-    if missing := sorted(name for name, digest in in_files.items() if digest not in in_model):
-        raise CheckFailed(
-            f"{len(missing)} of {len(in_files)} weight matrices are not in the model: {', '.join(missing[:3])}"
-        )
-    return f"all {len(in_files)} weight matrices of the checkpoint"
+    if adapter_named(encoder.spec.adapter).unverified:
+        raise CheckSkipped("the adapter does not say which files hold them")
+    missing, of = lost_matrices(encoder.spec, encoder.modules)
+    if missing:
+        raise CheckFailed(f"{len(missing)} of {of} weight matrices are not in the model: {', '.join(missing[:3])}")
+    return f"all {of} weight matrices of the checkpoint"
 
 
 def shapes_and_norms(encoder: Encoder) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import platform
+import re
 import resource
 import sys
 from collections.abc import Iterator
@@ -35,18 +37,34 @@ def check_device(device: str) -> None:
     Raises:
         RequestError: The name is unknown, or this machine has no such device.
     """
+    found = re.fullmatch(r"(cpu|cuda|mps)(?::(\d+))?", device)
+    if found is None:
+        raise RequestError(f"device {device!r} is unknown; use cpu, cuda, cuda:0, … or mps")
+    kind, number = found.groups()
+    if kind == "cuda" and int(number or 0) >= (count := _cuda_devices()):
+        raise RequestError(f"device {device!r} does not exist: {count} CUDA devices are visible; use --device cpu")
+    if kind == "mps" and not _has_mps():
+        raise RequestError("device 'mps' does not exist on this machine; use --device cpu")
+
+
+def _cuda_devices() -> int:
+    """How many CUDA devices torch sees; none where there is no driver, which is known without importing torch."""
+    if platform.system() == "Linux" and not Path("/dev/kfd").exists():  # AMD's driver, which torch also calls cuda
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            return 0
     import torch
 
-    try:
-        wanted = torch.device(device)
-    except RuntimeError:
-        raise RequestError(f"device {device!r} is unknown; use cpu, cuda, cuda:0, … or mps") from None
-    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
-        raise RequestError(
-            f"device {device!r} does not exist: {torch.cuda.device_count()} CUDA devices are visible; use --device cpu"
-        )
-    if wanted.type == "mps" and not torch.backends.mps.is_available():
-        raise RequestError("device 'mps' does not exist on this machine; use --device cpu")
+    return torch.cuda.device_count()
+
+
+def _has_mps() -> bool:
+    if platform.system() != "Darwin":
+        return False
+    import torch
+
+    return torch.backends.mps.is_available()
 
 
 def _cuda(device: str) -> Any:

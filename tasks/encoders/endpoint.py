@@ -10,16 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec, Modality, Option
-from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
+from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images, service_of
+from capim.tasks.encoders.service_forms import FORMS, ServiceForm
 
 # an option with one of these prefixes is a parameter of the service, sent as it is with every request for these items
 BODY: Mapping[str, tuple[Modality, ...]] = {
@@ -42,12 +43,13 @@ class EndpointOptions(BaseModel):
     """The options of one endpoint.
 
     Attributes:
-        url: Address without credentials; ``/embeddings`` is added where it does not end so.
-        image_form: How an image is sent. ``messages``: as a ``data:`` URL in a chat message, one image per request
-            (vLLM). ``input``: as ``{"image": …}`` in Base64 (Jina, SGLang). Empty: the service takes no images.
-        caption_form: How a caption is sent: ``input``: as a text of the list ``input`` (OpenAI); ``messages``: as a
-            chat message, one caption per request, so that vLLM applies the model's chat template.
-        image_prompt: Text after every image of form ``messages``.
+        url: Address without credentials; the path of the form is added where it does not end so.
+        image_form: How an image is sent, a key of ``FORMS``; empty: the service takes no images.
+        caption_form: How a caption is sent.
+        image_prompt: Text after every image, in a form that can hold one.
+        image_system: Text of the system's turn before an image of form ``messages``.
+        caption_system: Text of the system's turn before a caption of form ``messages``.
+        last_turn: ``assistant``: an empty turn of the assistant ends every request of form ``messages``.
         api_key_env: The environment variable that holds the key; empty: no key is sent.
         concurrency: Requests at the same time.
         inputs_per_request: Most inputs of one request of form ``input``.
@@ -60,9 +62,12 @@ class EndpointOptions(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
     url: str
-    image_form: Literal["", "input", "messages"] = ""
-    caption_form: Literal["input", "messages"] = "input"
+    image_form: Literal["", "input", "data_url", "messages", "cohere", "voyage", "gemini"] = ""
+    caption_form: Literal["input", "data_url", "messages", "cohere", "voyage", "gemini", "tei"] = "input"
     image_prompt: str = ""
+    image_system: str = ""
+    caption_system: str = ""
+    last_turn: Literal["", "assistant"] = ""
     api_key_env: str = ""
     concurrency: int = Field(default=4, ge=1, le=64)
     inputs_per_request: int = Field(default=32, ge=1)
@@ -80,8 +85,24 @@ class EndpointOptions(BaseModel):
         if parts.username or parts.password or parts.query or parts.fragment:
             raise ValueError("expected an address without user, password or query: put the key into a variable of the "
                              'environment and name it, api_key_env = "EXAMPLE_API_KEY"')  # fmt: skip
-        path = parts.path.rstrip("/")
-        return f"{parts.scheme}://{parts.netloc}{path}" + ("" if path.endswith("/embeddings") else "/embeddings")
+        return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+    def form(self, modality: Modality) -> ServiceForm | None:
+        """How captions or images are sent; None: not at all."""
+        return FORMS.get(self.caption_form if modality == "caption" else self.image_form)
+
+    def address(self, modality: Modality, model: str) -> str:
+        """Where requests for captions or images of a model go."""
+        form = self.form(modality)
+        path = form.path.format(model=model) if form else ""
+        return self.url if self.url.endswith(path) else self.url + path
+
+    def conversation(self, modality: Modality, content: object) -> list[dict[str, object]]:
+        """The turns of a request of form ``messages``."""
+        system = self.caption_system if modality == "caption" else self.image_system
+        turns = [("system", [{"type": "text", "text": system}])] if system else []
+        last = [("assistant", [{"type": "text", "text": ""}])] if self.last_turn else []
+        return [{"role": role, "content": each} for role, each in [*turns, ("user", content), *last]]
 
     @property
     def host(self) -> str:
@@ -153,6 +174,8 @@ def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
         endpoint_options(spec)
     except RequestError as error:
         faults += error.faults
+    else:
+        faults += _of_another_form(spec)
     if spec.precision != "float32":
         faults.append(
             f"encoder {spec.name!r}: the service chooses the precision of its forward pass; leave precision out"
@@ -164,12 +187,40 @@ def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
     return spec if spec.resolved else replace(spec, revision=UNVERSIONED)
 
 
+def _of_another_form(spec: EncoderSpec) -> list[str]:
+    """Options that the chosen forms would leave out in silence."""
+    options = endpoint_options(spec)
+    caption, image = options.caption_form, options.image_form
+    prompted = [name for name, form in FORMS.items() if form.prompted]
+    needs: list[tuple[str, set[str], list[str]]] = [
+        ("image_prompt", {image}, prompted),
+        ("image_system", {image}, ["messages"]),
+        ("caption_system", {caption}, ["messages"]),
+        ("last_turn", {caption, image}, ["messages"]),
+    ]
+    return [
+        f"encoder {spec.name!r}: option {name} needs {' or '.join(forms)} as the form of its requests"
+        for name, used, forms in needs
+        if getattr(options, name) and not used.intersection(forms)
+    ]
+
+
 def probe_vectors(encoder: Encoder, *, image: bool) -> dict[str, NDArray[np.float32]]:
     """Probe -> its vector, shape ``(dim,)``; that of the image where it is wanted.
 
     The image of 96 x 64 pixels is computed, so that it is the same everywhere and for ever.
+
+    Raises:
+        WorkError: A caption has another vector in a request with others than alone.
     """
     vectors = dict(zip(PROBE_CAPTIONS, encode_captions(encoder, PROBE_CAPTIONS).values, strict=True))
+    together, alone = vectors[PROBE_CAPTIONS[0]], encode_captions(encoder, PROBE_CAPTIONS[:1]).values[0]
+    if (cosine := float(together @ alone)) < LOWEST_COSINE:
+        raise WorkError(
+            f"encoder {encoder.spec.name!r}: {cast('Any', service_of(encoder)).address} gives {PROBE_CAPTIONS[0]!r} "
+            f"alone another vector than among {len(PROBE_CAPTIONS)} captions (cosine {cosine:.4f}, expected "
+            f"{LOWEST_COSINE} or more): its vectors depend on the batch; set inputs_per_request = 1, or mend it"
+        )
     if image:
         from PIL import Image
 

@@ -66,7 +66,7 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     if spec.checkpoint == spec.adapter:  # the code is the model
         return spec
     tag = open_clip_tag(spec)
-    path = None if tag else local_path(spec.checkpoint)
+    path = tag.file if tag else local_path(spec.checkpoint)
     if path is None:
         repository = tag.repository if tag else repository_of(spec.checkpoint)
         revision = commit_of(repository, spec.revision)
@@ -75,7 +75,7 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
         return _with_files(replace(spec, revision=_module_revision(spec, path)), path)
     else:
         revision = _known_digest(spec, path, spec.revision if spec.resolved else "")
-        read = _reader(str(path), revision)
+        read = tag.read if tag else _reader(str(path), revision)
     return _with_prompts(_with_related(replace(spec, revision=revision), read), read)
 
 

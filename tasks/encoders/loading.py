@@ -17,6 +17,7 @@ from capim.tasks.encoders.identity import resolve
 
 # transformers imports its modules lazily; two threads that load models at once can see a half-imported module
 _LOADING = threading.Lock()
+_ANY_CAPTION = "a red bus, 2 dogs · ein roter Bus · 红色的公共汽车 · красный автобус 🚌"
 
 
 def load_encoder(
@@ -33,10 +34,10 @@ def load_encoder(
 
     Raises:
         RequestError: The adapter or device is unknown, or a library, the checkpoint or consent is missing.
-        MissingWeightsError: The checkpoint lacks weights that the architecture needs.
+        MissingWeightsError: The model and the files of the checkpoint do not hold the same weights.
         WorkError: The hub cannot be reached, access is restricted, or the files cannot be loaded.
     """
-    from capim.tasks.encoders.weights import LoadReports, check_weights_loaded, loads_reported, missing_weights
+    from capim.tasks.encoders.weights import LoadReports, check_weights_loaded, loads_reported, wrong_weights
 
     adapter = adapter_of(spec)
     if repr(trust_remote_code) not in ("True", "False"):  # a caller without types may pass the text "false"
@@ -52,6 +53,7 @@ def load_encoder(
             encoder = _as_encoder(loaded, resolved, device)
             if reports:
                 check_weights_loaded(encoder, reports)
+                encoder.prepare_captions([_ANY_CAPTION])  # a tokenizer of another model is an error at once
     except (RequestError, WorkError):
         raise
     except ImportError as error:
@@ -60,8 +62,9 @@ def load_encoder(
             f"install it with: {adapter.install}"
         ) from error
     except Exception as error:
-        if reports and reports.missing and "state_dict" in str(error):  # a library that loads weights strictly
-            raise missing_weights(resolved, reports.missing) from error
+        # a library that loads weights strictly
+        if reports and ("state_dict" in str(error) or "mismatched" in str(error)) and (faults := reports.faults()):
+            raise wrong_weights(resolved, faults) from error
         advice = "the files may be damaged or of another format: remove them from the cache and download them again"
         if not adapter.release and spec.checkpoint and local_path(spec.checkpoint):
             advice = "the files may be damaged or of another format: copy the folder again, or try another adapter"

@@ -1,40 +1,68 @@
-"""The weights of a model: read from files, and whether all that a vector needs came from them.
+"""The weights of a model: read from files, and proof that model and files are the same, both ways.
 
-Libraries fill in what they miss with random numbers and only log it. Every adapter loads by ``Module.load_state_dict``
-of torch or ``from_pretrained`` of transformers, itself or through its library. Both know which names of the model they
-did not find, after all renaming, tying and conversion of theirs; here they are listened to, so that no adapter has to
-ask. What neither of them saw is compared with the files, value by value, without comparing names: a weight matrix is
-identified by its shape and a sample of its values in the precision of the forward pass. A weight that is in no file is
-made NaN, never left random, and is an error where a vector needs it: libraries build language heads and poolers that no
-vector sees, and checkpoints leave them out.
+Libraries fill in what they miss with random numbers, interpolate what has another shape, cast what has another type and
+leave out what they have no place for, and at most log it. Every adapter loads by ``Module.load_state_dict`` of torch or
+``from_pretrained`` of transformers, itself or through its library. Both know which names of the model they did not find
+and which of the files they did not take, after all renaming, tying and conversion of theirs; here they are listened to,
+so that no adapter has to ask. What neither of them saw is compared with the files, value by value, without comparing
+names: a tensor is identified by its shape and a sample of its values in the precision of the forward pass.
+
+A weight that is in no file is made NaN, never left random, and is an error where a vector needs it: libraries build
+language heads and poolers that no vector sees, and checkpoints leave them out. A tensor of the files that the model
+does not hold is an error too, unless it is computed (``COMPUTED``), transformers or the adapter lists it for the
+architecture (``Adapter.unused``), or the spec does (option ``unused_weights``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import itertools
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from capim.store.errors import WorkError
+from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters import PIN, adapter_named
-from capim.tasks.encoders.checkpoint import chosen_weights, folder_of, local_path, open_clip_tag, repository_of
+from capim.tasks.encoders.adapters import PIN, UNUSED_WEIGHTS, adapter_named
+from capim.tasks.encoders.checkpoint import local_path, open_clip_tag, repository_of, weight_files
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 from capim.tasks.encoders.tensors import DTYPES
 
+COMPUTED = ("*position_ids", "*token_type_ids", "*attn_mask", "*embed_scale", "*inv_freq")
+"""Names of buffers whose values follow from the configuration, so that files may hold them or not."""
 _SAMPLE = 512  # values that enter the digest of a matrix
+_PLAIN = (torch.float64, torch.float32, torch.float16, torch.bfloat16)  # which hold a weight as it is
 _Place = tuple[nn.Module, str]  # a network and the name of a tensor of its own, which wrapping does not change
 
 
 class MissingWeightsError(WorkError):
-    """The checkpoint lacks weights that the architecture needs, or holds them in another shape."""
+    """The model and the files of its checkpoint do not hold the same weights.
+
+    Attributes:
+        faults: What is wrong with each weight, by its name in the model or in the files.
+    """
+
+    def __init__(self, message: str, faults: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.faults = dict(faults)
+
+
+class StoredTensor(NamedTuple):
+    """A tensor of a weights file, whose values are read when they are looked at."""
+
+    file: Path
+    name: str
+    tensor: Tensor
 
 
 def weights_file(folder: Path, names: Iterable[str], spec: EncoderSpec) -> Path:
@@ -46,51 +74,148 @@ def weights_file(folder: Path, names: Iterable[str], spec: EncoderSpec) -> Path:
     if found := [folder / name for name in names if (folder / name).is_file()]:
         return found[0]
     raise MissingWeightsError(
-        f"encoder {spec.name!r}: {folder} holds none of {', '.join(names)}; download the checkpoint again"
+        f"encoder {spec.name!r}: {folder} holds none of {', '.join(names)}; download the checkpoint again", {}
     )
 
 
-def read_tensors(file: Path) -> dict[str, Any]:
-    """The tensors of a weights file by name; a pickle may also hold mappings of tensors, but no code is run."""
+def read_tensors(file: Path, *, mapped: bool = False) -> dict[str, Any]:
+    """The tensors of a weights file by name; a pickle may also hold mappings of tensors, but no code is run.
+
+    ``mapped``: values are read from the file when they are looked at, wherever its format can do that.
+    """
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file
 
         return dict(load_file(file))
+    if mapped:
+        with contextlib.suppress(RuntimeError):  # of torch 1.5 and older
+            return dict(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
     return dict(torch.load(file, map_location="cpu", weights_only=True))
+
+
+def weights_in(file: Path, key: str = "", *, mapped: bool = False) -> dict[str, Any]:
+    """The weights in a file of open_clip, a training's too, by their names in the model.
+
+    A training keeps them as ``state_dict`` beside its optimiser, perhaps those of a moving average (EMA) as well, and
+    may have written ``module.`` (DDP) or ``_orig_mod.`` (``torch.compile``) before every name.
+
+    Args:
+        file: Safetensors or a pickle, of which no code is run.
+        key: Which weights, where the file holds several.
+        mapped: As of :func:`read_tensors`.
+
+    Raises:
+        RequestError: There are no weights, none under that key, or several and no key.
+    """
+    contents = read_tensors(file, mapped=mapped)
+    whole = {name: each for name, each in contents.items() if isinstance(each, Tensor)}
+    sets = {"": whole} if whole else {
+        str(name): dict(each)
+        for name, each in contents.items()
+        if isinstance(each, Mapping) and each and all(isinstance(one, Tensor) for one in each.values())
+    }  # fmt: skip
+    if not sets or (key and key not in sets):
+        raise RequestError(
+            f"{file} holds no weights{f' {key!r}' if key else ''}; it holds {', '.join(map(str, contents))}"
+        )
+    if len(sets) > 1 and not key:
+        raise RequestError(
+            f"{file} holds several weights; add to it which are meant: {' or '.join(f'#{name}' for name in sets)}"
+        )
+    tensors = sets[key or next(iter(sets))]
+    for wrapper in ("module.", "_orig_mod.", "module."):
+        if all(name.startswith(wrapper) for name in tensors):
+            tensors = {name.removeprefix(wrapper): each for name, each in tensors.items()}
+    return tensors
 
 
 class LoadReports:
     """What torch and transformers said about the weights of a model while it was loaded."""
 
     def __init__(self) -> None:
-        self._all: list[tuple[Mapping[str, _Place], Any]] = []
+        self._all: list[tuple[Mapping[str, _Place], frozenset[str], Any]] = []
+        self._given: dict[str, set[tuple[int, ...]]] = {}  # shapes of what torch was given, perhaps for two towers
+        self._read: set[Path] = set()  # the files that transformers read by itself
 
     def add(self, model: nn.Module, report: Any, names: Collection[str] | None = None) -> None:
-        """Keep what one load says in ``missing_keys``; ``names``: those that it was about, by default all."""
+        """Keep what one load says; ``names``: those that it was about, by default all.
+
+        What is missing is what is missing now: transformers will take tied weights out, also those that nobody has.
+        """
         places = _places(model)
         about = places if names is None else {name: places[name] for name in names if name in places}
-        self._all.append((about, report))
+        self._all.append((about, frozenset(report.missing_keys), report))
 
-    @property
-    def missing(self) -> list[str]:
-        """The names that a loader did not find, in its own words."""
-        return sorted({name for _, report in self._all for name in report.missing_keys})
+    def gave(self, tensors: Mapping[str, Any], files: Iterable[str | Path] = ()) -> None:
+        """Keep the shapes of tensors that were given to a model, and the files that were."""
+        for name, tensor in tensors.items():
+            if isinstance(tensor, Tensor):
+                self._given.setdefault(name, set()).add(tuple(tensor.shape))
+        self._read |= {Path(file).resolve() for file in files}
 
-    def not_loaded(self, encoder: Encoder) -> dict[str, Tensor]:
+    def faults(self) -> dict[str, str]:
+        """What is wrong with each weight of the model or of the files, in the words of a loader that broke off."""
+        missing = {name: "missing" for *_, report in self._all for name in report.missing_keys}
+        return missing | self._reshaped() | dict.fromkeys(self._unexpected(), "unused")
+
+    def _reshaped(self) -> dict[str, str]:
+        return {
+            str(name): f"{tuple(found)} in the files, {tuple(expected)} in the model"
+            for *_, report in self._all
+            for name, found, expected in getattr(report, "mismatched_keys", ())
+        }
+
+    def _unexpected(self) -> set[str]:
+        return {name for *_, report in self._all for name in report.unexpected_keys}
+
+    def not_loaded(self, encoder: Encoder, stored: Iterable[StoredTensor]) -> dict[str, Tensor]:
         """The weights and stored buffers of an encoder that did not come from its files, by name."""
-        seen = {place for places, _ in self._all for place in places.values()}
-        loaded = {place for names, said in self._all for name, place in names.items() if name not in said.missing_keys}
+        seen = {place for places, *_ in self._all for place in places.values()}
+        loaded = {place for places, lost, _ in self._all for name, place in places.items() if name not in lost}
         held = weights_of(encoder)
         storages = {tensor.data_ptr() for place, tensor in held.values() if place in loaded}  # tied weights share one
-        lost = {name: each for name, each in held.items() if each[1].data_ptr() not in storages}
-        spec, dtype, in_files = encoder.spec, DTYPES[encoder.spec.precision], set[str]()
+        lost = {n: each for n, each in held.items() if each[1].data_ptr() not in storages and not matches(n, COMPUTED)}
+        dtype, in_files = DTYPES[encoder.spec.precision], set[str]()
         if any(place not in seen for place, _ in lost.values()):
-            in_files.update(digests_of_files(folder_of(spec), spec, every=True).values())
-        return {
-            name: tensor
-            for name, (place, tensor) in lost.items()
-            if place in seen or digest_of_tensor(tensor.to(dtype)) not in in_files
+            in_files.update(digest_of_tensor(each.tensor, dtype) for each in stored)
+        by_storage = {
+            tensor.data_ptr(): (name, tensor)
+            for name, (place, tensor) in reversed(lost.items())  # of tied weights the first
+            if place in seen or digest_of_tensor(tensor, dtype) not in in_files
         }
+        return dict(reversed(by_storage.values()))
+
+    def not_taken(self, encoder: Encoder, stored: Iterable[StoredTensor]) -> dict[str, str]:
+        """The tensors of the files that are not in the model as they are, by name, and in what they differ."""
+        spec, unexpected = encoder.spec, self._unexpected()
+        given, ends = self._given.keys() - unexpected, {_end(name) for name in unexpected}
+        allowed = [*COMPUTED, *adapter_named(spec.adapter).unused, *_patterns(spec)]
+        dtypes: dict[str, set[torch.dtype]] = {}
+        for name, tensor in _all_tensors(encoder.modules):
+            dtypes.setdefault(name.rpartition(".")[2], set()).add(tensor.dtype)
+        of_weights = {parameter.dtype for module in encoder.modules for parameter in module.parameters()}
+        in_model = functools.cache(lambda: digests_of_model(encoder.modules))
+
+        def fault_of(name: str, tensor: Tensor, read: bool) -> str:
+            found, shapes = tuple(tensor.shape), self._given.get(name)
+            # a tensor that a loader takes apart has a name of its own
+            kinds = None if matches(name, COMPUTED) else dtypes.get(name.rpartition(".")[2], of_weights)
+            if not read and shapes and found not in shapes and tensor.numel() > 1:
+                return f"{found} in the files, {min(shapes)} in the model"
+            if kinds and tensor.dtype not in kinds and not (tensor.dtype in _PLAIN and kinds & {*_PLAIN}):
+                return f"{_plain(tensor.dtype)} in the files, {_plain(min(kinds, key=str))} in the model"
+            if not (_end(name) in ends if read else name not in given) or matches(name, allowed):
+                return ""
+            return "" if digest_of_tensor(tensor, DTYPES[spec.precision]) in in_model() else "unused"
+
+        faults = self._reshaped()
+        for file, tensors in itertools.groupby(stored, key=lambda each: each.file):
+            read = file.resolve() in self._read
+            found = [(name, fault_of(name, tensor, read), tensor.ndim) for _, name, tensor in tensors]
+            # of which no matrix was taken: a file of another model
+            if read or any(fault != "unused" for _, fault, n_axes in found if n_axes > 1):
+                faults |= {name: fault for name, fault, _ in found if fault}
+        return faults
 
 
 @contextlib.contextmanager
@@ -108,18 +233,22 @@ def loads_reported() -> Iterator[LoadReports]:
     of_torch, of_transformers = nn.Module.load_state_dict, PreTrainedModel._load_pretrained_model  # noqa: SLF001
 
     def load_state_dict(self: nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        reports.gave(state_dict)
         try:
             report = of_torch(self, state_dict, *args, **kwargs)
         except RuntimeError:
-            reports.add(self, SimpleNamespace(missing_keys=[name for name in _places(self) if name not in state_dict]))
+            reports.add(self, _broken_off(self, state_dict))
             raise
         reports.add(self, report)
         return report
 
-    def load_pretrained_model(model: Any, *args: Any, **kwargs: Any) -> Any:
-        found = of_transformers(model, *args, **kwargs)
+    def load_pretrained_model(
+        model: Any, state_dict: Mapping[str, Any] | None, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any
+    ) -> Any:
+        found = of_transformers(model, state_dict, checkpoint_files, *args, **kwargs)
         # the names of a LoRA adapter are expected alone; tying takes names out of the report later
         reports.add(model, found[0], kwargs.get("expected_keys"))
+        reports.gave(state_dict or {}, checkpoint_files or ())
         return found
 
     nn.Module.load_state_dict = load_state_dict  # type: ignore[method-assign]
@@ -135,35 +264,86 @@ def loads_reported() -> Iterator[LoadReports]:
 
 
 def check_weights_loaded(encoder: Encoder, reports: LoadReports) -> None:
-    """Make the weights that are not from the files NaN, and check that no vector needs one.
+    """Make the weights that are not from the files NaN, and check that no vector needs one; and the other way round.
 
     Raises:
-        MissingWeightsError: Names the first few of them, how many there are, and what to do.
+        MissingWeightsError: Names the first few that differ, how many there are, and what to do.
     """
-    lost = reports.not_loaded(encoder)
-    if not lost:
-        return
-    before = _encodes(encoder)
-    with torch.no_grad():
-        for tensor in lost.values():
-            tensor.fill_(torch.nan if tensor.is_floating_point() else 0)
-    if _encodes(encoder) != before or not all(tensor.is_floating_point() for tensor in lost.values()):
-        names = [name.replace(".base_layer.", ".") for name in lost]  # of a model under a LoRA adapter
-        raise missing_weights(encoder.spec, names, len(weights_of(encoder)))
+    spec = encoder.spec
+    stored = [*stored_tensors(spec)]
+    faults = reports.not_taken(encoder, stored)
+    if lost := reports.not_loaded(encoder, stored):
+        before = _encodes(encoder)
+        with torch.no_grad():
+            for tensor in lost.values():
+                tensor.fill_(torch.nan if tensor.is_floating_point() else 0)
+        if _encodes(encoder) != before or not all(tensor.is_floating_point() for tensor in lost.values()):
+            # of a model under a LoRA adapter
+            faults |= {name.replace(".base_layer.", "."): "missing" for name in lost}
+    if faults:
+        raise wrong_weights(spec, faults, len(weights_of(encoder)))
 
 
-def missing_weights(spec: EncoderSpec, names: list[str], of: int | None = None) -> MissingWeightsError:
-    """The error for weights of the model that its files lack."""
+def wrong_weights(spec: EncoderSpec, faults: Mapping[str, str], of: int | None = None) -> MissingWeightsError:
+    """The error for weights in which a model and its files differ, with the first names of each kind of fault."""
     files = " and ".join([spec.checkpoint, *(key.removeprefix(PIN) for key in spec.options if key.startswith(PIN))])
     again = "copy or save the folder again, with all its weights"
     if local_path(spec.checkpoint) is None:
         tag = open_clip_tag(spec)
         repository = tag.repository if tag else repository_of(spec.checkpoint)
         again = f"hf download {repository} --revision {spec.revision} --force-download"
-    return MissingWeightsError(
-        f"encoder {spec.name!r}: {len(names)}{f' of {of}' if of else ''} weights of the model are not in the files of "
-        f"{files} ({', '.join(names[:3])}{' …' if len(names) > 3 else ''}) and would be random numbers; {again}, or "
-        f"check that adapter {spec.adapter!r} fits the checkpoint"
+    missing, unused = ([name for name, fault in faults.items() if fault == kind] for kind in ("missing", "unused"))
+    other = [f"{name}: {fault}" for name, fault in faults.items() if fault not in ("missing", "unused")]
+    said = []
+    if missing:
+        lacking = f"{len(missing)}{f' of {of}' if of else ''} weights of the model are not in the files of {files}"
+        said.append(f"{lacking} ({_first_of(missing)}) and would be random numbers")
+    if other:
+        said.append(f"{len(other)} weights have another shape or type in the files of {files} ({_first_of(other)})")
+    if unused:
+        said.append(f"{len(unused)} weights in the files of {files} are not in the model ({_first_of(unused)})")
+    fits = f"check that adapter {spec.adapter!r} fits the checkpoint"
+    if unused and len(said) == 1:
+        what = f'options = {{ {UNUSED_WEIGHTS} = "{unused[0]}" }}'
+        again, fits = fits, f"if no vector needs them, say so in its table, with * for any text: {what}"
+    return MissingWeightsError(f"encoder {spec.name!r}: {'; '.join(said)}; {again}, or {fits}", faults)
+
+
+def _first_of(names: list[str]) -> str:
+    return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _end(name: str) -> str:
+    """The last two parts of a name, which a loader that renames modules leaves."""
+    return ".".join(name.split(".")[-2:])
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether the name of a tensor has one of these forms."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _patterns(spec: EncoderSpec) -> list[str]:
+    """What the spec says that no vector needs."""
+    return [pattern.strip() for pattern in str(spec.options.get(UNUSED_WEIGHTS, "")).split(",")]
+
+
+def _broken_off(model: nn.Module, given: Mapping[str, Any]) -> SimpleNamespace:
+    """What a strict load of torch found before it raised."""
+    places = _places(model)
+    own = {name: tuple(_tensor_at(place).shape) for name, place in places.items()}
+    return SimpleNamespace(
+        missing_keys=[name for name in own if name not in given],
+        unexpected_keys=[name for name in given if name not in own],
+        mismatched_keys=[
+            (name, given[name].shape, shape)
+            for name, shape in own.items()
+            if name in given and tuple(given[name].shape) != shape
+        ],
     )
 
 
@@ -171,10 +351,9 @@ def weights_of(encoder: Encoder) -> dict[str, tuple[_Place, Tensor]]:
     """The weights and stored buffers of an encoder by name."""
     many = len(encoder.modules) > 1
     return {
-        f"{number}.{name}" if many else name: (place, tensor)
+        f"{number}.{name}" if many else name: (place, _tensor_at(place))
         for number, module in enumerate(encoder.modules)
         for name, place in _places(module).items()
-        if (tensor := place[0]._parameters.get(place[1], place[0]._buffers.get(place[1]))) is not None  # noqa: SLF001
     }
 
 
@@ -183,8 +362,38 @@ def _places(model: nn.Module) -> dict[str, _Place]:
         f"{prefix}.{name}" if prefix else name: (module, name)
         for prefix, module in model.named_modules(remove_duplicate=False)
         for name in (*module._parameters, *(module._buffers.keys() - module._non_persistent_buffers_set))  # noqa: SLF001
-        if module._parameters.get(name, module._buffers.get(name)) is not None  # noqa: SLF001
+        if _tensor_at((module, name)) is not None
     }
+
+
+def _tensor_at(place: _Place) -> Any:
+    module, name = place
+    return module._parameters.get(name, module._buffers.get(name))  # noqa: SLF001
+
+
+def _all_tensors(modules: Iterable[nn.Module]) -> Iterator[tuple[str, Tensor]]:
+    """All parameters and buffers by name, also those that a checkpoint does not hold."""
+    for module in modules:
+        yield from module.named_parameters()
+        yield from module.named_buffers()
+
+
+def checksum_of(encoder: Encoder) -> str:
+    """16 hexadecimal digits over the shapes and values of all weights, in the order of the model.
+
+    Names do not count, so that a library may rename its modules; nor do computed buffers, whose last bits depend on the
+    processor, where ``COMPUTED`` lists them. Any other buffer counts, because a library may have left it uninitialised.
+    Empty where the adapter does not know the model's networks.
+    """
+
+    def one(tensor: Tensor) -> bytes:
+        values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return f"{tuple(tensor.shape)} {zlib.crc32(values.data)} ".encode()
+
+    named = _all_tensors(encoder.modules)
+    counted = [tensor for name, tensor in named if not matches(name, COMPUTED)]
+    with ThreadPoolExecutor(4) as pool:  # a large model has many gigabytes
+        return hashlib.sha256(b"".join(pool.map(one, counted))).hexdigest()[:16] if counted else ""
 
 
 def _encodes(encoder: Encoder) -> list[str]:
@@ -204,28 +413,46 @@ def digests_of_model(modules: Iterable[nn.Module]) -> frozenset[str]:
     return frozenset(digest_of_tensor(tensor) for module in modules for tensor in module.state_dict().values())
 
 
-def digests_of_files(folder: Path, spec: EncoderSpec, *, every: bool = False) -> Mapping[str, str]:
-    """Digest of each weight matrix in a folder's weight files, by name, as it is after loading.
+def stored_tensors(spec: EncoderSpec) -> Iterator[StoredTensor]:
+    """The tensors of all weight files of a resolved spec, those of a LoRA adapter before those of its base model."""
+    tag = open_clip_tag(spec)
+    for file in weight_files(spec):
+        if spec.adapter == "openclip":
+            named = weights_in(file, tag.key if tag else "", mapped=True)
+            yield from (StoredTensor(file, name, tensor) for name, tensor in named.items())
+            continue
+        for name, contents in read_tensors(file, mapped=True).items():
+            inner = contents if isinstance(contents, Mapping) else {"": contents}
+            for key, tensor in inner.items():
+                if isinstance(tensor, Tensor):
+                    yield StoredTensor(file, f"{name}.{key}" if key else name, tensor)
 
-    Unless ``every`` tensor is wanted, vectors and counters are left out: architectures drop some of them (position
-    ids), and a lost layer shows in its matrices. So are language heads, which no encoder uses.
+
+def lost_matrices(spec: EncoderSpec, modules: Iterable[nn.Module]) -> tuple[list[str], int]:
+    """The names of the weight matrices in a spec's files that a model does not hold, and how many there are in all.
+
+    A matrix counts as held, too, where the model holds it in two or three parts: queries, keys and values.
+
+    Vectors and counters are left out: architectures drop some of them (position ids), and a lost layer shows in its
+    matrices. So are weights that the model has no place for, if it was allowed to leave them out.
     """
-    adapter = adapter_named(spec.adapter)
-    patterns = () if adapter.unverified else adapter.weights  # other adapters may read any file
-    digests: dict[str, str] = {}
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-    for file in chosen_weights(names, patterns):
-        for name, contents in read_tensors(folder / file).items():
-            tensors = {f"{name}.{inner}": t for inner, t in contents.items()} if isinstance(contents, Mapping) else {}
-            for key, tensor in (tensors or {name: contents}).items():
-                if isinstance(tensor, Tensor) and (every or (tensor.ndim > 1 and tensor.is_floating_point())):
-                    digests[key] = digest_of_tensor(tensor.to(DTYPES[spec.precision]))
-    return {name: digest for name, digest in digests.items() if every or "lm_head" not in name}
+    allowed = [*COMPUTED, *adapter_named(spec.adapter).unused, *_patterns(spec)]
+    held, dtype = digests_of_model(modules), DTYPES[spec.precision]
+    matrices = [
+        each
+        for each in stored_tensors(spec)
+        if each.tensor.ndim > 1 and each.tensor.is_floating_point() and not matches(each.name, allowed)
+    ]
+
+    def is_held(tensor: Tensor) -> bool:
+        return any(all(digest_of_tensor(part, dtype) in held for part in tensor.chunk(n)) for n in (1, 2, 3))
+
+    return sorted(each.name for each in matrices if not is_held(each.tensor)), len(matrices)
 
 
-def digest_of_tensor(tensor: Tensor) -> str:
-    """A digest of the shape of a tensor and a sample of its values."""
+def digest_of_tensor(tensor: Tensor, dtype: torch.dtype = torch.float32) -> str:
+    """A digest of the shape of a tensor and a sample of its values, in the precision of the forward pass."""
     # some loaders empty the row of the padding, which is masked anyway: long matrices count from their third row
     values = (tensor[2:] if tensor.ndim > 1 and len(tensor) > 64 else tensor).detach().cpu().flatten()
-    sample = values[:: max(1, len(values) // _SAMPLE)].to(torch.float32).contiguous()
+    sample = values[:: max(1, len(values) // _SAMPLE)].to(dtype).to(torch.float32).contiguous()
     return hashlib.sha256(str(tuple(tensor.shape)).encode() + sample.numpy().tobytes()).hexdigest()

@@ -34,7 +34,6 @@ from capim.tasks.metrics.retrieval import (
 )
 from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MICRO, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.statistics.intervals import Bounds
 
 _OWN = {
     metric.name: metric
@@ -114,7 +113,7 @@ def facts_of(metric: str) -> MetricFacts | None:
     return MetricFacts(name=metric, title=METRICS[base].title) if of_source else METRICS[base]
 
 
-def bounds_of(metric: Metric) -> Bounds:
+def bounds_of(metric: Metric) -> tuple[float, float] | None:
     """The lowest and the highest value that a query can have; None of metrics of a package or of a user."""
     if _OWN.get(metric.name) is not metric:
         return None

@@ -221,7 +221,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
 
     Examples:
         >>> from capim.tasks.ranking.outcomes import outcomes_of
-        >>> t2i = outcomes_of([[1], [2], [3], [20]], direction="t2i", protocol="t2i/all")
+        >>> t2i = outcomes_of([[1], [2], [3], [20]], protocol="t2i/all")
         >>> i2t = outcomes_of([[1], [1], [7], [1]])
         >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")
         >>> source = dict.fromkeys(names, "")

@@ -1,7 +1,8 @@
 """Encodes the missing items of embedding sets with one model, whole or in shards, and seals the sets.
 
-Shards are encoded by any task, process or machine, and share only the store. Probes, a few items whose vectors are
-kept, tell whether an endpoint still answers with the model that encoded what is stored.
+Shards are encoded by any task, process or machine, and share only the store. The checksum of the weights, as they were
+loaded, tells whether a model is the one that encoded what is stored; of an endpoint probes do, a few items whose
+vectors are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from capim.store import Block, EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import check_disk_space
-from capim.store.schema import BATCHES, PROBES, texts
+from capim.store.schema import BATCHES, PROBES, WEIGHTS, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.vectors import Rounding, rounding_of
 from capim.tasks.corpora.check import encoding_fault
@@ -183,6 +184,7 @@ class SetEncoder:
             self._held.enter_context(held(device_identity(device)))
             consent, compiled = self._settings.trust_remote_code, self._settings.compiled
             loaded = load_encoder(self.spec, device=device, trust_remote_code=consent, compiled=compiled)
+            check_weights(self._store, loaded, run=self._run)
             check_probes(self._store, loaded, run=self._run)
             self._loaded = loaded
         return self._loaded
@@ -362,6 +364,50 @@ def held(identity: str) -> Iterator[None]:
 def lock_file(identity: str) -> Path:
     """Where the lock of a device is: the same for every user and workspace of a host."""
     return Path(tempfile.gettempdir()) / f"capim-{re.sub('[^A-Za-z0-9-]', '-', identity)}.lock"
+
+
+def check_weights(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
+    """Raise unless the weights are those that encoded what is stored; the first call keeps their checksum.
+
+    A fingerprint names files, and two processes could make different models of them: a library that fills in, casts or
+    converts something, or another of its versions. Nothing is checked where an adapter does not know the weights.
+
+    Raises:
+        WorkError: The checksum is another one.
+    """
+    from capim.tasks.encoders.weights import checksum_of
+
+    spec, checksum = encoder.spec, checksum_of(encoder)
+    if not checksum:
+        return
+    now = library_versions()
+    for kept in _kept_weights(store, spec) or _first_weights(store, spec, checksum, now, run):
+        if kept["checksum"] != checksum:
+            then = json.loads(kept["versions"])
+            differ = [name for name in now if then.get(name) != now[name]]
+            changed = [f"{name} {then.get(name)}, now {now[name]}" for name in differ]
+            raise WorkError(
+                f"encoder {spec.name!r}: the weights of {spec.checkpoint}, as loaded now, are not those that encoded "
+                f"what is stored: their checksum is {checksum}, and was {kept['checksum']} on "
+                f"{kept['created']:%Y-%m-%d} ({'; '.join(changed) or 'with the same versions of all libraries'}). "
+                "Vectors of two models are not mixed in one set; to encode all with these weights, run: "
+                f"capim store drop --encoder {spec.name} --yes"
+            )
+
+
+def _kept_weights(store: EmbeddingStore, spec: EncoderSpec) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = store.rows("weights", encoder_fingerprint=spec.fingerprint).to_pylist()
+    return rows
+
+
+def _first_weights(
+    store: EmbeddingStore, spec: EncoderSpec, checksum: str, versions: dict[str, str], run: str
+) -> list[dict[str, Any]]:
+    """Keep a checksum, unless another process was faster; what is kept."""
+    row = {"checksum": checksum, "versions": json.dumps(versions), "run": run, "created": datetime.now(UTC)}
+    rows = [{"encoder_fingerprint": spec.fingerprint, **row}]
+    store.write_rows("weights", pa.Table.from_pylist(rows, schema=WEIGHTS))
+    return _kept_weights(store, spec)
 
 
 def probe_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:

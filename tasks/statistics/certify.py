@@ -186,7 +186,8 @@ def _drawn(population: Population, rng: np.random.Generator, row: int) -> NDArra
     if population.share:
         share = population.clusters.mean(population.values[row])
         return _hits(share, _correlation(population, row), population.clusters, rng)
-    return population.values[row][_donors(population, rng)]
+    drawn: NDArray[np.float64] = population.values[row][_donors(population, rng)]
+    return drawn
 
 
 def _truth(population: Population, row: int) -> float:

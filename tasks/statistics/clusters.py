@@ -107,13 +107,15 @@ class Clusters:
     def n_effective(self) -> float:
         """Kish's effective number of clusters, ``1 / sum(w_i^2)`` of the shares of the weight: all equal, their number.
 
+        0 without queries.
+
         Examples:
             >>> Clusters.of([0, 1, 2, 3]).n_effective
             4.0
             >>> round(Clusters.of([0] * 50 + [1, 2, 3, 4, 5, 6, 7, 8, 9]).n_effective, 2)
             1.39
         """
-        return float(self.totals.sum() ** 2 / (self.totals**2).sum())
+        return float(self.totals.sum() ** 2 / np.square(self.totals).sum()) if self.n_queries else 0.0
 
     @cached_property
     def largest_share(self) -> float:

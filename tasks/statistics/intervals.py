@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +20,6 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
-from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.draws import (
     ClusterWeights,
     Nudge,
@@ -240,8 +239,6 @@ class Interval:
             differences, ``expanded`` (percentile) of medians and aggregates; ``percentile`` or ``bca`` where that was
             asked for; ``none`` without an interval.
         reason: Why there is no interval, or not by the requested method.
-        claim: The ends at ``1 - ALPHA`` by the same method, whatever the level: what is said of chance is read from
-            them. None where nothing is said.
     """
 
     value: float
@@ -250,7 +247,6 @@ class Interval:
     standard_error: float | None = None
     method: str = "none"
     reason: str | None = None
-    claim: tuple[float, float] | None = field(default=None, repr=False, compare=False)
 
 
 def no_interval(clusters: Clusters) -> str | None:
@@ -436,7 +432,7 @@ def student_interval(
     freedom = max(1.0, min(n_effective - 1, 2 * spread**2 / float(np.square(squares).sum())))
     method = "t" if bounds is None else "log-t" if math.isinf(bounds[1]) else "wilson"
 
-    def ends(level: float) -> tuple[float, float]:
+    def ends() -> tuple[float, float]:
         tail = (1 + level) / 2
         t = float(scipy.special.stdtrit(freedom, tail))
         if bounds is None:
@@ -453,8 +449,8 @@ def student_interval(
 
     if bounds is not None and not bounds[0] < estimate < bounds[1]:
         return Interval(value=estimate, reason=NO_SPREAD)
-    low, high = ends(level)
-    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method, claim=ends(1 - ALPHA))
+    low, high = ends()
+    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method)
 
 
 def bootstrap_replicates(statistic: DrawnStatistic, n_clusters: int, resampling: Resampling) -> NDArray[np.float64]:
@@ -500,7 +496,7 @@ def interval_of(
     if drawn.size < 2 or np.ptp(drawn) <= _ROUNDING * max(1.0, abs(estimate)):
         return Interval(value=estimate, reason=NO_SPREAD)
     error = float(drawn.std(ddof=1))
-    tails = np.array([(1 - level) / 2, (1 + level) / 2, ALPHA / 2, 1 - ALPHA / 2])
+    tails = np.array([(1 - level) / 2, (1 + level) / 2])
     method = "percentile" if left_out is None else "bca"
     if left_out is not None:
         tails = _bca_tails(estimate, drawn, left_out, tails)
@@ -510,12 +506,10 @@ def interval_of(
     elif n_effective is not None:
         method, wider = "expanded", math.sqrt(n_effective / (n_effective - 1))
         tails = scipy.special.ndtr(wider * scipy.special.stdtrit(n_effective - 1, tails))
-    low, high, *claim = np.quantile(drawn, tails).tolist()
-    least = _ROUNDING * max(1.0, abs(estimate))
-    said = (claim[0], claim[1]) if claim[1] - claim[0] > least else None
-    if high - low <= least:
-        return Interval(value=estimate, standard_error=error, reason=NO_WIDTH, claim=said)
-    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method, claim=said)
+    low, high = np.quantile(drawn, tails).tolist()
+    if high - low <= _ROUNDING * max(1.0, abs(estimate)):
+        return Interval(value=estimate, standard_error=error, reason=NO_WIDTH)
+    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method)
 
 
 def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> Interval:
@@ -656,13 +650,10 @@ def clustered_wilson(
     carrying = carrying_clusters(shares, n_queries, error**2 * n_queries / (share * (1 - share)))
     freedom = min(max(_FREEDOM * fewer, least), max(carrying - 1, min(_LEAST_CARRYING, n_effective - 1)))
 
-    def ends(level: float) -> tuple[float, float]:
-        tail = (1 + level) / 2
-        trials = effective * float(scipy.special.ndtri(tail) / scipy.special.stdtrit(freedom, tail)) ** 2
-        return wilson_interval(share * trials, trials, level=level)
-
-    low, high = ends(level)
-    return Interval(value=share, low=low, high=high, standard_error=error, method="wilson", claim=ends(1 - ALPHA))
+    tail = (1 + level) / 2
+    trials = effective * float(scipy.special.ndtri(tail) / scipy.special.stdtrit(freedom, tail)) ** 2
+    low, high = wilson_interval(share * trials, trials, level=level)
+    return Interval(value=share, low=low, high=high, standard_error=error, method="wilson")
 
 
 def carrying_clusters(shares: NDArray[np.float64], n_queries: float, design_effect: float) -> float:
@@ -690,9 +681,9 @@ def edge_interval(share: float, n_clusters: float, *, level: float) -> Interval:
 
     The effective clusters are counted, not the queries: at worst, all queries of an image have the same outcome.
     """
-    (low, high), claim = (wilson_interval(round(share) * n_clusters, n_clusters, level=x) for x in (level, 1 - ALPHA))
+    low, high = wilson_interval(round(share) * n_clusters, n_clusters, level=level)
     reason = AT_THE_EDGE.format(n=round(n_clusters, 1))
-    return Interval(value=share, low=low, high=high, method="wilson", reason=reason, claim=claim)
+    return Interval(value=share, low=low, high=high, method="wilson", reason=reason)
 
 
 def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:

@@ -538,7 +538,7 @@ def _compared(
         p_equivalent=facts.p_equivalent,
         n_queries=clusters.n_queries,
         n_clusters=clusters.n_occupied,
-        n_effective=clusters.n_effective if clusters.n_queries else 0.0,
+        n_effective=clusters.n_effective,
         reason="; ".join(reasons) or None,
     )
 

@@ -73,7 +73,8 @@ def all_intervals(replicates: int) -> tuple[float, float]:
     """Seconds and peak GiB for the intervals of these rows alone: what SciPy is compared with."""
     return _per_encoder(
         lambda evaluated: bootstrap_samples(
-            [sample for each in evaluated for _, sample in each.samples], Resampling(replicates=replicates)
+            [sample for each in evaluated for _, sample in each.samples],
+            Resampling(replicates=replicates, method="percentile"),
         )
     )
 

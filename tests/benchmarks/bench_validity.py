@@ -194,10 +194,10 @@ def slices(n: int) -> list[Row]:
     rows.append(Row("slices of 10 with an interval: coverage", 100 * ten.coverage, "%", ">= 93", "issue 18: .92", note))
     for shape in ("flat", "U-shaped", "ceiling"):
         for n_images in (20, 30):
-            rate, normal = value_slices(f"nDCG, {shape}", n_images, n, seed=SEED)
+            permuted, normal = value_slices(f"nDCG, {shape}", n_images, n, seed=SEED)
             name = f"slice of 10 of {n_images} images, nDCG, {shape}: type I error"
             note = f"by the normal distribution {100 * normal.rate:.1f} %"
-            rows.append(_percent(name, rate, ERROR_BAR, peer="issue 41: .065", note=note))
+            rows.append(_percent(name, permuted, ERROR_BAR, peer="issue 41: .065", note=note))
     return rows
 
 

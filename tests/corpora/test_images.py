@@ -360,6 +360,19 @@ def test_a_missing_file_with_a_near_name_shows_it_and_numbers_are_no_near_names(
     assert "img-01.png (is it img_1.png?), img_3.png; put them there" in message
 
 
+def test_a_loop_of_links_is_one_unreadable_file_and_the_rest_a_corpus(put: Put) -> None:
+    root = put({"captions.csv": "image,caption\na.png,red\nloop.png,blue\n"}, "a.png")
+    (root / "loop.png").symlink_to("loop.png")
+    corpus = open_corpus(root)
+    assert files(corpus) == ["a.png"]
+    assert corpus.skipped["reason"].to_pylist() == ["loop.png is a link that leads to itself"]
+    beside = put({"texts/a.txt": "red", "texts/loop.txt": "blue"}, "texts/a.png") / "texts"
+    (beside / "loop.png").symlink_to("loop.png")
+    corpus = open_corpus(beside)
+    assert files(corpus) == ["a.png"]
+    assert corpus.skipped.num_rows == 1
+
+
 def test_hidden_files_and_those_of_macos_are_no_images(put: Put) -> None:
     root = put(
         {"captions.csv": "image,caption\na.png,red\n"}, "x/a.png", "__MACOSX/x/a.png", ".cache/a.png", "x/._a.png"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -65,14 +64,8 @@ def rows(workspace: Path) -> dict[str, list[dict[str, Any]]]:
     for table, key in KEYS.items():
         listed = store.rows(table).sort_by(key).to_pylist()
         kept = [row for row in listed if row.get("analysis") != "hardware"]
-        found[table] = [{name: timeless(row[name]) for name in row.keys() - OF_THIS_RUN} for row in kept]
+        found[table] = [{name: row[name] for name in row.keys() - OF_THIS_RUN} for row in kept]
     return found
-
-
-def timeless(value: Any) -> Any:
-    """The detail of a slice without how long its scoring took; any other value as it is."""
-    detail = json.loads(value) if isinstance(value, str) and value.startswith("{") else value
-    return {name: detail[name] for name in detail.keys() - {"seconds"}} if isinstance(detail, dict) else detail
 
 
 def n_results(uri: str) -> int:

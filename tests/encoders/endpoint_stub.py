@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from tests.encoders.service_doubles import ServiceDouble
+
 DIM = 8
 Trouble = Callable[[BaseHTTPRequestHandler, dict[str, Any]], bool]
 """Answers a request in place of the model; False: it leaves the request to the model."""
@@ -33,6 +35,8 @@ class Stub:
         most: Inputs of one request that it takes.
         seconds: Time that it takes for a request.
         key: The key that it wants; empty: none.
+        double: The service that it stands for; None: OpenAI's form, and those of vLLM and Jina, in any mixture.
+        roles: Of the requests that the double took.
     """
 
     url: str = ""
@@ -42,6 +46,8 @@ class Stub:
     seconds: float = 0.0
     key: str = ""
     shuffled: bool = False
+    double: ServiceDouble | None = None
+    roles: list[str] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     at_once: int = 0
@@ -73,6 +79,18 @@ class Stub:
             np.random.default_rng(len(rows)).shuffle(rows)  # type: ignore[arg-type]
         tokens = sum(len(one.split()) + 2 if isinstance(one, str) else 50 for one in items)
         return {"object": "list", "data": rows, "model": body["model"], "usage": {"prompt_tokens": tokens}}
+
+    def answer_of_double(self, double: ServiceDouble, path: str, body: dict[str, Any]) -> Any:
+        """The answer of a service; raises KeyError or ValueError for a request that it would refuse."""
+        if path != double.path:
+            raise ValueError(f"no such address {path}")
+        asked = double.read(body)
+        self.roles.append(asked.role)
+        return double.write([self.in_role(item, asked.role, asked.prompt) for item in asked.items])
+
+    def in_role(self, item: object, role: str, prompt: str = "") -> list[float]:
+        """The vector of an item as a model with prompts for its roles gives it."""
+        return (np.asarray(self.vector(item)) + np.asarray(self.vector(role + prompt)) / 4).tolist()  # type: ignore[no-any-return]
 
 
 def items_of(body: dict[str, Any]) -> list[object]:
@@ -187,7 +205,16 @@ class _Handler(BaseHTTPRequestHandler):
             trouble = stub.troubles.pop(0) if stub.troubles else None
         try:
             time.sleep(stub.seconds)
-            if stub.key and self.headers.get("Authorization") != f"Bearer {stub.key}":
+            if stub.double is not None and trouble is None:
+                name, form = stub.double.key
+                if stub.key and self.headers.get(name) != form.format(stub.key):
+                    send(self, {"error": "no key"}, 401)
+                    return
+                try:
+                    send(self, stub.answer_of_double(stub.double, self.path, body))
+                except (KeyError, ValueError, TypeError) as fault:
+                    send(self, {"error": repr(fault)}, 400)
+            elif stub.key and self.headers.get("Authorization") != f"Bearer {stub.key}":
                 sent = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
                 send(self, {"error": {"message": f"Incorrect API key provided: {sent}"}}, 401)
             elif trouble is None or not trouble(self, body):

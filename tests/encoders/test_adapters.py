@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.adapters import hf_dual
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS
 from capim.tasks.encoders.checkpoint import base_folder, folder_of, json_file
-from capim.tasks.encoders.conformance import CHECKS, check_loaded
+from capim.tasks.encoders.conformance import CHECKS, check_encoder, check_loaded
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.encoders.families.clip import PATCH
 from tests.encoders.families.openclip import build_own_tokenizer, from_transformers_clip
@@ -162,12 +165,36 @@ def test_the_same_weights_in_two_formats_give_the_same_vectors(family, tmp_path)
     assert_same(encode_images(first, square), encode_images(second, square).values)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(n for n, c in CASES.items() if c.adapter in ("hf_dual", "openclip", "uform") and "naflex" not in n)
+@pytest.mark.parametrize(  # TIPSv2's processor has no form for Pillow
+    "name",
+    sorted(
+        name
+        for name, case in CASES.items()
+        if case.adapter in ("hf_dual", "openclip", "uform") and name not in ("siglip2-naflex", "tipsv2")
+    ),
 )
 def test_the_fast_way_to_pixels_is_taken(name, family) -> None:
     encoder: Any = load_encoder(family(name))
     assert encoder.pixel_pipeline is not None
+
+
+def test_tipsv2_equals_its_own_processor_and_model(family) -> None:
+    from transformers import AutoModel, AutoProcessor
+
+    encoder = load_encoder(family("tipsv2"))
+    folder = folder_of(encoder.spec)
+    model, processor = AutoModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+    texts = processor(text=CAPTIONS, return_tensors="pt")
+    assert texts["input_ids"].shape[1] == 64
+    with torch.no_grad():
+        captions = model.get_text_features(**texts).pooler_output
+        pixels = processor(images=photographs(), return_tensors="pt")
+        images = model.get_image_features(**pixels).pooler_output
+    empty = CAPTIONS.index("")  # of which it makes zeros, and we the vector of padding
+    assert not captions[empty].any()
+    ours, theirs = encode_captions(encoder, CAPTIONS).values, torch.nn.functional.normalize(captions).numpy()
+    np.testing.assert_allclose(np.delete(ours, empty, axis=0), np.delete(theirs, empty, axis=0), atol=2e-6)
+    assert_same(encode_images(encoder, photographs()), torch.nn.functional.normalize(images).numpy())
 
 
 def test_a_text_model_of_sentence_transformers_equals_its_own_loop(tmp_path) -> None:
@@ -367,3 +394,20 @@ def test_grids_are_those_of_colpali_engines_similarity_maps(name, family) -> Non
         [theirs] = get_similarity_maps_from_embeddings(vectors[None], query[None], n_patches, kept[None])
         ours = (query @ vectors[grid.vectors].T).reshape(-1, grid.rows, grid.columns)
         np.testing.assert_allclose(theirs.numpy().swapaxes(1, 2), ours.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["clip", "openclip-own-tokenizer", "colqwen2", "qwen3-vl-embedding"])
+def test_a_tokenizer_with_ids_beyond_the_vocabulary_is_one_error_in_words(name, copied_family) -> None:
+    spec = copied_family(name)
+    [file] = Path(spec.checkpoint).rglob("tokenizer.json")
+    contents = json.loads(file.read_text())
+    vocabulary = contents["model"]["vocab"]
+    contents["model"]["vocab"] = {word: n + 50_000 * (n > len(vocabulary) // 2) for word, n in vocabulary.items()}
+    contents["added_tokens"] = [one | {"id": contents["model"]["vocab"].get(one["content"], one["id"])}
+                                for one in contents["added_tokens"]]  # fmt: skip
+    file.write_text(json.dumps(contents))
+    [row] = check_encoder(spec)
+    assert (row.check, row.result) == ("loads", "fail")
+    assert re.search(
+        r"the tokenizer of .*model gives token 5\d{4}, but the model has vectors for \d+ tokens", row.detail
+    )

@@ -37,6 +37,7 @@ from capim.tasks.encoders.checkpoint import (
 )
 from capim.tasks.encoders.conformance import CHECKS, SHORT, six_scenes
 from capim.tasks.encoders.identity import pin, pinned_toml
+from capim.tasks.encoders.weights import read_tensors
 from capim.tasks.hub import hub_error
 from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES
@@ -204,6 +205,106 @@ def test_a_model_by_open_clips_name_loads_from_the_pinned_commit(hub_cache, tmp_
     encoder: Any = load_encoder(spec(adapter="openclip", checkpoint="tinyvit/openai", dim=32))
     assert encoder.spec.revision == commit("timm/tinyvit")
     assert CHECKS["resizing as declared"](encoder) == "squash"
+
+
+@pytest.fixture(scope="module")
+def tiny_architecture(tmp_path_factory) -> dict[str, Any]:
+    """The weights of an architecture that open_clip knows as ``tinytower``."""
+    import open_clip
+
+    from tests.encoders.families.openclip import OPENAI, TEXT, VISION, _write
+
+    folder = tmp_path_factory.mktemp("tower")
+    model = {"embed_dim": 32, "quick_gelu": True, "vision_cfg": VISION, "text_cfg": TEXT | {"vocab_size": 49408}}
+    _write(folder, model, OPENAI, pickle=False)
+    (folder / "tinytower.json").write_text(json.dumps(model))
+    open_clip.add_model_config(folder / "tinytower.json")
+    return read_tensors(folder / "open_clip_model.safetensors")
+
+
+def as_trained(tensors: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """What ``open_clip_train`` writes as ``epoch_3.pt`` (main.py, ``checkpoint_dict``)."""
+    import torch
+
+    model = torch.nn.ParameterDict({name.replace(".", "/"): tensor for name, tensor in tensors.items()})
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    named = {prefix + name: tensor for name, tensor in tensors.items()}
+    return {"epoch": 3, "name": "mine", "state_dict": named, "optimizer": optimizer.state_dict()}
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "module._orig_mod.", "_orig_mod.module."])
+def test_a_checkpoint_of_open_clips_training_loads_by_its_architecture(prefix, tiny_architecture, tmp_path) -> None:
+    import torch
+
+    file = tmp_path / "epoch_3.pt"
+    torch.save(as_trained(tiny_architecture, prefix), file)
+    (tmp_path / "plain").mkdir()
+    torch.save(tiny_architecture, tmp_path / "plain" / "epoch_3.pt")
+    named, plain = (
+        load_encoder(spec(adapter="openclip", checkpoint=f"tinytower@{folder}/epoch_3.pt", dim=32))
+        for folder in (tmp_path, tmp_path / "plain")
+    )
+    assert named.spec.revision == digest_of(file)
+    images = six_scenes()[0][:2]
+    np.testing.assert_array_equal(encode_images(named, images).values, encode_images(plain, images).values)
+    assert CHECKS["weights in the model"](named).startswith("all ")
+    file.write_bytes(file.read_bytes() + b" ")
+    assert resolve(replace(named.spec, revision="main")).fingerprint != named.spec.fingerprint
+
+
+def test_a_moving_average_beside_the_weights_has_to_be_chosen(tiny_architecture, tmp_path) -> None:
+    import torch
+
+    average = {f"module.{name}": tensor * 1.5 for name, tensor in tiny_architecture.items()}
+    file = tmp_path / "epoch_3.pt"
+    torch.save(as_trained(tiny_architecture) | {"state_dict_ema": average}, file)
+    both = spec(adapter="openclip", checkpoint=f"tinytower@{file}", dim=32)
+    with pytest.raises(RequestError, match=r"holds several weights; add .* meant: #state_dict or #state_dict_ema"):
+        load_encoder(both)
+    with pytest.raises(
+        RequestError, match=r"holds no weights 'ema'; it holds epoch, name, state_dict, optimizer, state"
+    ):
+        load_encoder(replace(both, checkpoint=f"{both.checkpoint}#ema"))
+    encoders = [
+        load_encoder(replace(both, checkpoint=f"{both.checkpoint}#{key}")) for key in ("state_dict", "state_dict_ema")
+    ]
+    first, second = (encode_captions(encoder, [SHORT]).values for encoder in encoders)
+    assert np.abs(first - second).max() > 1e-3
+    assert encoders[0].spec.fingerprint != encoders[1].spec.fingerprint
+
+
+def test_the_preprocessing_of_a_training_is_that_of_the_tag_that_it_began_with(
+    tiny_architecture, tmp_path, monkeypatch
+) -> None:
+    import open_clip
+    import torch
+
+    torch.save(as_trained(tiny_architecture), tmp_path / "epoch_3.pt")
+    known = {"hf_hub": "timm/none/", "resize_mode": "squash", "interpolation": "bicubic"}
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tinytower", {"began": known})
+    for name, resizing in (("tinytower", "crop"), ("tinytower/began", "squash")):
+        encoder = load_encoder(spec(adapter="openclip", checkpoint=f"{name}@{tmp_path}/epoch_3.pt", dim=32))
+        assert CHECKS["resizing as declared"](encoder) == resizing
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "message"),
+    [
+        ("tinytower@{}/nothing.pt", r"checkpoint 'tinytower@.*' does not exist \(.*/nothing.pt\)"),
+        ("tinytowel@{}/epoch_3.pt", "architecture 'tinytowel' is unknown; did you mean 'tinytower'"),
+        ("{}/epoch_3.pt", r"has no open_clip_config.json; expected hf-hub:.*\(ViT-B-32@/path/epoch_3.pt\)"),
+        ("{}", r"has no open_clip_config.json; expected hf-hub:.*\(ViT-B-32@/path/epoch_3.pt\)"),
+    ],
+)
+def test_a_form_that_open_clip_does_not_have_is_an_error_with_all_forms(
+    checkpoint, message, tiny_architecture, tmp_path
+) -> None:
+    (tmp_path / "epoch_3.pt").write_bytes(b"x")
+    with pytest.raises(RequestError, match=message):
+        load_encoder(spec(adapter="openclip", checkpoint=checkpoint.format(tmp_path), dim=32))
 
 
 def test_pins_are_rows_of_a_suite_file_and_faults_are_comments(family) -> None:

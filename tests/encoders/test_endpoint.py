@@ -7,9 +7,12 @@ import re
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from threading import Timer
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import numpy as np
 import pytest
 
@@ -19,10 +22,12 @@ from capim.tasks.encoders import ADAPTERS, Encoder, encode_captions, encode_imag
 from capim.tasks.encoders.adapters import endpoint as client
 from capim.tasks.encoders.adapters.endpoint import Pace
 from capim.tasks.encoders.conformance import check_encoder, noise_image, six_scenes
-from capim.tasks.encoders.endpoint import EndpointOptions, endpoint_options
+from capim.tasks.encoders.endpoint import EndpointOptions, probe_vectors
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
+from capim.tasks.encoders.service_forms import FORMS
 from tests.documents import ROOT, fenced_blocks
 from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, dripping, endpoint, huge, status
+from tests.encoders.service_doubles import DOUBLES
 
 KEY = "sk-very-secret"
 CAPTIONS = [f"caption number {n} of a street" for n in range(20)]
@@ -285,7 +290,7 @@ def test_the_key_comes_from_the_environment_and_is_seen_by_the_service_alone(stu
         ({"url": "https://host/v1?key=s3cret"}, "without user, password or query"),
         ({"url": "host/v1"}, "expected an address as https://api.example.com/v1"),
         ({"url": 3}, "option url: "),
-        ({"image_form": "chat"}, "option image_form: '', 'input' or 'messages', got 'chat'"),
+        ({"image_form": "chat"}, "option image_form: '', 'input', .* or 'gemini', got 'chat'"),
         ({"concurrency": 0}, "option concurrency: .*greater than or equal to 1, got 0"),
         ({"requests_per_minute": -1.0}, "option requests_per_minute: .*got -1.0"),
         ({"requests_per_second": 1}, "option 'requests_per_second' is unknown"),
@@ -328,7 +333,7 @@ def test_the_address_and_what_is_sent_are_the_identity_and_how_fast_is_not(stub)
 
 
 def test_a_service_without_an_image_form_says_how_to_name_one(stub) -> None:
-    with pytest.raises(RequestError, match=r'image_form = "messages" \(vLLM\) or "input".*--only captions'):
+    with pytest.raises(RequestError, match=r'image_form = "input" \(OpenAI.* or "messages" \(vLLM\).*--only captions'):
         encode_images(loaded(stub, image_form=""), six_scenes()[0])
 
 
@@ -341,15 +346,134 @@ def test_the_suite_of_checks_runs_on_an_endpoint_and_claims_nothing_that_it_cann
     assert stub.url in rows["loads offline"].detail
 
 
-def test_the_page_about_endpoints_names_every_option_and_its_suite_is_right() -> None:
-    page = ROOT / "docs" / "endpoint.md"
-    suite, jina = [block.text for block in fenced_blocks(page) if block.language == "toml"]
-    [row] = tomllib.loads(suite)["encoder"]
-    of_jina = {"adapter": "http", "checkpoint": "jina-embeddings-v4", "dim": 2048, **tomllib.loads(jina)["encoder"]}
-    assert resolve(entry_from("jina", of_jina).spec).options["image_body:task"] == "retrieval.passage"
-    spec = resolve(entry_from(row.pop("name"), row).spec)
-    assert endpoint_options(spec).host == "api.example.com"
-    text = page.read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "endpoint.md"
+RECIPES = {
+    str(row["name"]): row
+    for block in fenced_blocks(PAGE)
+    if block.language == "toml"
+    for row in tomllib.loads(block.text)["encoder"]
+}
+
+
+def recipe(name: str, stub: Stub, **options: object) -> EncoderSpec:
+    """The spec of a recipe of the page, for the double of its service."""
+    row = {key: value for key, value in RECIPES[name].items() if key != "name"}
+    own = {key: value for key, value in row["options"].items() if key != "requests_per_minute"}
+    path = urlsplit(own["url"]).path
+    address = stub.url.removesuffix("/v1") + path
+    return entry_from(name, {**row, "dim": DIM, "options": {**own, "url": address, **options}}).spec
+
+
+@pytest.mark.parametrize("name", DOUBLES)
+def test_a_recipe_of_the_page_is_right_for_the_double_of_its_service(name, stub, monkeypatch) -> None:
+    double, spec = DOUBLES[name], recipe(name, stub)
+    stub.double = double
+    if variable := str(spec.options.get("api_key_env", "")):
+        stub.key = KEY
+        monkeypatch.setenv(variable, KEY)
+    encoder = load_encoder(spec)
+    template = str(spec.options.get("caption_template", "{caption}"))
+    queries = [template.replace("{caption}", caption) for caption in CAPTIONS]
+    of_captions, of_images = double.roles
+    block = encode_captions(encoder, CAPTIONS)
+    wanted = np.asarray([stub.in_role(query, of_captions) for query in queries])
+    np.testing.assert_allclose(block.values, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
+    assert set(stub.roles) == {of_captions}
+    if encoder.service.takes_images:  # type: ignore[attr-defined]
+        images = [noise_image(40, 30, seed) for seed in range(3)]
+        wanted = np.asarray([stub.in_role(image, of_images) for image in images])
+        found = encode_images(encoder, images).values
+        np.testing.assert_allclose(found, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
+    counted = encoder.service.tokens_spent()  # type: ignore[attr-defined]
+    assert counted is None if name in ("gemini", "tei") else counted % 7 == 0
+
+
+@pytest.mark.parametrize("name", DOUBLES)
+def test_without_its_roles_a_recipe_is_another_model_with_other_vectors_or_refused(name, stub, monkeypatch) -> None:
+    stub.double, spec = DOUBLES[name], recipe(name, stub)
+    monkeypatch.setenv(str(spec.options.get("api_key_env") or "NONE"), KEY)
+    roles = ("caption_body:", "image_body:", "caption_system", "image_system", "caption_template", "last_turn", "body:")
+    plain = replace(spec, options={k: v for k, v in spec.options.items() if not k.startswith(roles)})
+    if spec == plain:
+        assert name == "openai"
+        return
+    assert resolve(spec).fingerprint != resolve(plain).fingerprint
+
+    def vectors(of: EncoderSpec) -> Any:
+        encoder = load_encoder(of)
+        found = [encode_captions(encoder, CAPTIONS[:2]).values]
+        takes_images = encoder.service.takes_images  # type: ignore[attr-defined]
+        return found + ([encode_images(encoder, [noise_image(9, 9, 1)]).values] if takes_images else [])
+
+    if name == "cohere":  # input_type is required
+        with pytest.raises(WorkError, match=r"refuses .* \(400: "):
+            vectors(plain)
+        return
+    assert max(np.abs(a - b).max() for a, b in zip(vectors(spec), vectors(plain), strict=True)) > 1e-3
+
+
+def test_every_form_has_a_recipe_and_the_table_of_the_page_is_the_table_of_the_code() -> None:
+    forms = {str(row["options"].get(f"{m}_form", "input")) for row in RECIPES.values() for m in ("caption", "image")}
+    assert forms == FORMS.keys()
+    assert RECIPES.keys() == DOUBLES.keys()
+    lines = [line.split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines() if line.count(" | ") == 5]
+    rows = {cells[0].strip("| `"): cells for cells in lines if cells[0].startswith("| `")}
+    said = {True: "yes", False: "no"}
+    for name, form in FORMS.items():
+        takes = f"{said[form.text is not None]}, {said[form.image is not None]}"
+        assert rows[name][1:5] == [form.title, takes, said[form.together], said[form.prompted]], name
+        assert re.findall(r"https://[^) |,;]+", rows[name][5])[0] in form.source
+    assert rows.keys() == FORMS.keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"image_form": "input", "image_prompt": "Describe."},
+            "image_prompt needs messages or cohere or voyage or gem",
+        ),
+        ({"caption_system": "Find."}, "option caption_system needs messages as the form of its requests"),
+        ({"image_form": "input", "last_turn": "assistant"}, "option last_turn needs messages"),
+        ({"caption_form": "chat"}, "option caption_form: 'input', 'data_url', .*got 'chat'"),
+        ({"image_form": "tei"}, "option image_form: .*got 'tei'"),
+    ],
+)
+def test_an_option_that_a_form_would_leave_out_is_refused(options, message, stub) -> None:
+    with pytest.raises(RequestError, match=message):
+        resolve(spec_for(stub, **options))
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "seconds"),
+    [
+        ({"Retry-After": "0.3"}, "busy", 0.3),
+        ({"retry-after-ms": "250", "Retry-After": "9"}, "busy", 0.25),
+        ({}, '{"error": {"details": [{"@type": "…RetryInfo", "retryDelay": "0.2s"}]}}', 0.2),
+        ({"retry-after-ms": "nan"}, '{"retryDelay": "0s"}', None),
+    ],
+)
+def test_the_time_that_a_service_asks_for_is_read_in_every_form(headers, body, seconds) -> None:
+    assert client.Reply(429, httpx.Headers(headers), body.encode()).pause == seconds
+
+
+def test_a_service_that_mixes_the_items_of_a_request_is_found_by_the_probes(stub) -> None:
+    encoder = loaded(stub)
+    assert len(probe_vectors(encoder, image=True)) == 5
+    stub.troubles = [answering(lambda answer: renumber(answer["data"]))]
+    with pytest.raises(
+        WorkError, match=r"gives 'a red bus' alone another vector than among 4 captions \(cosine 0\.\d+"
+    ):
+        probe_vectors(encoder, image=True)
+
+
+def renumber(rows: list[dict[str, Any]]) -> None:
+    for place, row in enumerate(reversed(rows)):
+        row["index"] = place
+
+
+def test_the_page_about_endpoints_names_every_option() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("## Services")[0]
     lines = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
     shown = {name: cells[3].strip() for cells in lines for name in re.findall(r"`([^`]+)`", cells[1])}
     assert {name.removesuffix("NAME") for name in shown} == {*(ADAPTERS["http"].options or ())} - {"caption_template"}

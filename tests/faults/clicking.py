@@ -1,19 +1,23 @@
 """Clicks at random through the pages of `capim serve`: ``python -m tests.faults.clicking WORKSPACE --seconds 3600``.
 
 Every link and every choice of a form that a page offers has to lead to a page, and the store has to be, byte for byte,
-what it was. With ``--disturb`` another process compacts the store meanwhile, again and again.
+what it was. With ``--disturb`` other processes evaluate, compare and compact the store meanwhile, again and again. The
+memory of the server is printed every hundred pages.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -110,13 +114,14 @@ class _Offers(HTMLParser):
                     self._form.present[self._field] = [data]
 
 
-def click(client: Client, *, seconds: float, seed: int) -> Clicked:
-    """Follows links and forms at random, from the first page."""
+def click(client: Client, *, seconds: float, seed: int, after: Callable[[int], None] = lambda n_pages: None) -> Clicked:
+    """Follows links and forms at random, from the first page; ``after`` is told the number of pages after each."""
     rng = random.Random(seed)
     ends, n_pages, faults, offered = time.monotonic() + seconds, 0, [], ["/"]
     while time.monotonic() < ends:
         address = rng.choice(offered or ["/"])
         n_pages += 1
+        after(n_pages)
         try:
             answer = client.get(address)
         except httpx.TransportError as fault:
@@ -148,13 +153,19 @@ def digest(folder: Path) -> str:
     return found.hexdigest()
 
 
+def resident(pid: int) -> float:
+    """The memory of a process, in megabytes (Linux)."""
+    status = Path(f"/proc/{pid}/status").read_text("utf-8")
+    return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) / 1000
+
+
 def main(argv: list[str] | None = None) -> int:
     """Returns 1 if a page failed or the store changed."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.clicking", description=__doc__)
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--disturb", action="store_true", help="compact the store meanwhile")
+    parser.add_argument("--disturb", action="store_true", help="evaluate and compact the store meanwhile")
     args = parser.parse_args(argv)
     capim, place = [sys.executable, "-m", "capim.flows.cli"], ["--workspace", str(args.workspace)]
     before = digest(args.workspace / "store")
@@ -164,17 +175,28 @@ def main(argv: list[str] | None = None) -> int:
             assert server.stdout is not None
             address = urlsplit(server.stdout.readline().strip())
             if args.disturb:
-                loop = f"while sleep 1; do {shlex.join([*capim, 'store', 'compact', *place])}; done"
-                other = subprocess.Popen(["sh", "-c", loop], stdout=subprocess.DEVNULL)
+                settings = ["--quiet", "--corpora", "shapes", "--protocols", "t2i/all", "--seed"]
+                work = [
+                    *(shlex.join([*capim, step, *place, *settings]) + " $n" for step in ("evaluate", "compare")),
+                    shlex.join([*capim, "store", "compact", *place]),
+                ]
+                loop = f"n=0; while sleep 1; do n=$((n + 1)); {'; '.join(work)}; done"
+                nowhere = subprocess.DEVNULL
+                other = subprocess.Popen(["sh", "-c", loop], stdout=nowhere, stderr=nowhere, start_new_session=True)
             with httpx.Client(base_url=f"http://{address.netloc}", follow_redirects=True, timeout=120) as client:
                 client.get(f"/?{address.query}")
-                clicked = click(client, seconds=args.seconds, seed=args.seed)
+
+                def memory(n_pages: int) -> None:
+                    if n_pages % 100 == 50:
+                        print(f"{n_pages} pages: {resident(server.pid):,.0f} MB", flush=True)
+
+                clicked = click(client, seconds=args.seconds, seed=args.seed, after=memory)
         finally:
             server.terminate()
             if other is not None:
-                other.kill()
+                os.killpg(other.pid, signal.SIGTERM)
     changed = not args.disturb and digest(args.workspace / "store") != before
-    state = "compacted by another process" if args.disturb else "CHANGED" if changed else "unchanged"
+    state = "written by other processes" if args.disturb else "CHANGED" if changed else "unchanged"
     print(f"{clicked.n_pages} pages, {len(clicked.faults)} faults, the store is {state}")
     print("\n".join(clicked.faults[:20]))
     return 1 if clicked.faults or changed else 0

@@ -34,12 +34,15 @@ def _bytes(folder: Path) -> int:
     return sum(-(-Path(path).stat().st_size // PAGE) * PAGE for path in files(folder))
 
 
-def fill(scene: Scene, *words: str, base: str = "") -> str:
-    """A command for which there is not enough room says so; what was stored before is whole."""
+def fill(scene: Scene, *words: str, base: str = "", room: int = 0) -> str:
+    """A command for which there is not enough room says so; what was stored before is whole.
+
+    ``room``: bytes that are free; drawn by default.
+    """
     whole, begun = (_bytes(scene.ground.folder / name) if name else 0 for name in ("whole", base))
     needs = whole - begun if words[0] == "run" else whole // 4
     disk(scene, AMPLE)
-    room = scene.random.randint(needs // 4, needs)
+    room = room or scene.random.randint(needs // 4, needs)
     while room:
         subprocess.run(f"rm -rf {scene.workspace}/*", shell=True, check=True)
         _mount("-o", f"remount,size={AMPLE}", scene.workspace)
@@ -56,14 +59,27 @@ def fill(scene: Scene, *words: str, base: str = "") -> str:
     raise Failed(f"`capim {' '.join(words)}` needs no room")
 
 
+def no_inodes(scene: Scene) -> str:
+    """A disk with room for bytes, and none for files, is a full disk."""
+    disk(scene, AMPLE)
+    subprocess.run(["cp", "-r", f"{scene.ground.folder}/embedded/.", scene.workspace], check=True)
+    used = sum(len(folders) + len(names) for _, folders, names in os.walk(scene.workspace)) + 1
+    _mount("-o", f"remount,nr_inodes={used + scene.random.randint(1, 40)}", scene.workspace)
+    done = scene.run("run").must(1)
+    expect(SAID.search(done.err), f"the message does not name the disk: {done.err[-500:]}")
+    _mount("-o", "remount,nr_inodes=0", scene.workspace)
+    return done.said
+
+
 def read_only(scene: Scene) -> str:
     """A workspace that cannot be written can be read, and says so when it should be written."""
     disk(scene, AMPLE)
     subprocess.run(["cp", "-r", f"{scene.ground.folder}/embedded/.", scene.workspace], check=True)
     _mount("-o", "remount,ro", scene.workspace)
     scene.run("store", "verify").must(0)
-    done = scene.run("run").must(1)
-    expect("ead-only file system" in done.err, f"the message does not name the fault: {done.err[-500:]}")
+    for words in (("store", "compact"), ("run",)):
+        done = scene.run(*words).must(1)
+        expect("ead-only file system" in done.err, f"the message does not name the fault: {done.err[-500:]}")
     _mount("-o", "remount,rw", scene.workspace)
     return done.said
 
@@ -75,6 +91,9 @@ FAULTS = faults(
         **{f"scoring, {n}": lambda s: fill(s, "evaluate", base="embedded") for n in "ab"},
         "a whole run": lambda s: fill(s, "run"),
         "reporting": lambda s: fill(s, "report", base="whole"),
+        "a whole run, 900 kB free": lambda s: fill(s, "run", room=900_000),
+        "a whole run, 1.8 MB free": lambda s: fill(s, "run", room=1_800_000),
+        "no inodes": no_inodes,
         "a read-only disk": read_only,
     },
 )

@@ -49,18 +49,19 @@ class Scene:
 
     def start(self, *words: str) -> Running:
         """A command on the workspace."""
-        return self.capim.start(*self._complete(words))
+        return self.capim.start(*self.complete(words))
 
     def run(self, *words: str) -> Done:
         """A command on the workspace, to its end."""
-        return self.capim(*self._complete(words))
+        return self.capim(*self.complete(words))
 
     def kill_at(self, n: int, *words: str) -> bool:
         """``kill -9`` a command after so many of its files; whether it was at work until then."""
         watch = Watch(self.workspace)
         return self.start(*words).kill_when(partial(watch.reached, n))
 
-    def _complete(self, words: tuple[str, ...]) -> tuple[str, ...]:
+    def complete(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The words of a command with the suite and the workspace."""
         suite = [str(self.ground.suite)] if words in {("run",), ("embed",), ("evaluate",), ("compare",)} else []
         quiet = ["--quiet"] if words[0] in {"run", "embed", "evaluate", "compare", "report"} else []
         return (*words, *suite, *quiet, "--workspace", self.workspace)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from capim.flows import cli
+from capim.flows import cli, terminal
 from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
+from capim.tasks.runtime.progress import track
 from tests.command import command
 from tests.flows.conftest import WORDS
 from tests.flows.leaf_parsers import all_parsers
@@ -76,6 +79,58 @@ def test_help_answers_without_importing_anything_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run --corpora shapes-sample12 --encoders tiny-clib", "did you mean 'tiny-clip'?"),
+        ("run --corpora shapez --encoders tiny-clip", "did you mean 'shapes'?"),
+        ("watch --corpora shapes --encoders tiny-clip --device cuda:99", "device 'cuda:99' does not exist"),
+        ("evaluate --encoders tiny-clib", "did you mean 'tiny-clip'?"),
+        ("evaluate --protocols t2i/al", "did you mean 't2i/all'?"),
+        ("evaluate --device mps,gpu", "device 'gpu' is unknown"),
+        ("evaluate --metric nofile.py:f", "there is no file nofile.py"),
+        ("compare --corpora shapes-sample1", "did you mean 'shapes-sample12'?"),
+        ("compare --metric nofile.py:f", "there is no file nofile.py"),
+        ("analyse --analyses erors", "did you mean 'errors'?"),
+        ("report --encoders tiny-clib", "did you mean 'tiny-clip'?"),
+        ("fuse --encoders tiny-clib,tiny-clip", "did you mean 'tiny-clip'?"),
+        ("search a --encoder tiny-clip --corpus shapes --device cuda:99", "device 'cuda:99' does not exist"),
+        ("check tiny-clib", "did you mean 'tiny-clip'?"),
+    ],
+)
+def test_a_mistyped_name_is_refused_before_anything_that_takes_seconds_is_imported(
+    words: str, said: str, small_demo: Path
+) -> None:
+    heavy = ("torch", "transformers", "prefect", "scipy", "altair", "duckdb")
+    place = [] if words.startswith("check") else ["--workspace", str(small_demo)]
+    program = (
+        "import sys; from capim.flows.cli import main\n"
+        f"code = main({[*words.split(), *place]!r})\n"
+        f"sys.stderr.write(repr((code, [m for m in {heavy!r} if m in sys.modules])))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    *message, last = done.stderr.splitlines()
+    assert said in "\n".join(message)
+    assert last == "(2, [])"
+
+
+def test_a_redirected_run_says_at_once_that_it_has_begun_and_every_minute_how_long_it_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "EVERY_SECONDS", 0.2)
+    with terminal.bars(flow="evaluate", title="evaluate run"):
+        assert capsys.readouterr().err == "begun: evaluate run\n"
+        with track("score", total=4, unit="tasks", step=True) as step:
+            step(1)
+            with track("tiny-clip · shapes", total=10, unit="protocols") as advance:
+                for _ in range(9):
+                    time.sleep(0.06)
+                    advance(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 <= len(lines) <= 4, "not one for each piece of work"
+    assert all(re.fullmatch(r"\d+% in \d+ s, about \d+ s left: tiny-clip · shapes", line) for line in lines)
 
 
 def test_a_run_that_has_nothing_to_do_imports_nothing_that_computes_or_draws(small_demo: Path, tmp_path: Path) -> None:

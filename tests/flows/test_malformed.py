@@ -77,6 +77,7 @@ IMPORTS: dict[str, Write] = {
     "ids-2d.npz": npz(embeddings=VECTORS, ids=np.zeros((20, 2))),
     "norm-text.npz": npz(embeddings=VECTORS, norm=np.array(["x"] * 20)),
     "bomb.npz": bomb,
+    "empty.npy": text(""),
     "scalar.npy": npy(np.float32(1)),
     "text.npy": npy(np.array(["a"])),
     "complex.npy": npy(np.zeros((20, 4), np.complex64)),
@@ -101,6 +102,7 @@ OUTCOMES: dict[str, Write] = {
     "pipe.json": os.mkfifo,
     "scalar.parquet": text("PAR1"),
 }
+SCORES: dict[str, Write] = {"empty.npy": text(""), "vector.npy": npy(np.zeros(0)), "pipe.npy": os.mkfifo}
 RUNS: dict[str, Write] = {"latin.trec": text(b"\xe9 Q0 a 1 2 t\n"), "pipe.trec": os.mkfifo, "short.trec": text("a b\n")}
 CORPORA: dict[str, Write] = {
     "saved-list": folder(dataset_dict_dot_json="[]"),
@@ -147,6 +149,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SOURCES: dict[tuple[str, ...], dict[str, Write]] = {
     ("import", "--encoder", "new", "--corpus", "toy", "--images", "{}"): IMPORTS,
     ("import", "--encoder", "new", "--corpus", "toy", "--outcomes", "{}"): OUTCOMES,
+    ("import", "--encoder", "new", "--corpus", "toy", "--scores", "{}"): SCORES,
     ("import", "--encoder", "new", "--corpus", "toy", "--run", "{}"): RUNS,
     ("corpora", "check", "{}"): CORPORA,
     ("run", "{}"): SUITES,
@@ -156,6 +159,8 @@ CASES = [
     *((words, name, make) for words, files in SOURCES.items() for name, make in files.items()),
     (("search", "--encoder", "enc", "--corpus", "toy", "--image", "{}"), "pipe.png", os.mkfifo),
     (("search", "--encoder", "enc", "--corpus", "toy", "--vector", "{}"), "pipe.npy", os.mkfifo),
+    (("search", "--encoder", "enc", "--corpus", "toy", "--vector", "{}"), "empty.npy", text("")),
+    (("query", "SELECT * FROM test_all_types()"), "unused", Path.mkdir),
     (("search", "--encoder", "enc", "--corpus", "toy", "\ud800"), "unused", Path.mkdir),
     (("evaluate", "--metric", ""), "unused", Path.mkdir),
     (("store", "info", "--workspace", "{}"), "file", text("")),
@@ -199,6 +204,12 @@ def test_formulas_of_captions_reach_no_spreadsheet_and_come_back_as_they_were(tm
     add_judgement(tmp_path / "judgements.csv", judgement)
     assert (tmp_path / "judgements.csv").read_text().splitlines()[1] == "c,t2i,'=1+1,-1"
     assert read_judgements(tmp_path / "judgements.csv") == [judgement]
+
+
+def test_a_cell_that_is_too_long_is_no_unclosed_quote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "captions.csv").write_text(f"image,caption\na.png,{'word ' * 200_000}\n")
+    assert main(["corpora", "check", str(tmp_path)]) == 2
+    assert "captions.csv: line 2: a cell has more than 131,072 characters" in capsys.readouterr().out
 
 
 FORMULAS = ("=1", "+a", "-a", "@a", "\ta", "\ra", " =1", "'=1", "\uff1d1")

@@ -192,7 +192,7 @@ def test_a_name_that_is_also_another_folder_here_is_refused_rather_than_guessed(
     command(f"{EMBED} {two[0]},{two[1]}", workspace)
     monkeypatch.chdir(two[1].parent)
     said = command("evaluate --corpora photos --replicates 100", workspace, code=2).err
-    assert "corpus 'photos' means two" in said
+    assert "corpus 'photos' is ambiguous" in said
     command(f"evaluate --corpora b-photos {QUICK}", workspace)
 
 

@@ -29,7 +29,7 @@ import uvicorn
 
 import capim.flows.execution
 import capim.flows.searching
-import capim.flows.stored
+import capim.reports.app.server
 import capim.tasks.encoders.conformance
 from capim.flows import cli, set_environment
 from capim.flows.config import FIELDS
@@ -97,9 +97,9 @@ BASES = {
 """Command -> its words without the option of a case, where they are more than its name."""
 WRITE = ("import", "store compact", "store repair")
 COLUMNS = {
-    "analyse": "corpus", "ann": "change", "certify": "note", "check": "check", "compare": "encoder",
-    "corpora ids": "id", "duplicates": "image", "explain": "share", "list": "name", "query": "two", "results": "value",
-    "search": "score",
+    "analyse": "corpus", "ann": "change", "certify": "note", "check": "check", "compare": "state",
+    "corpora ids": "id", "duplicates": "image", "evaluate": "value", "explain": "share", "list": "name",
+    "query": "two", "results": "value", "search": "score",
     "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
     "store verify": "state", "watch": "verdict", "why": "reason",
 }  # fmt: skip
@@ -124,8 +124,7 @@ SPECIAL = {
     "embed submit": Case(EMBED, "--submit", refused="--submit needs a server"),
     "embed suite": Case("embed --corpora shapes --sample 12 --device cpu", "{suite}", without="--encoders tiny-clip"),
     **{
-        f"{command} {name}": Case(BASES[command], f"--{words}", refused=f"--{name} has no effect without --{needed}")
-        for command, needed in {"evaluate": "metric", "run": "plan"}.items()
+        f"run {name}": Case(BASES["run"], f"--{words}", refused=f"--{name} has no effect without --plan")
         for name, words in {"format": "format json", "columns": "columns value", "wide": "wide"}.items()
     },
     "run plan": Case(BASES["run"], "--plan"),
@@ -136,6 +135,8 @@ SPECIAL = {
         "report --compare {report} {report}", "--all", refused="--all has no effect with --compare"
     ),
     "results wide": Case("results", "--wide"),
+    "evaluate wide": Case(BASES["evaluate"], "--wide"),
+    "compare wide": Case(BASES["compare"], "--wide", without="--format json"),
     "import corpus": Case(
         "import --encoder theirs --images {images}", f"--corpus {SHAPES}", without=f"--corpus {PAIRS}", writes=True
     ),
@@ -168,6 +169,9 @@ SPECIAL = {
         "query 'SELECT count(*) FROM range(30000) a, range(30000) b WHERE a.range % 7 = b.range % 11'",
         "--seconds 0.02",
         refused="the query took longer than 0.02 seconds",
+    ),
+    "query memory": Case(
+        "query 'SELECT range(100000) FROM range(1000)'", "--memory 50MB", refused="needs more memory than 48 MiB"
     ),
     "query sql": Case("query", "'SELECT 1 AS one, 2 AS two'", without="'SELECT 2 AS one, 1 AS two'"),
     "search text": Case(f"search {SEARCH}", "'a blue square'", without="'a red circle'"),
@@ -339,7 +343,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watched(webbrowser, "open", lambda *_: True)
     watched(uvicorn.Server, "run", lambda *_, **__: None)
     here = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 0))
-    watched(capim.flows.stored, "_listening", lambda _: nullcontext(here))
+    watched(capim.reports.app.server, "listening", lambda *_, **__: nullcontext(here))
     monkeypatch.setattr(secrets, "token_urlsafe", lambda _: "token")
     watched(capim.flows.searching, "choose_device")
     return seen
@@ -471,6 +475,7 @@ def test_options_of_the_program_change_what_it_says(
         return nullcontext()
 
     monkeypatch.setattr("capim.flows.terminal.bars", bars)
+    monkeypatch.setattr("capim.flows.steps.check_names", lambda *_: None)  # there is no store
     for quiet in ([], ["--quiet"]):
         cli.main(["compare", "--workspace", str(tmp_path / "none"), *quiet])
     assert seen == [False, True]
@@ -504,6 +509,7 @@ def test_every_field_of_a_suite_is_used_by_the_command_or_named_as_without_effec
         raise RuntimeError
 
     monkeypatch.setattr(capim.flows.execution, "start", start)
+    monkeypatch.setattr("capim.flows.steps.check_names", lambda *_: None)  # there is no store
     cli.main([command, str(suite), "--quiet"])
     [config] = configs
     assert all(getattr(config, name) != FIELDS[name].default for name in values)

@@ -110,3 +110,17 @@ def test_what_prefect_logs_without_its_server_stays_off_the_terminal(monkeypatch
     for name in ("EventsWorker", "APILogWorker", "prefect.flow_runs", "another"):
         logging.getLogger(name).warning("Still processing items, says %s", name)
     assert shown.stream.getvalue() == "Still processing items, says another\n"
+
+
+def test_after_an_error_the_process_ends_whatever_threads_wait(tmp_path: Path) -> None:
+    code = (
+        "import atexit, sys, threading, time\n"
+        "from capim.flows.cli import main\n"
+        "threading.Thread(target=time.sleep, args=(100,)).start()\n"
+        "atexit.register(print, 'tidied')\n"
+        f"sys.argv = ['capim', 'results', '--workspace', {str(tmp_path)!r}]\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "tidied\n")
+    assert done.stderr.startswith("capim: there is no store at ")

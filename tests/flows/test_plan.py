@@ -156,7 +156,7 @@ def test_a_run_that_changes_nothing_used_the_comparisons_that_it_found(
     store = EmbeddingStore.open(workspace / "store")
     run = newest_run(workspace)
     assert run != before and store.keys_of(run) == store.keys_of(before)
-    assert f"{run}, completed: 0 items made" in command("why last", workspace).err
+    assert f"{run}, completed: 0 items computed" in command("why last", workspace).err
 
 
 def test_a_run_that_is_unknown_is_refused_with_the_newest(small_demo: Path) -> None:

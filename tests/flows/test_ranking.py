@@ -15,6 +15,7 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tests.command import Printed, command, json_rows
 
 N_IMAGES = 40
+PAIRS = ["corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference"]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,10 @@ def stored(workspace: Path) -> list[dict[str, Any]]:
 
 def test_the_ranking_is_printed_with_ranks_figures_and_who_is_left_out(workspace: Path) -> None:
     printed = compare(workspace)
-    heading, _, first, second = printed.out.splitlines()
+    pairs, ranking = printed.out.split("\n\n")
+    assert pairs.splitlines()[0].split() == [*PAIRS, "low", "high", "p_adjusted", "state"]
+    assert len(pairs.splitlines()) == 2 + 3 + 3 + 1, "the pairs on x, y and z"
+    heading, _, first, second = ranking.splitlines()
     assert heading.split() == ["ranks", "encoder", "macro_mean", "low", "high", "borda", "x", "y", "z"]
     assert first.split()[:3] == ["1", "strong", "0.9500"]
     assert second.split()[:3] == ["2", "weak", "0.2250"]
@@ -100,9 +104,13 @@ def test_corpora_that_share_photographs_are_joined_by_them_and_it_is_told(worksp
     assert wider > 1.1, "three corpora of 40 images each are 120 independent images, these are 80"
 
 
-def test_json_has_the_stored_rows_and_sql_reads_them(workspace: Path) -> None:
-    rows = compare(workspace, "--format json").rows
-    assert [row["encoder"] for row in rows] == [row["encoder"] for row in stored(workspace)]
+def test_json_has_every_comparison_with_its_verdict_and_sql_reads_the_ranking(workspace: Path) -> None:
+    printed = compare(workspace, "--format json")
+    assert f"{len(printed.rows)} comparisons stored" in printed.err
+    [row] = [r for r in printed.rows if (r["corpus"], r["metric"], r["encoder_a"]) == ("z", "R@1", "strong")]
+    assert (row["encoder_b"], row["difference"], row["state"]) == ("weak", 0.725, "better")
+    assert row["simultaneous_low"] < row["difference"] < row["simultaneous_high"]
+    assert 0 < row["p_adjusted"] < 0.01
     statement = "SELECT encoder, value, rank_low, rank_high FROM rankings WHERE statistic = 'macro mean' "
     statement += "AND estimand = 'these corpora' AND tied_with_best"
     [best] = json_rows(f'query "{statement}"', workspace)
@@ -111,7 +119,7 @@ def test_json_has_the_stored_rows_and_sql_reads_them(workspace: Path) -> None:
 
 def test_two_corpora_have_no_ranking_and_the_reason_and_one_no_word_about_it(workspace: Path) -> None:
     two, one = compare(workspace, "--corpora x,y"), compare(workspace, "--corpora x")
-    assert two.out == one.out == ""
+    assert [two.out.count("\n"), one.out.count("\n")] == [2 + 6, 2 + 3], "pairs alone"
     assert "a ranking over corpora needs 3 of them, got 2" in two.err
     assert "ranking" not in one.err
     assert stored(workspace) == []

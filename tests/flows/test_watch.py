@@ -58,7 +58,9 @@ def test_a_second_watch_finds_nothing_where_nothing_changed(config: RunConfig) -
     second = start(watch, config)
     assert second.findings == ()
     assert f"compared with pinned run {first.run} of 20" in second.summary[0]
-    assert second.summary[1].startswith("alarm level of this watch 8.2e-05: at most 3 % of years")
+    assert second.summary[1].startswith(
+        "alarm level of this watch 8.2e-05: at most a 3 % chance of a false alarm per year"
+    )
     assert {row["baseline"] for row in watched(config)} == {first.run}
 
 

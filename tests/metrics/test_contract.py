@@ -24,9 +24,9 @@ def example(direction: Direction, order: Sequence[int] = range(6)) -> Outcomes:
     """Six queries with ties, in an order."""
     ranks = [RANKS[query] for query in order]
     if direction in ("pairs", "quadruples"):
-        lost = outcomes_of([[1 + query % 2] for query in order], n_gallery=3, direction=direction, protocol=direction)
+        lost = outcomes_of([[1 + query % 2] for query in order], n_gallery=3, protocol=direction)
         return replace(lost, rank_worst=lost.rank_best + 1, scores=SCORES[list(order)])
-    best = outcomes_of(ranks, direction=direction, protocol=f"{direction}/all")
+    best = outcomes_of(ranks, protocol=f"{direction}/all")
     compared = np.array([RANKS[query][0] / 1000 for query in order])
     return replace(
         best,

@@ -308,7 +308,7 @@ def test_a_judgement_of_what_the_corpus_lacks_is_refused_and_another_corpus_is_l
     corpus = read_shapes(n_scenes=3)
     file = tmp_path / "own.csv"
     outcomes = replace(
-        outcomes_of([[1]], n_gallery=3, direction="t2i", protocol="t2i/all"),
+        outcomes_of([[1]], n_gallery=3, protocol="t2i/all"),
         top_ords=np.array([[0]], dtype=np.int32),
         top_scores=np.ones((1, 1), dtype=np.float32),
     )

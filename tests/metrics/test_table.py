@@ -20,7 +20,7 @@ from capim.tasks.ranking.protocols import PROTOCOLS
 def quadruples_of(scores: Sequence[Sequence[float]]) -> Outcomes:
     """Winoground outcomes from scores ``c0i0 c0i1 c1i0 c1i1`` per example; only what metrics read is filled in."""
     n = len(scores)
-    outcomes = outcomes_of([[1]] * n, n_gallery=5, direction="quadruples", protocol="winoground")
+    outcomes = outcomes_of([[1]] * n, n_gallery=5, protocol="winoground")
     return replace(outcomes, scores=np.asarray(scores, dtype=np.float32))
 
 

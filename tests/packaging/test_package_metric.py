@@ -194,7 +194,7 @@ def test_a_report_shows_one_version_of_a_metric_and_a_comparison_takes_all_resul
     left_out = "depth of far on shapes by another version of the metric (1 of capim-depth 1.0): run"
     assert f"Left out of this report: {left_out}" in text
     said = command(f"compare {SAME}").err
-    assert "far on shapes: results by another version of a metric were computed anew\n" in said
+    assert "far on shapes: results of an older version of a metric were recomputed\n" in said
     results, pairs, text = shown()
     assert (results, pairs) == ({"near": 0.0025, "far": 0.02}, [0.0175])
     assert "another version" not in text

@@ -12,9 +12,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from capim.reports.elements.tables import pivot, texts
 from capim.reports.exports import export_results
-from capim.reports.exports.tabular import in_seed_order, latex_table, reduced
+from capim.reports.exports.tabular import in_seed_order, reduced
 from capim.reports.rows.reading import read_report_data
 from capim.store.errors import RequestError
 from capim.store.schema import RESULTS
@@ -122,22 +121,6 @@ def test_clip_benchmark_csv_has_the_columns_of_its_build_command(large_store: St
     assert retrieval["model_fullname"] == f"{retrieval['model']} {retrieval['pretrained']}"
     assert 0 < float(retrieval["image_retrieval_recall@1"]) < float(retrieval["image_retrieval_recall@5"]) < 1
     assert {r["dataset"] for r in rows} >= {"winoground", "sugar_crepe/add_att"}
-
-
-def test_latex_tables_have_as_many_cells_as_columns_in_every_line(large_store: StandIn, tmp_path: Path) -> None:
-    [path] = export_results(read_report_data(large_store), tmp_path / "t.tex")
-    text = path.read_text("utf-8")
-    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == text.count(r"\toprule") > 2
-    for spec, body in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL):
-        for line in re.findall(r"    (.*) \\\\\n", body):
-            spans = sum(int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", line))
-            assert len(re.split(r"(?<!\\)&", line)) + spans == len(spec), line
-
-
-def test_latex_escapes_what_would_be_a_command() -> None:
-    text = latex_table(pivot("t", r"50 % of \input{x}", ["$x$ & {y}"], texts("a_b", str)))
-    assert r"50 \% of \textbackslash{}input\{x\}" in text
-    assert r"\$x\$ \& \{y\}" in text
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,9 @@ def test_a_sample_is_said_not_to_be_compared_with_published_figures(two_models: 
         if row["analysis"] == "reference" and row["encoder"] == first:
             row |= {"level_name": "not compared", "reason": "sample of 500 of 5,000 images, not compared"}
     gate = provenance.published_section(read_report_data(two_models))
-    assert "coco-karpathy is a sample of 500 of 5,000 images, not compared: published figures are of all" in gate.lead
+    assert (
+        "coco-karpathy is a sample of 500 of 5,000 images, not compared: published figures are about all" in gate.lead
+    )
     assert "No published figures" not in gate.lead
     assert first not in [row[0] for row in texts(block(gate, "gate-figures"))]
 

@@ -14,7 +14,7 @@ import pytest
 from jinja2 import nodes
 
 from capim.reports.elements import charts
-from capim.reports.render import TEMPLATES, figure_files, render_html, render_markdown
+from capim.reports.render import TEMPLATES, figure_files, html_templates, render_html, render_markdown
 from tests.reports.fixed import FIXED
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -70,3 +70,12 @@ def test_a_misspelt_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capim.reports.render._markdown", lambda: broken)
     with pytest.raises(jinja2.UndefinedError, match="titel"):
         render_markdown(FIXED)
+
+
+def test_characters_that_turn_or_hide_text_are_named_and_links_lead_where_they_did() -> None:
+    template = '<a href="/q?id={{ id }}">{{ id }}</a><script>const id = "{{ id }}";</script><p>{{ arabic }}</p>'
+    page = html_templates().from_string(template).render(id="abc\u202egnp.exe\u200b\x07", arabic="\u200f\u0642")
+    assert page == (
+        '<a href="/q?id=abc\u202egnp.exe\u200b\x07">abc[U+202E]gnp.exe[U+200B][U+0007]</a>'
+        '<script>const id = "abc\u202egnp.exe\u200b\x07";</script><p>\u200f\u0642</p>'
+    )

@@ -34,7 +34,7 @@ RESAMPLING = Resampling(replicates=200, seed=3)
 
 
 def outcomes(language: str, translator: str, ranks: list[int]) -> Outcomes:
-    made = outcomes_of([[rank] for rank in ranks], direction="t2i", protocol=f"t2i/{language}/{translator}")
+    made = outcomes_of([[rank] for rank in ranks], protocol=f"t2i/{language}/{translator}")
     if language == "xx":
         return made
     consistency = np.linspace(0.5, 1, len(ranks))
@@ -162,7 +162,7 @@ def directions(seed: int, skill: float = 3.0) -> tuple[Outcomes, Outcomes]:
     rng = np.random.default_rng(seed)
     image = np.r_[np.repeat(np.arange(N_IMAGES), 5), 0].astype(np.int32)
     ranks = [[[int(r)] for r in rng.geometric(1 / skill, n)] for n in (len(image), N_IMAGES)]
-    t2i = outcomes_of(ranks[0], n_gallery=500, direction="t2i", protocol="t2i/all")
+    t2i = outcomes_of(ranks[0], n_gallery=500, protocol="t2i/all")
     return replace(t2i, clusters=image), outcomes_of(ranks[1], n_gallery=500, protocol="i2t/any")
 
 
@@ -209,7 +209,7 @@ def languages(seed: int, skill: float) -> dict[Any, Any]:
     parts = []
     for at, (language, by) in enumerate([("en", "google"), ("de", "google"), ("de", "bing"), ("xx", "google")]):
         ranks = np.random.default_rng([seed, at]).geometric(1 / skill, 80)
-        made = outcomes_of([[int(rank)] for rank in ranks], direction="t2i", protocol=f"t2i/{language}/{by}")
+        made = outcomes_of([[int(rank)] for rank in ranks], protocol=f"t2i/{language}/{by}")
         parts.append(part_of(made, drawn=80))
     return dict(language_values(parts, reference="en"))
 

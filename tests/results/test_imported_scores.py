@@ -132,7 +132,7 @@ def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
     assert caught.value.faults == (
         "1 of 70 captions have none of the rows, first 'c0-0'",
         "1 ids of rows are not captions of the corpus, first 'zz'",
-        "1 ids of columns come more than once, first 'i1'",
+        "1 ids of columns occur more than once, first 'i1'",
         "1 of 30 images have none of the columns, first 'i0'",
     )
 

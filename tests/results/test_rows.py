@@ -50,7 +50,7 @@ def captions(n_images: int = 40, per_image: int = 5, *, seed: int = 1, skill: fl
     """Text-to-image outcomes whose ranks spread around ``skill``, some of them tied."""
     rng = np.random.default_rng(seed)
     ranks = rng.geometric(1 / skill, n_images * per_image)
-    outcomes = outcomes_of([[r] for r in ranks], n_gallery=500, direction="t2i", protocol="t2i/all")
+    outcomes = outcomes_of([[r] for r in ranks], n_gallery=500, protocol="t2i/all")
     ties = (rng.random(len(ranks)) < 0.2).astype(np.int32)
     clusters = np.repeat(np.arange(n_images, dtype=np.int32), per_image)
     return replace(outcomes, clusters=clusters, rank_worst=outcomes.rank_worst + ties)
@@ -103,7 +103,7 @@ def test_errors_and_intervals_are_close_to_those_of_the_literature() -> None:
 
 @pytest.mark.parametrize("method", ["wilson", "percentile", "bca"])
 def test_what_is_said_of_chance_does_not_depend_on_the_level_of_the_intervals(method: Any) -> None:
-    guesser = outcomes_of([[1 + k % 50] for k in range(100)], n_gallery=50, direction="t2i")
+    guesser = outcomes_of([[1 + k % 50] for k in range(100)], n_gallery=50)
     for outcomes, expected in ((captions(), "better"), (guesser, "open")):
         for level in (0.5, 0.95, 0.999):
             how = replace(draws(2000), method=method, level=level)
@@ -122,7 +122,7 @@ def test_one_query_says_nothing_of_chance(rank: int, value: float) -> None:
 
 def test_a_value_that_any_scores_have_gets_no_interval() -> None:
     """R@10 among ten items is 1 by definition; Wilson's interval of 40 images said 0.91 to 1."""
-    ten = outcomes_of([[1 + k % 10] for k in range(40)], n_gallery=10, direction="t2i", protocol="t2i/all")
+    ten = outcomes_of([[1 + k % 10] for k in range(40)], n_gallery=10, protocol="t2i/all")
     [row] = rows_of(ten, [METRICS["R@10"]], 50).to_pylist()
     assert (row["value"], row["chance"]) == (1.0, 1.0)
     assert (row["ci_low"], row["ci_high"]) == (None, None)
@@ -133,7 +133,7 @@ def test_a_value_that_any_scores_have_gets_no_interval() -> None:
 
 def test_ranks_and_agreement_with_the_reference_language_are_no_shares() -> None:
     """The reference language agrees with itself by definition, and a mean rank of 1 is not 40 hits of 40."""
-    first = outcomes_of([[1]] * 40, n_gallery=500, direction="t2i", protocol="t2i/en/google")
+    first = outcomes_of([[1]] * 40, n_gallery=500, protocol="t2i/en/google")
     same = replace(first, reference_ndcg=np.ones(40), reference_rbo=np.ones(40))
     names = ("consistency_nDCG@20", "consistency_RBO", "mean_rank", "median_rank")
     *rows, median = rows_of(same, [METRICS[name] for name in names], 50).to_pylist()

@@ -104,7 +104,7 @@ def test_fewer_than_three_corpora_and_encoders_without_three_in_common_give_no_r
 
 
 def test_outcomes_that_leave_the_metric_open_are_no_headline() -> None:
-    outcomes = outcomes_of([[1], [4]], direction="t2i", protocol="t2i/all")
+    outcomes = outcomes_of([[1], [4]], protocol="t2i/all")
     figure = Figure("t2i/all", "R@1")
     known: Any = suite.figure_values(outcomes, figure, 2)
     assert known.values.tolist() == [1.0, 0.0]

@@ -112,7 +112,7 @@ def test_an_aggregate_has_a_difference_with_its_interval_and_a_reason_instead_of
     assert pair.difference.low is not None
     assert (pair.flip_test, pair.effect) == (NO_TEST, NO_EFFECT)
     assert (pair.reason, pair.n_queries) == (AGGREGATE, 116)
-    assert pair.detectable_effect is not None
+    assert pair.detectable_effect is None  # fewer than 30 images of equal weight
 
 
 def test_an_interval_leaves_out_the_draws_in_which_an_aggregate_is_not_defined() -> None:

@@ -854,3 +854,26 @@ def test_a_store_writes_nothing_beside_itself_whatever_its_path(tmp_path: Path, 
     assert sum(compact_store(again).values()) >= 0
     assert drop(again, encoder="enc", dry_run=False).done
     assert [path.name for path in tmp_path.iterdir()] == [folder]
+
+
+def test_a_folder_in_place_of_a_manifest_is_replaced_by_the_copy(tmp_path):
+    store = EmbeddingStore.open(tmp_path / "store", create=True)
+    store.write_rows("results", rows_of("results", {"metric": "R@1"}))
+    newest = min((Path(store.uri) / "results.lance" / "_versions").iterdir())
+    newest.unlink()
+    (newest / "inside").mkdir(parents=True)
+    assert dict(repair_all(again(store))) == {"results": "1 files restored, 0 removed with 0 rows"}
+    assert again(store).rows("results")["metric"].to_pylist() == ["R@1"]
+
+
+def test_what_a_full_or_read_only_disk_does_to_compacting_is_told_in_words(tmp_path, monkeypatch, capsys):
+    EmbeddingStore.open(tmp_path / "store", create=True)
+
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system", str(tmp_path))
+
+    monkeypatch.setattr("capim.store.removal.compact", refuse)
+    assert main(["store", "compact", "--workspace", str(tmp_path)]) == 1
+    shown = capsys.readouterr().err
+    assert "capim: compacting failed: [Errno 30] Read-only file system" in shown
+    assert "The folder is not writable" in shown

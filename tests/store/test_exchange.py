@@ -78,7 +78,7 @@ IDS = np.array([f"i{position:05d}" for position in range(20)])
         (bad(GOOD, ids=IDS[:19]), "expected 20 ids, one per item, got 19"),
         (bad(GOOD[:19], ids=IDS[:19]), "1 of 20 items of corpus 'toy' are not in the file, first 'i00019'"),
         (bad(GOOD, ids=np.array([*IDS[:19], "nope"])), r"1 ids are not in corpus 'toy', first 'nope' at row 19"),
-        (bad(GOOD, ids=np.array([*IDS[:19], "i00003"])), r"id 'i00003' comes more than once"),
+        (bad(GOOD, ids=np.array([*IDS[:19], "i00003"])), r"id 'i00003' occurs more than once"),
         (bad(np.where(np.arange(20)[:, None] == 7, np.nan, GOOD)), r"row 7 \(id 'i00007'\): NaN"),
         (bad(np.where(np.arange(20)[:, None] == 7, 0, GOOD)), r"row 7 \(id 'i00007'\): all components are zero"),
         (bad(np.ones((20, 8), int)), "expected floating point numbers"),

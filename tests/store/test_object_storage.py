@@ -13,9 +13,10 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.digests import TableFiles
-from capim.store.integrity import verify
+from capim.store.integrity import repair_one, verify
 from capim.store.inventory import info
 from capim.store.removal import compact_store, drop
+from tests.random_store import rows_of
 from tests.store.toy import fill, make_corpus, make_embeddings, make_spec
 
 WRITER = Path(__file__).with_name("writer.py")
@@ -73,6 +74,18 @@ def test_everything_works_in_a_bucket(bucket, tmp_path):
     assert here.digest == there.digest, "the same set, wherever it is"
     assert drop(again, encoder="late", dry_run=False).done
     assert again.sealed(late) is None
+
+
+def test_a_file_of_a_table_in_a_bucket_that_was_changed_is_removed_by_a_repair(bucket):
+    store = EmbeddingStore.open(f"{bucket}/damaged", create=True)
+    for n in (1, 2):
+        store.write_rows("outcomes", rows_of("outcomes", {"query_id": str(n)}))
+    files = store.connection.digests.files
+    first = next(path for path in files.sizes("outcomes") if path.startswith("data/"))
+    files.write("outcomes", first, b"damaged")
+    again = EmbeddingStore.open(f"{bucket}/damaged")
+    assert repair_one(again, "outcomes").startswith("0 files restored, 1 removed")
+    assert EmbeddingStore.open(f"{bucket}/damaged").rows("outcomes").num_rows == 1
 
 
 @pytest.mark.slow

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import duckdb
@@ -33,6 +36,27 @@ def test_a_statement_that_takes_longer_than_it_may_is_stopped(filled):
         filled.sql(
             "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range % 7 = b.range % 11", seconds=0.3
         )
+    assert time.monotonic() - begun < 10
+
+
+def test_a_statement_takes_no_more_memory_than_it_may(filled):
+    lists = "SELECT range(100000) FROM range(1000)"  # an answer of 800 MB
+    for statement in (lists, "SELECT list(range) FROM range(10000000)"):
+        with pytest.raises(RequestError, match="needs more memory than 50 MiB; ask for fewer rows"):
+            filled.sql(statement, memory=50 * 2**20)
+    ordered = "SELECT count(*) AS n FROM (SELECT md5(range::VARCHAR) AS m FROM range(2000000) ORDER BY m)"
+    assert filled.sql(ordered, memory=100 * 2**20).to_pylist() == [{"n": 2_000_000}]
+
+
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="threads get no signals")
+@pytest.mark.parametrize("seconds", [None, 300])
+def test_ctrl_c_ends_a_statement_while_duckdb_waits_for_its_threads(filled, seconds):
+    endless = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
+    pressed = threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT])
+    pressed.start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        filled.sql(endless, seconds=seconds)
     assert time.monotonic() - begun < 10
 
 

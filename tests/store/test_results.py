@@ -99,7 +99,7 @@ def test_a_table_never_written_is_empty_with_its_columns(store):
     [
         (lambda rows: rows.drop_columns(["rank_best"]), "column 'rank_best' is missing"),
         (lambda rows: rows.append_column("extra", pa.array([1, 2])), "has no column 'extra'"),
-        (lambda rows: pa.concat_tables([rows, rows]), "comes more than once"),
+        (lambda rows: pa.concat_tables([rows, rows]), "occurs more than once"),
         (
             lambda rows: rows.set_column(0, pa.field("evaluation", pa.string()), pa.array(["a", None])),
             "column 'evaluation' is null at row 1",

@@ -7,6 +7,7 @@ may lack its leading zeros. A name that fits several files is never guessed.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import unicodedata
@@ -206,7 +207,8 @@ def locate_images(
 ) -> LocatedImages:
     """The images whose file is in one of the folders, with its name there as the key.
 
-    A name that is not a file's is compared as in :mod:`tasks.corpora.images.image_files`.
+    A name that is not a file's is compared as in :mod:`tasks.corpora.images.image_files`. A loop of links is left out,
+    as is an image that cannot be decoded.
 
     Args:
         rows: In corpus order; the key (or id) is the file name.
@@ -225,6 +227,7 @@ def locate_images(
     search, faults = _ImageSearch(folders), Faults(str(origin))
     located: list[ImageRow] = []
     skipped: list[SkippedRow] = []
+    unreadable: list[SkippedRow] = []
     first_of: dict[str, tuple[str, bool]] = {}  # file -> the first name that means it, and whether it has another
     for row in rows:
         name = row.key or row.id
@@ -234,6 +237,9 @@ def locate_images(
             raise RequestError(f"{origin}: {error!s:.300}") from error
         if not files:
             skipped.append(SkippedRow(row.id, f"no file {name}"))
+            continue
+        if guessed and len(files) == 1 and search.is_loop(files[0]):
+            unreadable.append(SkippedRow(row.id, f"{files[0]} is a link that leads to itself"))
             continue
         located.append(row._replace(key=files[0]))
         if len(files) > 1:
@@ -255,7 +261,7 @@ def locate_images(
     if lines:
         raise RequestError(lines)
     source = folders[0] if len(folders) == 1 else Folders(tuple(folder.root for folder in folders))
-    return LocatedImages(located, source, skipped)
+    return LocatedImages(located, source, [*skipped, *unreadable])
 
 
 class _ImageSearch:
@@ -284,6 +290,16 @@ class _ImageSearch:
         if outside is not None and not fits:
             raise outside
         return fits, True
+
+    def is_loop(self, file: str) -> bool:
+        """Whether a file of a folder is a link that leads back to itself."""
+        try:
+            for folder in self._folders:
+                if os.path.lexists(folder.path(file)):
+                    folder.path(file).stat()
+        except OSError as error:
+            return error.errno == errno.ELOOP
+        return False
 
     def _inside(self, name: str) -> str:
         """An absolute path below one of the folders as a path relative to it; any other name as it is."""

@@ -10,7 +10,13 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import corpus_name, read_text, require_folder
-from capim.tasks.corpora.images.image_files import Missing, files_below, images_below, locate_images
+from capim.tasks.corpora.images.image_files import (
+    Missing,
+    files_below,
+    images_below,
+    locate_images,
+    without_image_suffix,
+)
 
 Lines: TypeAlias = Literal["one", "each"]
 
@@ -56,7 +62,11 @@ def read_image_texts(
     rows = [ImageRow(name) for name in texts]
     located = locate_images(rows, images or folder, missing=missing, origin=folder)
     described = {row.key for row in located.rows}
-    bare = [file for file in images_below(Path(images or folder)) if file not in described]
+    bare = [
+        file
+        for file in images_below(Path(images or folder))
+        if file not in described and without_image_suffix(file) not in texts
+    ]
     if missing == "error":
         for file in bare:
             faults.add('images without a text file; write it, or leave them out with missing = "skip"', repr(file))

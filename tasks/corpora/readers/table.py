@@ -265,6 +265,9 @@ def _records(file: Path, separator: str, *, quoted: bool) -> Iterator[list[str]]
             except StopIteration:
                 return
             except csv.Error as error:
+                if reader.line_num == line and "field limit" in str(error):
+                    most = csv.field_size_limit()
+                    raise RequestError(f"{file}: line {line}: a cell has more than {most:,} characters") from error
                 raise RequestError(
                     f"{file}: line {line}: a quote is opened here that no quote at the end of a cell closes "
                     f"({error}, line {reader.line_num}); double the quotes within a text, and quote the whole text"

@@ -23,7 +23,10 @@ from capim.tasks.encoders.endpoint import BODY, EndpointOptions
 
 PIN = "revision:"
 """Beginning of an option that names the commit, version or digest of what a checkpoint needs beside itself."""
+UNUSED_WEIGHTS = "unused_weights"
+"""The option that names tensors of a checkpoint that no vector needs: patterns, with commas between them."""
 _HF_WEIGHTS = ("adapter_model.safetensors", "model*.safetensors", "adapter_model.bin", "pytorch_model*.bin")
+_LANGUAGE_HEADS = ("*lm_head.*", "projection_head.*")  # the second of ModernVBERT
 _OWN_WEIGHTS = "a module loads its own weights, from files that capim cannot know"
 OWN_CODE_FORM = "my_model.py, my_adapter.py:load or my_package:load"
 _OWN_CODE = re.compile(r"(?P<where>.+\.py|[\w.]+):(?P<function>\w+)", re.ASCII)
@@ -44,6 +47,7 @@ class Adapter:
         roles: Queries and documents are encoded differently: captions as queries, images as documents, with prompts.
         weights: Patterns of the files that hold the weights, in the order of preference: safetensors first, pickles
             only where there are none.
+        unused: Patterns of the tensors of such files that no vector needs: heads that predict words or classes.
         requires: Import names of the libraries that it needs and that only an extra of capim installs.
         extra: The extra that installs them; empty if the core installation is enough.
         endpoint: The model runs at an address, not here: see :mod:`tasks.encoders.endpoint`.
@@ -61,6 +65,7 @@ class Adapter:
     options: tuple[str, ...] | None = ("caption_template", "max_length")
     roles: bool = False
     weights: tuple[str, ...] = (*_HF_WEIGHTS, "*.safetensors", "*.bin", "*.pt")
+    unused: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     extra: str = ""
     endpoint: bool = False
@@ -94,13 +99,15 @@ def _of_package(plugin: Plugin, found: object) -> Adapter:
 
 _OWN: dict[str, Adapter] = {
     "hf_dual": Adapter(
-        title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP",
+        title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP, TIPSv2",
         weights=_HF_WEIGHTS,
+        unused=("text_model.*pooler.*",),  # CLIP's projection reads the first token itself
     ),
     "colvision": Adapter(
         title="colpali_engine: ColPali, ColQwen2 to 3.5, ColSmol, ColModernVBert, ColGemma3, and their Bi forms",
         options=("caption_template", "max_length", "image_prompt"),
         weights=_HF_WEIGHTS,
+        unused=_LANGUAGE_HEADS,
         roles=True,
         requires=("colpali_engine",),
         extra="colpali",
@@ -138,6 +145,7 @@ _OWN: dict[str, Adapter] = {
         options=("caption_template", "caption_role", "caption_prompt", "image_role", "image_prompt"),
         roles=True,
         weights=("model*.safetensors", "*/model*.safetensors", "pytorch_model*.bin", "*/pytorch_model*.bin"),
+        unused=(*_LANGUAGE_HEADS, "cls.*", "*pooler.*", "vocab_*", "*predictions.*", "classifier.*", "decoder.bias"),
         requires=("sentence_transformers",),
         extra="sentence-transformers",
     ),
@@ -150,7 +158,7 @@ _OWN: dict[str, Adapter] = {
     ),
     "http": Adapter(
         module="endpoint",
-        title="a model behind an address: POST /v1/embeddings of OpenAI, vLLM, Jina and others",
+        title="a model behind an address: OpenAI's form, vLLM, Jina, Infinity, TEI, Cohere, Voyage, Gemini",
         options=("caption_template", *EndpointOptions.model_fields, *BODY),
         endpoint=True,
         unverified="the weights are with the service",
@@ -237,6 +245,8 @@ def adapter_faults(adapter: str, options: Mapping[str, object]) -> list[str]:
         return list(error.faults)
     if accepted is None:
         return []
+    if not adapter_named(adapter).unverified:
+        accepted = (*accepted, UNUSED_WEIGHTS)
     begins = (PIN, *(option for option in accepted if option.endswith(":")))
     return [
         unknown(f"adapter {adapter!r}: option", name, accepted)

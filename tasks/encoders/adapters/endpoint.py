@@ -1,8 +1,7 @@
-"""A model behind an HTTP address: an OpenAI-style ``POST /v1/embeddings``, of a provider or of one's own server.
+"""A model behind an HTTP address, of a provider or of one's own server: what is sent, paced, repeated and checked.
 
-What was verified, and where: texts as the list ``input`` (OpenAI's reference); images and texts as chat ``messages``
-(vLLM, ``examples/pooling/embed/vision_embedding_online.py``); images as ``{"image": BASE64}`` in ``input`` (Jina's API,
-SGLang). Other forms are not guessed. One vector per item: the form of vLLM's token vectors was not verified.
+The forms of requests and answers are those of :mod:`tasks.encoders.service_forms`. One vector per item: the form of
+vLLM's token vectors was not verified.
 
 Requests are paced, and repeated where that may help. A blocking client can bound the wait for the next bytes, and a
 service that sends one byte a second then keeps it for ever. Requests therefore wait in an event loop, in which the time
@@ -20,9 +19,10 @@ import json
 import logging
 import math
 import random
+import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -39,6 +39,7 @@ from capim.store.types import MODALITIES, Embeddings, EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.encoder import Inputs, Prepared
 from capim.tasks.encoders.endpoint import EndpointOptions, endpoint_options, service_parameters
+from capim.tasks.encoders.service_forms import FORMS, ServiceForm
 from capim.tasks.encoders.tensors import unit_embeddings
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ LONGEST_WAIT_SECONDS = 60.0
 LONGEST_RETRY_AFTER_SECONDS = 600.0  # a service that asks for more has closed for today
 _SENT_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _TOO_MUCH = frozenset({400, 413, 422})  # too many or too large inputs, or one that the service does not take
+_RETRY_INFO = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"')
 _SHOWN = 300  # characters of an answer in an error
 _NUMBER_BYTES = 64  # of a component in an answer, at most: 25 are usual, indented
 _ANSWER_BYTES = 16 * 2**20  # of an answer beside them, so that the vectors of another dim are read and named
@@ -83,33 +85,19 @@ class EndpointEncoder(LoadedEncoder):
 
     def _images(self, images: list[Image.Image]) -> Inputs:
         if not self._options.image_form:
+            forms = " or ".join(f'"{name}" ({form.title})' for name, form in FORMS.items() if form.image)
             raise RequestError(
                 f"encoder {self.spec.name!r}: its table does not say how {self.service.address} takes images; add the "
-                'option image_form = "messages" (vLLM) or "input" (Jina, SGLang), or encode captions alone: '
-                "capim embed --only captions"
+                f"option image_form = {forms}, or encode captions alone: capim embed --only captions"
             )
         return {"items": [_png(image) for image in images]}
 
     def embed(self, prepared: Prepared) -> Embeddings:
         """The service's vectors, normalised."""
-        items = [self._input(prepared.modality, item) for item in cast("list[str]", prepared.inputs["items"])]
-        answers = self.service.answers(prepared.modality, items, together=self._form(prepared.modality) == "input")
+        answers = self.service.answers(prepared.modality, cast("list[str]", prepared.inputs["items"]))
         counted = [a.tokens or 0 if len(a.vectors) == 1 else 0 for a in answers for _ in a.vectors]
         features = torch.from_numpy(np.concatenate([answer.vectors for answer in answers]))
         return unit_embeddings(features, replace(prepared, n_tokens=np.asarray(counted, dtype=np.int32)), self.spec)
-
-    def _form(self, modality: Modality) -> str:
-        return self._options.caption_form if modality == "caption" else self._options.image_form
-
-    def _input(self, modality: Modality, item: str) -> Any:
-        """A caption, or the Base64 of an image, as the service takes it: in the list ``input``, or as a message."""
-        if self._form(modality) == "input":
-            return item if modality == "caption" else {"image": item}
-        if modality == "caption":
-            return [{"type": "text", "text": item}]
-        prompt = self._options.image_prompt
-        image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{item}"}}
-        return [image, {"type": "text", "text": prompt}] if prompt else [image]
 
 
 def _png(image: Image.Image) -> str:
@@ -149,11 +137,8 @@ class EndpointClient:
         self.options: EndpointOptions = endpoint_options(spec)
         self._spec = spec
         self._key = self.options.key(spec.name)
-        self._bodies: dict[Modality, dict[str, object]] = {
-            modality: {"model": spec.checkpoint, **service_parameters(spec, modality)} for modality in MODALITIES
-        }
+        self._parameters = {modality: service_parameters(spec, modality) for modality in MODALITIES}
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=httpx.Timeout(None, connect=30.0),
             limits=httpx.Limits(max_connections=self.options.concurrency),
         )
@@ -179,15 +164,15 @@ class EndpointClient:
         """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
         self._stopped.set()
 
-    def answers(self, modality: Modality, inputs: Sequence[Any], *, together: bool) -> list[EndpointAnswer]:
-        """The answers to all inputs, in order; where one fails, the others are not waited for.
+    def answers(self, modality: Modality, items: Sequence[str]) -> list[EndpointAnswer]:
+        """The answers to captions, or to images in Base64, in order; where one fails, the others are not waited for.
 
-        Several ``together`` in a request, as a list ``input``; else each in its own, as the content of a chat message.
+        Several go together in a request, in a form that takes several.
         """
         self._stopped.clear()
-        size = self._together if together else 1
-        parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
-        sent = [self._pool.submit(self._halving, modality, part, together) for part in parts]
+        size = self._together if self._form(modality).together else 1
+        parts = [items[start : start + size] for start in range(0, len(items), size)]
+        sent = [self._pool.submit(self._halving, modality, part) for part in parts]
         try:
             return [answer for each in sent for answer in each.result()]
         except BaseException:
@@ -201,33 +186,42 @@ class EndpointClient:
         if self._stopped.wait(seconds):
             raise self._error("was not waited for any longer")
 
-    def _halving(self, modality: Modality, inputs: Sequence[Any], together: bool) -> list[EndpointAnswer]:
+    def _form(self, modality: Modality) -> ServiceForm:
+        return cast("ServiceForm", self.options.form(modality))
+
+    def _input(self, modality: Modality, item: str) -> Any:
+        """A caption, or the Base64 of an image, as the service takes it."""
+        form = self._form(modality)
+        write = cast("Any", form.text if modality == "caption" else form.image)
+        content = write(item) if modality == "caption" else write(item, self.options.image_prompt)
+        return content if form.together else self.options.conversation(modality, content)
+
+    def _halving(self, modality: Modality, inputs: Sequence[str]) -> list[EndpointAnswer]:
         """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
 
         A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
         """
         try:
-            sent = {"input": list(inputs)} if together else {"messages": [{"role": "user", "content": inputs[0]}]}
-            return [self._asked({**self._bodies[modality], **sent}, inputs)]
+            return [self._asked(modality, inputs)]
         except _TooMuchError as refusal:
             if len(inputs) == 1:
-                raise self._error(
-                    f"refuses {self._shown(inputs[0])} ({refusal}); `capim check {self._spec.name}` shows what it takes"
-                ) from None
+                shown, check = self._shown(modality, inputs[0]), f"`capim check {self._spec.name}`"
+                raise self._error(f"refuses {shown} ({refusal}); {check} shows what it takes") from None
             half = len(inputs) // 2
             self._together = min(self._together, half)
             log.info("%s refuses %d inputs in one request: %s", self.address, len(inputs), refusal)
-        return [each for part in (inputs[:half], inputs[half:]) for each in self._halving(modality, part, together)]
+        return [each for part in (inputs[:half], inputs[half:]) for each in self._halving(modality, part)]
 
-    def _asked(self, body: dict[str, object], inputs: Sequence[Any]) -> EndpointAnswer:
+    def _asked(self, modality: Modality, inputs: Sequence[str]) -> EndpointAnswer:
         """The checked answer to one request with these inputs."""
-        n = len(inputs)
-        reply = self._reply(body, n)
+        n, form = len(inputs), self._form(modality)
+        sent = [self._input(modality, item) for item in inputs]
+        reply = self._reply(modality, form.body(self._spec.checkpoint, sent, self._parameters[modality]), n)
         try:
             answer = json.loads(reply.body)
-            rows, usage = answer["data"], answer.get("usage") or {}
-            numbers = [int(row["index"]) for row in rows] if n > 1 else [0] * len(rows)
-            vectors = [_components(row["embedding"]) for row in rows]
+            rows, tokens = form.rows(answer), form.tokens(answer)
+            numbers = [int(place) for place, _ in rows]
+            vectors = [_components(embedding) for _, embedding in rows]
         except (ValueError, TypeError, KeyError, AttributeError):
             raise self._error(f"answered without embeddings: {self._plain(reply.text)}") from None
         if sorted(numbers) != list(range(n)):
@@ -245,25 +239,27 @@ class EndpointClient:
         if bad.size:
             raise self._error(
                 f"answered with a vector that is NaN, infinite or zero for {bad.size} of {n} inputs: "
-                f"{self._shown(inputs[bad[0]])}; nothing of this request was stored"
+                f"{self._shown(modality, inputs[bad[0]])}; nothing of this request was stored"
             )
-        tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
-        tokens = int(tokens) if isinstance(tokens, int) else None
+        tokens = int(tokens) if isinstance(tokens, int | float) else None
         if tokens is not None:
             self._tokens.hold(0.0, tokens)
             with self._counting:
                 self._spent = (self._spent or 0) + tokens
         return EndpointAnswer(vectors=matrix, tokens=tokens)
 
-    def _reply(self, body: dict[str, object], n: int) -> Reply:
+    def _reply(self, modality: Modality, body: dict[str, Any], n: int) -> Reply:
         """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
         most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
+        address = self.options.address(modality, self._spec.checkpoint)
+        header, value = self._form(modality).key
+        headers = {header: value.format(key=self._key)} if self._key else {}
         for number in itertools.count(1):
             self._pause(self._tokens.turn(0))
             self._pause(self._requests.turn())
             tries, pause = TRIES, None
             try:
-                request = self._http.build_request("POST", self.options.url, json=body)
+                request = self._http.build_request("POST", address, json=body, headers=headers)
                 reply = asyncio.run_coroutine_threadsafe(self._sent(request, most), _LOOP).result()
             except TooLargeError:
                 raise self._error(
@@ -283,8 +279,8 @@ class EndpointClient:
                 if reply.status in _TOO_MUCH:
                     raise _TooMuchError(reason)
                 if reply.status not in _SENT_AGAIN or "insufficient_quota" in reply.text:
-                    raise self._error(f"refuses requests ({reason}); {self._advice(reply.status)}")
-                pause = retry_after(reply.retry_after)
+                    raise self._error(f"refuses requests ({reason}); {self._advice(reply.status, address)}")
+                pause = reply.pause
                 if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
                     raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
             if number >= tries:
@@ -315,22 +311,21 @@ class EndpointClient:
                     received += part
                     if len(received) > most:
                         raise TooLargeError
-        return Reply(response.status_code, response.headers.get("Retry-After"), bytes(received))
+        return Reply(response.status_code, response.headers, bytes(received))
 
     def _error(self, problem: str) -> WorkError:
         return WorkError(f"encoder {self._spec.name!r}: {self.address} {problem}. Stored embeddings are kept")
 
-    def _shown(self, given: Any) -> str:
-        """A caption or the word image, for a message; ``given`` is what the service got."""
-        one = given[0].get("text") if isinstance(given, list) else given
-        return f"the caption {self._plain(one, 60)!r}" if isinstance(one, str) else "an image"
+    def _shown(self, modality: Modality, item: str) -> str:
+        """A caption or the word image, for a message."""
+        return f"the caption {self._plain(item, 60)!r}" if modality == "caption" else "an image"
 
-    def _advice(self, status: int) -> str:
+    def _advice(self, status: int, address: str) -> str:
         if status in (401, 403):
             variable = self.options.api_key_env
             return f"check the key in {variable}" if variable else "it needs a key: name its variable in api_key_env"
         if status == 404:
-            return f"check url and checkpoint: {self.options.url} for the model {self._spec.checkpoint!r}"
+            return f"check url and checkpoint: {address} for the model {self._spec.checkpoint!r}"
         if 300 <= status < 400:
             return "it sends requests to another address: give that one as url"
         return "correct the encoder's table or the account of the service, then run the same command"
@@ -354,16 +349,24 @@ def _shortened(numbers: Sequence[object]) -> str:
 
 
 class Reply(NamedTuple):
-    """What a service answered: status, header ``Retry-After`` and the whole body."""
+    """What a service answered: status, headers and the whole body."""
 
     status: int
-    retry_after: str | None
+    headers: Mapping[str, str]
     body: bytes
 
     @property
     def text(self) -> str:
         """The body, whatever its bytes."""
         return self.body.decode("utf-8", errors="replace")
+
+    @property
+    def pause(self) -> float | None:
+        """The seconds after which it asks to come back: ``Retry-After``, its form in ms, or Google's ``RetryInfo``."""
+        if found := _RETRY_INFO.search(self.text):
+            return retry_after(found[1])
+        in_ms = retry_after(self.headers.get("retry-after-ms"))
+        return in_ms / 1000 if in_ms else retry_after(self.headers.get("Retry-After"))
 
 
 class TooLargeError(Exception):

@@ -44,6 +44,7 @@ FAMILIES: dict[str, DualEncoderFamily] = {
     # https://huggingface.co/docs/transformers/model_doc/siglip: trained with padding="max_length", no mask
     "siglip": DualEncoderFamily(padding="fixed", mask=False, lower_case=True),  # also SigLIP 2 at fixed resolution
     "siglip2": DualEncoderFamily(padding="fixed", mask=False, lower_case=True),  # SigLIP 2 NaFlex
+    "tipsv2": DualEncoderFamily(padding="fixed", mask=True),  # Tipsv2Processor; its tokenizer lower-cases
     "altclip": DualEncoderFamily(padding="longest", mask=True, max_length=77),
     # context_length of cn_clip.tokenize
     "chinese_clip": DualEncoderFamily(padding="longest", mask=True, max_length=52),
@@ -74,6 +75,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         texts = [text.lower() for text in texts] if family.lower_case else texts
         width = max_length if family.padding == "fixed" else None
         (ids, mask), n_tokens, truncated = tokenize(tokenizer, texts, max_length=max_length, width=width)
+        mask[:, 0] = 1  # of TIPSv2 an empty caption has no token, and would have a vector of zeros
         return {"input_ids": ids, **({"attention_mask": mask} if family.mask else {})}, n_tokens, truncated
 
     return LoadedEncoder(

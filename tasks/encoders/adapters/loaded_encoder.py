@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, WorkError
 from capim.store.types import Embeddings, EncoderSpec, Modality
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.encoders.encoder import Inputs, Prepared
@@ -26,6 +26,8 @@ from capim.tasks.encoders.pixels import PixelPipeline
 from capim.tasks.encoders.tensors import DTYPES, move, unit_embeddings
 
 _PLACEHOLDER = "{caption}"
+# how text towers call the vectors of their tokens
+_WORD_TABLES = ("token_embedding", "word_embeddings", "embed_tokens", "tok_embeddings", "wte")
 Tokenized: TypeAlias = tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]
 """The model's inputs for some captions, their numbers of tokens, and which were truncated."""
 
@@ -79,6 +81,7 @@ class LoadedEncoder:
         self.modules = tuple(module.to(torch.device(self.device)).eval() for module in self.modules)
         self.dtype = self.dtype or DTYPES[self.spec.precision]
         self._before, self._after = caption_template(self.spec)
+        self._vocabulary = _vocabulary(self.modules)
         self._tokenizing = threading.Lock()  # a fast tokenizer must not be used by two threads at once
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
@@ -102,6 +105,13 @@ class LoadedEncoder:
         texts = [f"{self._before}{caption}{self._after}" for caption in captions]
         with self._tokenizing:
             inputs, n_tokens, truncated = self.tokens(texts)
+        ids = inputs.get("input_ids", inputs.get("text"))
+        if self._vocabulary and isinstance(ids, Tensor) and (highest := int(ids.max())) >= self._vocabulary:
+            raise WorkError(
+                f"encoder {self.spec.name!r}: the tokenizer of {self.spec.checkpoint} gives token {highest}, but the "
+                f"model has vectors for {self._vocabulary} tokens, from 0 on: tokenizer and weights are of two models; "
+                "put the files of the right tokenizer beside the weights"
+            )
         return self._as_prepared("caption", inputs, n_tokens, truncated)
 
     def _as_prepared(
@@ -129,6 +139,16 @@ class LoadedEncoder:
             return np.zeros(n, dtype=np.int32)
         height, width = inputs[self.pixel_input].shape[-2:]
         return np.full(n, (height // self.patch_size) * (width // self.patch_size))
+
+
+def _vocabulary(modules: Sequence[nn.Module]) -> int:
+    """How many tokens the networks have vectors for, from 0 on; 0 if unknown.
+
+    On a GPU a token beyond them ends the process, and on a CPU it is an ``IndexError`` without a name.
+    """
+    tables = [(n, m) for each in modules for n, m in each.named_modules() if isinstance(m, nn.Embedding)]
+    of_words = [m.num_embeddings for name, m in tables if name.rpartition(".")[2] in _WORD_TABLES]
+    return max(of_words or (m.num_embeddings for _, m in tables), default=0)
 
 
 def caption_template(spec: EncoderSpec) -> tuple[str, str]:

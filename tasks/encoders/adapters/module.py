@@ -26,6 +26,7 @@ from capim.store.plugins import loaded_module, shown_path, what_failed
 from capim.store.types import EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.checkpoint import local_path
+from capim.tasks.encoders.device import is_out_of_memory
 from capim.tasks.encoders.tensors import DTYPES
 
 NAMES: Mapping[Modality, str] = {"image": "encode_images", "caption": "encode_captions"}
@@ -142,6 +143,8 @@ def _checked(
             with torch.autocast(device.split(":", maxsplit=1)[0], dtype=dtype, enabled=dtype != torch.float32):
                 returned = function(items)
         except Exception as cause:
+            if is_out_of_memory(cause):
+                raise  # the batch is halved
             raise error(f"failed with {what_failed(cause, file)}") from cause
         if spec.vectors == "single":
             return rows(returned, f"a {modality}", len(items))

@@ -1,4 +1,4 @@
-"""Any open_clip model: from the hub, from a folder, or by open_clip's own name ``architecture/tag``.
+"""Any open_clip model: from the hub, from a folder, by open_clip's own name ``architecture/tag``, or from a training.
 
 Preprocessing, activation and tokenizer follow the checkpoint's configuration. Captions are padded to the longest of
 the batch where that leaves the vectors unchanged (a causal text tower, or one with a mask), although open_clip always
@@ -7,7 +7,9 @@ computes 77 tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from capim.tasks.encoders import checkpoint
 from capim.tasks.encoders.adapters import adapter_named
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of
 from capim.tasks.encoders.pixels import pipeline_of_transform
-from capim.tasks.encoders.weights import weights_file
+from capim.tasks.encoders.weights import COMPUTED, matches, weights_file, weights_in
 
 _PRECISIONS = {"float32": "fp32", "bfloat16": "pure_bf16", "float16": "pure_fp16"}
 
@@ -28,30 +30,40 @@ _PRECISIONS = {"float32": "fp32", "bfloat16": "pure_bf16", "float16": "pure_fp16
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
     """Load an open_clip model."""
     import open_clip
+    from open_clip.transform import PreprocessCfg, image_transform_v2
 
+    folder: Any = None
     if tag := checkpoint.open_clip_tag(spec):
-        folder = checkpoint.snapshot(tag.repository, spec.revision, tag.weights)
-        config: Any = tag.config
-        name = tag.architecture
-        # the preprocessing that belongs to the weights, under the names of open_clip's arguments
-        settings: dict[str, Any] = {f"image_{key}": value for key, value in tag.preprocess.items()}
-        settings["pretrained"] = str(weights_file(folder, tag.weights, spec))
+        config, name = tag.config, tag.architecture
+        folder = None if tag.file else checkpoint.snapshot(tag.repository, spec.revision, tag.weights)
     else:
         folder = checkpoint.folder_of(spec)
-        config = checkpoint.json_file(folder / "open_clip_config.json").get("model_cfg")
-        if config is None:
-            raise RequestError(
-                f"encoder {spec.name!r}: {spec.checkpoint} has no open_clip_config.json; name it as architecture/tag, "
-                "or use adapter hf_dual if it is a transformers checkpoint"
-            )
-        name, settings = f"local-dir:{folder}", {}
-        weights_file(folder, adapter_named(spec.adapter).weights, spec)
-    text = dict(config["text_cfg"])
+        config = checkpoint.json_file(folder / "open_clip_config.json").get("model_cfg") or {}
+        name = f"local-dir:{folder}"
+    if not config:
+        raise RequestError(
+            f"encoder {spec.name!r}: {spec.checkpoint} has no open_clip_config.json; expected "
+            f"{checkpoint.OPEN_CLIP_FORMS}; or use adapter hf_dual if it is a transformers checkpoint"
+        )
+    file = tag.file if tag else None
+    names = tag.weights if tag else adapter_named(spec.adapter).weights
+    tensors = weights_in(file or weights_file(folder, names, spec), tag.key if tag else "")
+    text, settings = dict(config["text_cfg"]), dict[str, Any]()
     if text.get("hf_model_name"):
         # the text tower's architecture is described in a second repository: use its pinned folder
         tower = checkpoint.related_folder(spec, text["hf_model_name"])
         settings["text_cfg"] = text | {"hf_model_name": str(tower), "hf_model_pretrained": False}
-    model, transform = open_clip.create_model_from_pretrained(name, precision=_PRECISIONS[spec.precision], **settings)
+    with _without_warnings_of_open_clip():
+        model = open_clip.create_model(
+            name,
+            load_weights=False,
+            pretrained_text=False,
+            precision=_PRECISIONS[spec.precision],
+            force_preprocess_cfg=dict(tag.preprocess) if tag else None,
+            **settings,
+        )
+    _load_weights(model, tensors)
+    transform = image_transform_v2(PreprocessCfg(**model.visual.preprocess_cfg), is_train=False)
     accepts_shorter, encode_text = _text_forward(model)
     return LoadedEncoder(
         spec,
@@ -65,6 +77,37 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         patch_size=int(getattr(model.visual, "patch_size", (0,))[0]),
         pads_to_longest=accepts_shorter,
     )
+
+
+def _load_weights(model: Any, tensors: dict[str, Any]) -> None:
+    """Load all weights, renamed as open_clip's own ``load_checkpoint`` does, but never interpolated."""
+    from open_clip.convert import convert_state_dict
+    from open_clip.model import convert_to_custom_text_state_dict
+
+    state = convert_state_dict(model, tensors)
+    if "positional_embedding" in state and not hasattr(model, "positional_embedding"):
+        state = convert_to_custom_text_state_dict(state)
+    own = model.state_dict()
+    for name in (
+        {"logit_scale", "logit_bias"} & own.keys() & state.keys()
+    ):  # files have them with a dimension or without
+        state[name] = state[name].reshape(own[name].shape) if state[name].numel() == 1 else state[name]
+    computed = {name for name in state.keys() - own.keys() if matches(name, COMPUTED)}
+    model.load_state_dict({name: tensor for name, tensor in state.items() if name not in computed})
+
+
+@contextlib.contextmanager
+def _without_warnings_of_open_clip() -> Iterator[None]:
+    """Without the warning that the model is random, which it is for a moment."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        return "initialized randomly" not in record.getMessage()
+
+    logging.root.addFilter(keep)
+    try:
+        yield
+    finally:
+        logging.root.removeFilter(keep)
 
 
 def _tokens(spec: EncoderSpec, tokenizer: Any, *, fixed: bool) -> Callable[[list[str]], Tokenized]:
@@ -97,13 +140,14 @@ def _tokens(spec: EncoderSpec, tokenizer: Any, *, fixed: bool) -> Callable[[list
     return tokens
 
 
-def _tokenizer(spec: EncoderSpec, folder: Path, name: str, text: dict[str, Any]) -> Any:
+def _tokenizer(spec: EncoderSpec, folder: Path | None, name: str, text: dict[str, Any]) -> Any:
     """The tokenizer that the configuration names: open_clip's own, the folder's, or one from a second repository."""
     import open_clip
 
     named = text.get("hf_tokenizer_name")
     language = {"language": str(spec.options["language"])} if "language" in spec.options else {}
-    if not named or named == checkpoint.repository_of(spec.checkpoint) or (folder / "tokenizer_config.json").is_file():
+    in_folder = folder is not None and (folder / "tokenizer_config.json").is_file()
+    if not named or named == checkpoint.repository_of(spec.checkpoint) or in_folder:
         return open_clip.get_tokenizer(name, **language)
     return open_clip.tokenizer.HFTokenizer(
         str(checkpoint.related_folder(spec, named)),

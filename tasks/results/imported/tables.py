@@ -745,7 +745,7 @@ def read_hit_lists(folder: str | Path) -> dict[str, dict[str, dict[int, NDArray[
             continue
         try:
             positions = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (EOFError, OSError, ValueError) as error:
             faults.append(f"{path} cannot be read as a NumPy array: {error}")
             continue
         lists = models.setdefault(name["model"], {}).setdefault(PROTOCOL_OF[name["task"]], {})

@@ -137,9 +137,9 @@ def _differences(rng: np.random.Generator, n: int, wins: float, losses: float) -
 
 def _coco(direction: str) -> Outcomes:
     if direction == "t2i":
-        return outcomes_of([[1]] * N_CAPTIONS, n_gallery=N_IMAGES, direction="t2i", protocol="t2i/all")
+        return outcomes_of([[1]] * N_CAPTIONS, n_gallery=N_IMAGES, protocol="t2i/all")
     relevant = [list(range(1, 7 if image < N_CAPTIONS - 5 * N_IMAGES else 6)) for image in range(N_IMAGES)]
-    return outcomes_of(relevant, n_gallery=N_CAPTIONS, direction="i2t", protocol="i2t/any")
+    return outcomes_of(relevant, n_gallery=N_CAPTIONS, protocol="i2t/any")
 
 
 def _has_ends(interval: Interval) -> bool:

@@ -111,7 +111,7 @@ def coverage(cell: Cell, n_datasets: int, *, seed: int, old: bool = False) -> Ra
     captions = cell.captions
     n_queries, weights = int(captions.sum()), captions / captions.sum()
     groups = [*images_by_hits(cell, n_datasets, seed=seed)]
-    shares = sum(images @ np.arange(n + 1) for n, images in groups) / n_queries
+    shares = np.sum([images @ np.arange(n + 1) for n, images in groups], axis=0) / n_queries
     squares = sum((images * np.square(np.arange(n + 1) - shares[:, None] * n)).sum(axis=1) for n, images in groups)
     errors = np.sqrt(squares * cell.n_images / (cell.n_images - 1)) / n_queries
     if old:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import transformers
+from safetensors.torch import load_file, save_file
 
 from tests.encoders.families.vocabulary import (
     bert_tokenizer,
@@ -100,6 +101,23 @@ def build_siglip2_naflex(folder: Path) -> None:
     config = transformers.Siglip2Config(text_config=text, vision_config=vision)
     pixels = transformers.Siglip2ImageProcessor(max_num_patches=16, patch_size=16)
     _save(folder, config, pixels, tokenizer, "Siglip2Processor")
+
+
+def build_tipsv2(folder: Path) -> None:
+    """google/tipsv2-b14: DINOv2's eye with a register, a text tower that averages its tokens; nothing is projected."""
+    from transformers.models.tipsv2.tokenization_tipsv2 import Tipsv2Tokenizer
+
+    letters = [chr(i) for i in range(33, 127) if not chr(i).isupper()]
+    pieces = ["<pad>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *letters]
+    tokenizer = Tipsv2Tokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, merges=[])
+    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64}
+    vision = {key: value for key, value in VISION.items() if key != "intermediate_size"} | {"mlp_ratio": 2}
+    config = transformers.Tipsv2Config(text_config=text, vision_config=vision)
+    _save(folder, config, transformers.Tipsv2ImageProcessor(size=SQUARE), tokenizer, "Tipsv2Processor")
+    file = folder / "model.safetensors"  # the published ones have no temperature
+    save_file(
+        {name: t for name, t in load_file(file).items() if name != "temperature"}, file, metadata={"format": "pt"}
+    )
 
 
 def build_altclip(folder: Path) -> None:

@@ -70,6 +70,7 @@ CASES: dict[str, Case] = {
     "siglip": Case("hf_dual", "google/siglip-so400m-patch14-384", clip.build_siglip),
     "siglip2": Case("hf_dual", "google/siglip2-so400m-patch14-384", clip.build_siglip2),
     "siglip2-naflex": Case("hf_dual", "google/siglip2-so400m-patch16-naflex", clip.build_siglip2_naflex),
+    "tipsv2": Case("hf_dual", "google/tipsv2-b14", clip.build_tipsv2),
     "altclip": Case("hf_dual", "BAAI/AltCLIP", clip.build_altclip),
     "chinese-clip": Case("hf_dual", "OFA-Sys/chinese-clip-vit-base-patch16", clip.build_chinese_clip),
     "dfn": Case("openclip", "hf-hub:apple/DFN5B-CLIP-ViT-H-14-378", openclip.build_dfn),

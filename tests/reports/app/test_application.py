@@ -69,6 +69,18 @@ def test_without_the_token_nothing_is_shown_and_with_it_the_address_becomes_clea
     assert neighbour.get("/").status_code == 403, "the cookie of another port"
 
 
+def test_who_was_refused_comes_back_to_the_page_after_the_token(client: TestClient) -> None:
+    stranger = TestClient(client.app, base_url="http://127.0.0.1:8000", follow_redirects=False)
+    assert stranger.get("/queries?wrong=a&text=%E2%82%AC").status_code == 403
+    moved = stranger.get(f"/?token={TOKEN}")
+    assert (moved.status_code, moved.headers["location"]) == (303, "/queries?wrong=a&text=%E2%82%AC")
+    assert "Max-Age=31536000" in moved.headers["set-cookie"]
+    assert stranger.get(f"/?token={TOKEN}").headers["location"] == "/", "once"
+    stranger.cookies.clear()
+    stranger.cookies.set("capim-8000-back", "%2F%5C%2Fexample.com/")
+    assert stranger.get(f"/?token={TOKEN}").headers["location"] == "/example.com/", "never to another host"
+
+
 def test_every_answer_forbids_scripts_and_styles_inside_the_page(client: TestClient) -> None:
     for address in ("/", "/nowhere", "/style.css", "/static/htmx.min.js"):
         policy = client.get(address).headers["content-security-policy"]
@@ -90,7 +102,7 @@ def test_a_body_that_is_too_long_is_refused(client: TestClient) -> None:
         ("/?corpora=cocoo-karpathy", 400, "did you mean"),
         ("/?metric=R@11", 400, "did you mean"),
         ("/?as=exe", 400, "expected csv, sql or html"),
-        ("/nowhere", 404, "none of the pages"),
+        ("/nowhere", 404, "not one of the pages"),
         (f"/?corpora={HOSTILE[0]}", 400, "&lt;script&gt;"),
     ],
 )

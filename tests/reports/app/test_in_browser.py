@@ -241,7 +241,7 @@ def test_search_by_text_and_by_a_picture_that_is_uploaded(window: tuple[Watched,
     assert corpus.source is not None
     data = corpus.source.read(texts(corpus.images["key"])[3])
     page.get_by_label("Picture").set_input_files({"name": "own.png", "mimeType": "image/png", "buffer": data})
-    page.get_by_role("button", name="Search for the picture").click()
+    page.get_by_role("button", name="Search for the file").click()
     page.wait_for_selector(".sought img")
     assert page.locator(".nearest li").count() == 6
     page.locator(".nearest a").first.click()
@@ -258,8 +258,10 @@ def test_a_selection_on_the_map_by_mouse_and_by_keyboard_leads_to_its_queries(wi
     page.wait_for_selector("canvas >> nth=1")
     assert page.locator("canvas").first.evaluate("canvas => canvas.width") > 100  # drawn
     assert violations(page, "map") == []
-    box = page.locator("canvas").first.bounding_box()
+    box, legend = (page.locator(what).first.bounding_box() for what in ("canvas", ".legend"))
     assert box is not None
+    assert legend is not None
+    assert 0 < legend["y"] < box["y"] + box["height"] <= 900, "the legend and the plot are on one screen"
     left, top, right, bottom = box["x"] + 1, box["y"] + 1, box["x"] + box["width"] - 1, box["y"] + box["height"] - 1
     drag(page, (left, top), (right, top), (right, bottom), (left, bottom), (left, top))
     every = int(page.locator("#selected").inner_text().split()[0])

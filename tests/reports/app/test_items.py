@@ -86,6 +86,30 @@ def test_more_like_this_needs_no_model(asker: TestClient, asked: EmbeddingStore)
     assert 'class="fault"' in by_text  # its checkpoint is nowhere: the column says so
 
 
+def test_without_a_model_that_reads_the_query_a_column_offers_stored_items_and_takes_a_vector(
+    asker: TestClient, asked: EmbeddingStore
+) -> None:
+    column = asker.get(f"/search/column?corpus=shapes&text=x&encoders={MANY.name}").text
+    offered = re.findall(r'href="(/search\?[^"]*like=image:\d+)" aria-label="more like', column)
+    assert len(offered) == 8
+    assert "<img" in column
+    assert 'class="nearest"' in asker.get(offered[5].replace("&amp;", "&")).text
+    key = asked.key(encoder=A, corpus="shapes", modality="image")
+    (rows,) = asked.stored_blocks(key, ords=np.array([7], np.int32))
+    file = io.BytesIO()
+    np.save(file, np.asarray(rows.vectors.values, np.float32)[0])
+    given = {"corpus": "shapes", "encoders": A, "text": "left over from an earlier search"}
+    sent = asker.post("/search", data=given, files={"file": ("own.npy", file.getvalue())})
+    assert "Items like this vector" in sent.text
+    found = csv_of(asker, f"{sent.url.path}?{sent.url.query.decode()}")
+    assert found[0]["id"] == texts(asked.items("shapes", "image")["id"])[7]
+    assert float(found[0]["score"]) == pytest.approx(1.0, abs=1e-5)
+    wrong = asker.post("/search", data=given, files={"file": ("own.npy", b"\x93NUMPY and no more")})
+    assert wrong.status_code == 200, "the column says it"
+    later = csv_of(asker, f"{wrong.url.path}?{wrong.url.query.decode()}")
+    assert later == []
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -94,7 +118,7 @@ def test_more_like_this_needs_no_model(asker: TestClient, asked: EmbeddingStore)
         ("k=0", "from 1 to 100"),
         ("like=image", "image:POSITION"),
         ("like=image:99999", "has 12 images"),
-        ("like=image:1&text=x", "searched for alone"),
+        ("like=image:1&text=x", "a query on its own"),
         ("modality=pixels", "known: image, caption"),
     ],
 )

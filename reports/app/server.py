@@ -1,0 +1,103 @@
+"""The server of `capim serve`: an address that stays, and connections that nobody can hold without a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from capim.store.errors import RequestError
+
+HOST = "127.0.0.1"
+HEAD_SECONDS = 10.0  # for the head of a request; and between two requests of one connection
+MOST_CONNECTIONS = 100  # at once; a browser opens six
+_KEPT = "serve.json"  # in the workspace: the token and the port, for this user alone
+
+
+class Address(NamedTuple):
+    """What stays the same from one `capim serve` of a workspace to the next: so do cookies and saved addresses."""
+
+    token: str
+    port: int
+
+    @classmethod
+    def of(cls, folder: Path | None) -> Address:
+        """The one of a workspace; a new token and any port where none is kept, or where others may have read it."""
+        if folder is not None:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                file = folder / _KEPT
+                if not file.stat().st_mode & 0o077:
+                    kept = json.loads(file.read_text("utf-8"))
+                    return cls(str(kept["token"]), int(kept["port"]))
+        return cls(secrets.token_urlsafe(24), 0)
+
+    def keep(self, folder: Path | None) -> None:
+        """Keep it for the next time, readable by this user alone; a folder that cannot be written keeps nothing."""
+        if folder is None:
+            return
+        with suppress(OSError):
+            file = folder / _KEPT
+            file.unlink(missing_ok=True)
+            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+                json.dump(self._asdict(), out)
+
+
+def listening(port: int, *, kept: int = 0) -> socket.socket:
+    """A socket at a port; without one (0) at the port that was ``kept``, and if another program has that, at any.
+
+    Raises:
+        RequestError: The port cannot be used.
+    """
+    if not port and kept:
+        with suppress(OSError, OverflowError):
+            return socket.create_server((HOST, kept))
+    try:
+        return socket.create_server((HOST, port))
+    except (OSError, OverflowError) as fault:
+        raise RequestError(f"port {port} cannot be used ({fault}); give another, or 0 for any free one") from fault
+
+
+class _Impatient(H11Protocol):
+    """A connection that is closed unless the head of a request arrives in time; of too many, the newest are closed."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+        elif self._late is None:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def server_of(app: Any) -> uvicorn.Server:
+    """The server of an application."""
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    return uvicorn.Server(uvicorn.Config(app, http=_Impatient, **quiet))

@@ -1,0 +1,366 @@
+r"""A folder for a paper: a table for a column, charts, methods with the settings used, an appendix, citations.
+
+``paper.tex`` puts all of it together and compiles as it is (``pdflatex``, ``bibtex``); a paper takes the parts that it
+needs with ``\input``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from capim.reports import format as show
+from capim.reports.elements import words
+from capim.reports.exports.latex import (
+    PACKAGES,
+    breakable,
+    column_table,
+    escape_latex,
+    figures_tables,
+    page_table,
+)
+from capim.reports.rows import standing
+from capim.reports.rows.report_data import ReportData, Row, without_paths
+from capim.reports.rows.standing import chance_of, claimed, decision, headline_tasks
+from capim.tasks.protocols import Protocol, language_name
+
+_REFERENCES = Path(__file__).with_name("references.bib")
+_OF_CORPORA = {  # the name of a corpus -> what is cited for it
+    "coco-karpathy": ("lin2014", "karpathy2015"),
+    "flickr30k-karpathy": ("young2014", "karpathy2015"),
+    "winoground": ("thrush2022",),
+    "sugarcrepe": ("hsieh2023",),
+    "aro": ("yuksekgonul2023",),
+    "crossmodal3600": ("thapliyal2022",),
+    "multi30k": ("elliott2016",),
+    "xflickrco": ("bugliarello2022",),
+}
+_FONT = "Liberation Sans"  # which vl-convert brings with it and embeds
+_MOST = 12  # encoders of one chart
+_COLUMN = 250  # pixels: a column of a paper, drawn at its size
+
+
+def paper_files(data: ReportData, _: str = "") -> dict[str, bytes]:
+    """The files of the folder; none without headline figures."""
+    table = column_table(data)
+    if not table:
+        return {}
+    charts = {"forest.pdf": _forest(data)}
+    for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
+        if len(standing.languages(data, corpus)) > 1:
+            charts[f"languages-{corpus}.pdf"] = _languages(data, corpus)
+    text, cited = methods(data)
+    files = {
+        "table.tex": table,
+        "methods.tex": text,
+        "appendix.tex": _appendix(data),
+        "references.bib": "\n".join(entry for key, entry in _entries().items() if key in cited),
+        "paper.tex": _document(list(charts)),
+    }
+    about = f"% made by capim from rows with the digest {data.digest[:16]}\n"
+    return {**charts, **{name: (about + content).encode() for name, content in files.items()}}
+
+
+def _entries() -> dict[str, str]:
+    """The key of every reference and its entry in BibTeX."""
+    found = re.findall(r"^@\w+\{(\w+),\n.*?^\}\n", _REFERENCES.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    whole = re.split(r"\n(?=@)", _REFERENCES.read_text("utf-8"))
+    return dict(zip(found, whole, strict=True))
+
+
+def _document(charts: Sequence[str]) -> str:
+    figures = "".join(
+        "\\begin{figure}[t]\n\\centering\n"
+        f"\\includegraphics[width=\\columnwidth,height=.8\\textheight,keepaspectratio]{{{name}}}\n"
+        f"\\caption{{{FOREST if name == 'forest.pdf' else _language_caption(name)}}}\n\\end{{figure}}\n"
+        for name in charts
+    )
+    return rf"""\documentclass[10pt,twocolumn]{{article}}
+\usepackage[utf8]{{inputenc}}
+{PACKAGES}
+\usepackage{{graphicx}}
+\raggedbottom
+\begin{{document}}
+\section*{{Methods}}
+\input{{methods}}
+\input{{table}}
+{figures}
+\bibliographystyle{{plain}}
+\bibliography{{references}}
+\onecolumn
+\section*{{Appendix}}
+\input{{appendix}}
+\end{{document}}
+"""
+
+
+FOREST = (
+    "Headline figures with their intervals, best first. Filled: the highest value, or equivalent to it; open: the data "
+    "cannot tell which of the two is better; grey: worse. Encoders not shown above chance are left out."
+)
+
+
+def _language_caption(name: str) -> str:
+    corpus = name.removeprefix("languages-").removesuffix(".pdf")
+    return f"R@1 of {breakable(corpus)}, text to image, by language, in percent; translators averaged."
+
+
+# --- Methods: what was done, with the settings that are stored with the figures.
+
+
+def methods(data: ReportData) -> tuple[str, set[str]]:
+    """The paragraph, and the keys of what it cites."""
+    headline = [row for c in data.corpus_names() for t in headline_tasks(data, c) for row in data.ranked(*t[:3])]
+    cited: set[str] = set()
+
+    def cite(*keys: str) -> str:
+        cited.update(keys)
+        return f"~\\cite{{{','.join(keys)}}}" if keys else ""
+
+    corpora = []
+    for name, corpus in sorted(data.corpora.items()):
+        size = f"{corpus.images.num_rows:,} images, {corpus.captions.num_rows:,} captions"
+        corpora.append(f"{breakable(name)} ({size}){cite(*_OF_CORPORA.get(name.partition('-sample')[0], ()))}")
+    encoders = show.count(len(data.encoder_names()), "encoder")
+    sentences = [
+        f"We evaluate {encoders} on {show.listing(corpora)} with capim~{version('capim')}.",
+        "Every image and caption is encoded once; the figures are computed from the stored embeddings by exact search.",
+        "Where items tie, a figure is the mean over all orders of the tie.",
+        *_of_intervals(headline, cite),
+        *_of_tests([row for row in data.comparisons if row["family"] == "headline"], cite),
+    ]
+    return " ".join(sentences) + "\n", cited
+
+
+def _of_intervals(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
+    found = {row["interval_method"] for row in rows}
+    levels, replicates, seeds = ({row[name] for row in rows} for name in ("level", "replicates", "seed"))
+    sentences = []
+    level = show.listing([f"{100 * each:g}\\,\\%" for each in sorted(levels)])
+    if "wilson" in found:
+        sentences.append(
+            f"Intervals of shares of queries ({level}) are Wilson's{cite('wilson1927')} over the effective number of "
+            f"queries, with images as clusters{cite('korn1998')}."
+        )
+    if drawn := found & {"percentile", "bca"}:
+        kinds = {"percentile": "percentile", "bca": "bias-corrected and accelerated"}
+        kind = show.listing([kinds[each] for each in sorted(drawn)])
+        drawn_by = f"{_numbers(replicates)} replicates, seed {_numbers(seeds)}"
+        sentences.append(
+            f"{'Other intervals' if 'wilson' in found else 'Intervals'} ({level}) are {kind} intervals of a "
+            f"bootstrap{cite('efron1993')} that draws images, with all their queries, with "
+            f"replacement{cite('cameron2008')} ({drawn_by})."
+        )
+    return [*sentences, "The gallery is the same in all replicates."] if sentences else []
+
+
+def _numbers(found: Iterable[int]) -> str:
+    return show.listing([f"{each:,}" for each in sorted(found)])
+
+
+_ADJUSTED = {
+    "max-t": ("the step-down max-$T$ procedure", ("westfall1993", "romano2005")),
+    "holm": ("Holm's procedure", ("holm1979",)),
+    "benjamini-hochberg": ("the Benjamini--Hochberg procedure", ("benjamini1995",)),
+}
+
+
+def _of_tests(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
+    if not rows:
+        return ["Differences between encoders were not tested."]
+    drawn = {row["permutations"] for row in rows if not row["p_exact"]}
+    flips = f" ({_numbers(drawn)} random assignments, or all where they can be enumerated)" if drawn else " (exact)"
+    used = {row["adjustment"] for row in rows}
+    ways = show.listing([name + cite(*keys) for way, (name, keys) in _ADJUSTED.items() if way in used])
+    margins = [f"{100 * m:g}" for m in sorted({r["margin"] for r in rows if r["margin"] and r["metric"] != "RSUM"})]
+    sentences = [
+        f"Two encoders are compared on the same queries by a sign-flip test over images{cite('good2005')}{flips}.",
+        f"The p-values are adjusted over all pairs of a figure by {ways}.",
+        "The headline figures of all corpora shown share a family-wise error of 5\\,\\%.",
+    ]
+    if margins:
+        plural = "point" if margins == ["1"] else "points"
+        sentences.append(
+            f"Two encoders count as equivalent if the simultaneous interval of their difference lies within "
+            f"{show.listing(margins)} {plural} and a test by betting, valid for any weights of the images, says "
+            f"so{cite('waudbysmith2024', 'holm1979')}; a difference that is not significant is not taken for equality."
+        )
+    return [*sentences, "The headline figures were fixed before any data were seen."]
+
+
+# --- Appendix.
+
+
+def _appendix(data: ReportData) -> str:
+    parts = [_corpora(data), _encoders(data), _pairs(data), figures_tables(data), _settings(data)]
+    return "\n".join(filter(None, parts))
+
+
+def _corpora(data: ReportData) -> str:
+    rows = [
+        [
+            breakable(name),
+            f"{corpus.images.num_rows:,}",
+            f"{corpus.captions.num_rows:,}",
+            f"{corpus.skipped.num_rows:,}",
+            breakable(", ".join(sorted({str(code) for code in corpus.captions["language"].to_pylist()}))),
+            breakable(corpus.licence),
+            corpus.fingerprint,
+        ]
+        for name, corpus in sorted(data.corpora.items())
+    ]
+    heads = ["corpus", "images", "captions", "skipped", "languages", "licence", "fingerprint"]
+    return page_table("Corpora", "XrrrXXl", heads, rows)
+
+
+def _encoders(data: ReportData) -> str:
+    rows = [
+        [
+            breakable(name),
+            breakable(without_paths(spec.checkpoint)),
+            breakable(spec.revision[:12]),
+            spec.vectors,
+            str(spec.dim),
+            spec.precision,
+            spec.storage,
+            spec.fingerprint,
+        ]
+        for name, spec in sorted(data.specs.items())
+    ]
+    heads = ["encoder", "checkpoint", "revision", "vectors", "dim", "precision", "stored as", "fingerprint"]
+    return page_table("Encoders", "XXXlrlll", heads, rows)
+
+
+def _pairs(data: ReportData) -> str:
+    rows = []
+    for pair in standing.pair_rows(data.comparisons):
+        if pair["family"] == "headline":
+            facts, shown = data.metric(pair["metric"]), claimed(pair)
+            ends = (words.difference(facts, shown[end]) for end in ("difference", "ci_low", "ci_high"))
+            names = (breakable(pair[name]) for name in ("corpus", "protocol", "encoder_a", "encoder_b"))
+            tested = [show.p_value(pair["p_adjusted"]), pair["state"] or "not tested"]
+            rows.append([*names, breakable(facts.label), *map(escape_latex, (*ends, *tested))])
+    note = (
+        "The difference is encoder a minus encoder b, in points; low and high are the interval that holds for all "
+        "pairs of a figure together; p is adjusted over these pairs; the verdict is about encoder a."
+    )
+    heads = ["corpus", "protocol", "encoder a", "encoder b", "metric", "difference", "low", "high", "p", "verdict"]
+    return page_table("Pairs of encoders", "XXXXXrrrrl", heads, rows, note)
+
+
+def _settings(data: ReportData) -> str:
+    runs = [run for run in data.runs if run["versions"]]
+    libraries = json.loads(runs[-1]["versions"]) if runs else {}
+    lines = [
+        f"Libraries: {', '.join(f'{name} {number}' for name, number in libraries.items())}." if libraries else "",
+        *(f"Left out: {each}." for each in data.left_out),
+        f"Digest of all rows behind these tables: {data.digest[:16]}.",
+    ]
+    text = "\n\n".join(breakable(each) for each in lines if each)
+    return f"\\subsection*{{Settings}}\n{{\\sloppy\\raggedright {text}\\par}}\n"
+
+
+# --- Charts, drawn at the size of a column.
+
+
+def _pdf(chart: alt.TopLevelMixin) -> bytes:
+    spec = {**chart.to_dict(validate=False), "background": None}
+    small = {
+        "labelFontSize": 8,
+        "titleFontSize": 8,
+        "labelFont": _FONT,
+        "titleFont": _FONT,
+        "titleFontWeight": "normal",
+    }
+    spec["config"] = {
+        "font": _FONT,
+        "axis": {**small, "labelLimit": 110, "domainColor": "#888", "tickColor": "#888", "gridColor": "#ddd"},
+        "title": {"fontSize": 8, "font": _FONT, "fontWeight": "bold", "anchor": "start"},
+        "legend": small,
+        "view": {"stroke": None},
+        "padding": 2,
+    }
+    made: bytes = vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])
+    return made
+
+
+def _forest(data: ReportData) -> bytes:
+    """One picture below the other for every headline figure: the encoders that are better than chance, best first."""
+    parts = []
+    for corpus in data.corpus_names():
+        for task in headline_tasks(data, corpus):
+            facts, best = data.metric(task.metric), data.ranked(*task[:3])[0]
+            scale = 100.0 if facts.unit == "percent" else 1.0
+            points = []
+            for row in data.ranked(*task[:3])[:_MOST]:
+                if row["value"] is None or (chance_of(row) and row is not best):
+                    continue
+                found = decision(data, *task[:3], row["encoder"], best["encoder"])
+                state = "best" if row is best else found.state if found else "not tested"
+                low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
+                points.append({"encoder": row["encoder"], "state": state, "value": scale * row["value"]})
+                points[-1] |= {"low": scale * low, "high": scale * high}
+            if points:
+                parts.append(_strip(points, f"{corpus}, {task.title}", facts.label))
+    chart = alt.vconcat(*parts, spacing=10).resolve_scale(x="independent")
+    return _pdf(chart)
+
+
+_LOOKS = {  # what a test says of an encoder -> fill and line of its point
+    **dict.fromkeys(("best", "equivalent"), ("#1f4e79", "#1f4e79")),
+    "undecided": ("#ffffff", "#1f4e79"),
+    **dict.fromkeys(("worse", "better", "not tested"), ("#888888", "#888888")),
+}
+
+
+def _strip(points: list[dict[str, Any]], title: str, unit: str) -> alt.LayerChart:
+    """The encoders of one figure, each with its interval."""
+    ranked = [point["encoder"] for point in points]
+    base = alt.Chart(width=_COLUMN - 110, height=11 * len(points), title=title)
+    axis = alt.X("low:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
+    layers = []
+    for fill, stroke in dict.fromkeys(_LOOKS.values()):
+        shown = [point for point in points if _LOOKS[point["state"]] == (fill, stroke)]
+        part = base.properties(data=alt.Data(values=shown)).encode(y=alt.Y("encoder:N", sort=ranked, title=None))
+        layers.append(part.mark_rule(strokeWidth=1, stroke=stroke).encode(x=axis, x2="high:Q"))
+        layers.append(part.mark_point(size=22, fill=fill, stroke=stroke, opacity=1).encode(x="value:Q"))
+    return alt.layer(*layers)
+
+
+def _languages(data: ReportData, corpus: str) -> bytes:
+    """R@1 of text to image by language and encoder, both best first; translators averaged."""
+    cells: dict[tuple[str, str], float] = {}
+    for code in standing.languages(data, corpus):
+        for name in data.encoder_names(corpus):
+            if found := [row["value"] for row in standing.language_cells(data, corpus, name, code, "t2i")]:
+                cells[language_name(code), name] = 100 * sum(found) / len(found)
+
+    def best_first(at: int) -> list[str]:
+        names = dict.fromkeys(key[at] for key in cells)
+        means = {name: [v for key, v in cells.items() if key[at] == name] for name in names}
+        return sorted(names, key=lambda name: -sum(means[name]) / len(means[name]))
+
+    encoders = best_first(1)[:_MOST]
+    points = [
+        {"language": code, "encoder": name, "value": value, "text": show.number(value, 0), "dark": value > 55}
+        for (code, name), value in cells.items()
+        if name in encoders
+    ]
+    base = alt.Chart(
+        alt.Data(values=points), width=min(_COLUMN - 70, 36 * len(encoders)), height=11 * len(best_first(0))
+    )
+    base = base.encode(
+        x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-40)),
+        y=alt.Y("language:N", sort=best_first(0), title=None),
+    )
+    shades = alt.Scale(domain=[0, 100], range=["#f4f7fa", "#1f4e79"])
+    ink = alt.condition("datum.dark", alt.value("#fff"), alt.value("#000"))
+    squares = base.mark_rect().encode(color=alt.Color("value:Q", scale=shades, legend=None))
+    return _pdf(alt.layer(squares, base.mark_text(fontSize=7, font=_FONT).encode(text="text:N", color=ink)))

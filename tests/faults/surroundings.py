@@ -1,0 +1,95 @@
+"""Processes that may do little, in odd places: few open files, little memory, other locales, clocks, many images."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from tests.faults.fault import NotTried, Scene, faults
+from tests.faults.process import Done, Failed
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")  # Debian's package libfaketime
+LAST_SECONDS = 5.0  # of a process that has printed its error
+
+
+def run(scene: Scene, *words: str, limit: str = ":", **environment: str) -> Done:
+    """A command in a process that a shell starts; after its error it ends within five seconds.
+
+    Args:
+        limit: What the shell does first, such as ``ulimit -n 40``.
+        environment: Of the command, beside the fixed one.
+    """
+    given = scene.complete(words)
+    begun = ["bash", "-c", f'{limit}; exec "$@"', "bash", sys.executable, "-m", "capim.flows.cli", *given]
+    told, complained = [], 0.0
+    with subprocess.Popen(
+        ["env", *(f"{name}={value}" for name, value in environment.items()), *begun],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            told.append(line)
+            complained = complained or (time.monotonic() if line.startswith("capim: ") else 0.0)
+        process.wait(60)
+    late = time.monotonic() - complained if complained else 0.0
+    done = Done(given, process.returncode, "", "".join(told))
+    if late > LAST_SECONDS:
+        raise Failed(f"`capim {' '.join(given)}` ended {late:.0f} s after its error: {done.err[-500:]}")
+    return done
+
+
+def limited(scene: Scene, *limits: str) -> str:
+    """With less than it needs a run fails in words, and what it stored is whole."""
+    scene.begin_from("embedded")
+    said = [run(scene, "evaluate", limit=limit).must(0, 1).said for limit in limits]
+    return "; ".join(said)
+
+
+def elsewhere(scene: Scene, **environment: str) -> str:
+    """Where letters have other cases, and the encoding is not UTF-8, figures and names are the same."""
+    scene.begin_from()
+    return run(scene, "run", **environment).must(0).said
+
+
+def clock(scene: Scene, *times: str) -> str:
+    """A clock that jumps between and during commands changes no figure and damages nothing."""
+    if not FAKETIME.exists():
+        raise NotTried(f"{FAKETIME} is not installed (apt-get install faketime)")
+    scene.begin_from()
+    for command, moment in zip(("embed", "evaluate", "run"), times, strict=True):
+        run(scene, command, LD_PRELOAD=str(FAKETIME), FAKETIME=moment, FAKETIME_DONT_FAKE_MONOTONIC="1").must(0)
+    return f"{len(times)} commands at {', '.join(times)}"
+
+
+def many_images(scene: Scene, n: int = 20_000) -> str:
+    """A folder of so many images is checked, and a sample of it encoded."""
+    scene.begin_from("whole")
+    folder = scene.folder / "many"
+    folder.mkdir()
+    values = np.random.default_rng(0).integers(0, 256, (n, 4, 4, 3), dtype=np.uint8)
+    for number, pixels in enumerate(values):
+        Image.fromarray(pixels).save(folder / f"{number:05d}.png", compress_level=0)
+    lines = [f"{number:05d}.png,picture {number}" for number in range(n)]
+    (folder / "captions.csv").write_text("\n".join(["image,caption", *lines]))
+    scene.capim("corpora", "check", str(folder)).must(0)
+    words = ("--corpora", str(folder), "--encoders", "tiny-clip", "--sample", "200", "--replicates", "200", "--quiet")
+    scene.capim("run", *words, "--workspace", scene.workspace).must(0)
+    return f"{n:,} images"
+
+
+FAULTS = faults(
+    "surroundings",
+    {
+        "few open files (ulimit -n)": lambda s: limited(s, "ulimit -n 24", "ulimit -n 40"),
+        "little memory (ulimit -v)": lambda s: limited(s, "ulimit -v 4000000"),
+        "LC_ALL=C": lambda s: elsewhere(s, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"),
+        "LC_ALL=tr_TR": lambda s: elsewhere(s, LC_ALL="tr_TR.UTF-8", LANG="tr_TR.UTF-8"),
+        "clocks that jump": lambda s: clock(s, "+2d", "-1d", "+1h"),
+        "20,000 images": many_images,
+    },
+)

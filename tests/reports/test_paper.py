@@ -1,0 +1,131 @@
+"""The folder for a paper: every table fits, what it says is what is stored, and LaTeX compiles it without a word."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from capim.reports.exports import export_results, paper
+from capim.reports.exports.latex import breakable, column_table, escape_latex
+from capim.reports.exports.paper import methods
+from capim.reports.rows.reading import read_report_data
+from capim.tasks.corpora import CORPORA
+from tests.reports.stand_in import StandIn, comparison, corpus, result, spec
+
+COMPILED = pytest.mark.skipif(
+    shutil.which("pdflatex") is None,
+    reason="no LaTeX: apt-get install texlive-latex-base texlive-latex-recommended (.ci/run does)",
+)
+LONG = "a_company.internal-siglip2so400mpatch16naflex-inhouse-2026-10-with-a-long-suffix"
+
+
+def compiled(folder: Path, name: str = "paper") -> str:
+    """Compile a document twice, with its references; what LaTeX complains of."""
+    latex = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", name]
+    for words in (latex, ["bibtex", name], latex, latex):
+        if words[0] == "bibtex" and not (folder / "references.bib").exists():
+            continue
+        done = subprocess.run(words, cwd=folder, capture_output=True, check=False)
+        assert done.returncode == 0, done.stdout.decode("latin-1")[-3000:]
+    log = (folder / f"{name}.log").read_text("latin-1")
+    return "\n".join(re.findall(r"^.*(?:Overfull|undefined|Missing character|Float too large).*$", log, re.MULTILINE))
+
+
+def hostile() -> StandIn:
+    """Twelve encoders with long names, ties, a metric of a user and a corpus whose name is one word without a break."""
+    store = StandIn()
+    contents = corpus("corpuswithoutanybreakatallinitsverylongname", n_images=4)
+    store.contents[contents.name] = contents
+    names = [LONG, *(f"model_{n}.of_a_company" for n in range(11))]
+    for at, name in enumerate(names):
+        store.specs[name] = spec(name)
+        for protocol in ("t2i/all", "i2t/any"):
+            for k in (1, 5, 10):
+                value = 0.9 - 0.05 * at + 0.005 * k
+                result(store, name, contents.name, protocol, f"R@{k}", value, tie_share=0.01 * at)
+            result(store, name, contents.name, protocol, "own:a_rather_long_name(k=3, mode='x')", 123456.789)
+    for at, a in enumerate(names):
+        for b in names[at + 1 :]:
+            comparison(store, contents.name, "t2i/all", "R@1", a, b, 0.05, 0.2 if at == 0 else 0.001)
+    return store
+
+
+@COMPILED
+@pytest.mark.parametrize("store", ["demo", "large", "hostile"])
+def test_the_paper_compiles_without_an_overfull_box_or_an_open_reference(
+    store: str, tmp_path: Path, demo_store: StandIn, large_store: StandIn
+) -> None:
+    data = read_report_data({"demo": demo_store, "large": large_store, "hostile": hostile()}[store])
+    export_results(data, tmp_path, kind="paper")
+    assert compiled(tmp_path) == ""
+    assert (tmp_path / "paper.pdf").stat().st_size > 30_000
+
+
+@COMPILED
+def test_a_tex_file_of_results_fits_a_page(tmp_path: Path, large_store: StandIn) -> None:
+    for name, store in (("large", large_store), ("hostile", hostile())):
+        export_results(read_report_data(store), tmp_path / f"{name}-tables.tex")
+        document = r"\documentclass{article}\usepackage{booktabs,tabularx}\begin{document}\input{NAME}\end{document}"
+        (tmp_path / f"{name}.tex").write_text(document.replace("NAME", f"{name}-tables"))
+        assert compiled(tmp_path, name) == ""
+
+
+def test_fonts_of_the_charts_are_embedded(tmp_path: Path, large_store: StandIn) -> None:
+    charts = [p for p in export_results(read_report_data(large_store), tmp_path, kind="paper") if p.suffix == ".pdf"]
+    assert {chart.name for chart in charts} >= {"forest.pdf", "languages-coco-sm.pdf"}
+    for chart in charts:
+        fonts = set(re.findall(rb"/BaseFont ?/([\w+-]+)", chart.read_bytes()))
+        assert fonts
+        assert all(re.match(rb"[A-Z]{6}\+", font) for font in fonts), "a subset of its own"
+        assert b"/FontFile" in chart.read_bytes()
+
+
+def test_the_column_table_marks_the_best_and_what_the_tests_do_not_tell_from_it() -> None:
+    store = StandIn()
+    store.contents["shop"] = corpus("shop", n_images=4)
+    names = {"first": 0.82, "same": 0.819, "open": 0.80, "worse": 0.6, "lucky": 0.003}
+    for name, value in names.items():
+        store.specs[name] = spec(name)
+        result(store, name, "shop", "t2i/all", "R@1", value, tie_share=0.01, chance=0.002)
+    of_first = {"same": (0.001, 0.9, 0.01), "open": (0.02, 0.4, 0.7), "worse": (0.22, 0.0001, 1.0)}
+    for name, (gap, p, equivalent) in of_first.items():
+        half = 0.005 if p < 0.05 or equivalent < 0.05 else 0.03  # an interval that says what the test says
+        comparison(store, "shop", "t2i/all", "R@1", "first", name, gap, p, p_equivalent=equivalent, half=half)
+    table = column_table(read_report_data(store))
+    values = dict(re.findall(r"^  (\w+) & (\S+) ", table, re.MULTILINE))
+    assert values["first"].startswith(r"\textbf{82.0}")
+    assert values["same"].startswith(r"\underline{81.9}")
+    assert values["open"] == r"80.0\makebox[.5em][l]{$^\circ$}"
+    assert values["worse"] == r"60.0\makebox[.5em][l]{}"
+    assert values["lucky"].endswith(r"{$^\ast$}")
+    assert re.search(r"^  first & .* & 1\.0 \\\\$", table, re.MULTILINE), "ties have a column, and no range"
+    assert "equivalent to it within 1 point" in table
+
+
+def test_the_methods_name_the_settings_that_were_used_and_cite_what_they_rest_on(demo_store: StandIn) -> None:
+    data = read_report_data(demo_store)
+    text, cited = methods(data)
+    assert "10,000 replicates, seed 0" in text
+    assert "95\\,\\%" in text
+    assert {"efron1993", "cameron2008", "good2005", "westfall1993"} <= cited
+    assert "korn1998" not in cited, "no Wilson interval is among these figures"
+
+
+def test_every_reference_of_a_corpus_or_a_method_has_an_entry() -> None:
+    named = {key for keys in paper._OF_CORPORA.values() for key in keys}
+    named |= {key for _, keys in paper._ADJUSTED.values() for key in keys}
+    assert named <= paper._entries().keys()
+    assert paper._OF_CORPORA.keys() <= CORPORA.keys()
+
+
+def test_latex_escapes_what_would_be_a_command() -> None:
+    assert escape_latex(r"50 % of \input{x}") == r"50 \% of \textbackslash{}input\{x\}"
+    assert escape_latex("$x$ & {y}") == r"\$x\$ \& \{y\}"
+    assert (
+        breakable("averylongwordwithoutbreak")
+        == r"aver\penalty500{}ylon\penalty500{}gwor\penalty500{}dwit\penalty500{}hout\penalty500{}brea\penalty500{}k"
+    )
