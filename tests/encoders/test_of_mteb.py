@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,20 @@ from tests.encoders.families.of_mteb import BASE, CASES, spec_in_cache
 
 mteb = pytest.importorskip("mteb")
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def mteb_cache(hub_cache: Path) -> Iterator[Path]:
+    """A cache beside that of the other families, which have some of the names at other commits."""
+    from huggingface_hub import constants
+    from transformers.utils import hub as transformers_hub
+
+    place = hub_cache.with_name("mteb")
+    place.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constants, "HF_HUB_CACHE", str(place))
+        patch.setattr(transformers_hub, "TRANSFORMERS_CACHE", str(place), raising=False)
+        yield place
 
 
 def by_mteb(name: str, items: list[Any], column: str, role: str) -> list[NDArray[np.float32]]:
@@ -47,8 +62,8 @@ def unit(vectors: list[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_vectors_are_those_of_mteb(name: str, hub_cache: Path) -> None:
-    spec = spec_in_cache(name, hub_cache)
+def test_vectors_are_those_of_mteb(name: str, mteb_cache: Path) -> None:
+    spec = spec_in_cache(name, mteb_cache)
     encoder = load_encoder(spec, trust_remote_code=True)
     images, captions = six_scenes()
     for block, theirs in (
@@ -64,16 +79,16 @@ def test_vectors_are_those_of_mteb(name: str, hub_cache: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["openai/clip-vit-base-patch32"])
-def test_a_model_of_mteb_passes_the_suite(name: str, hub_cache: Path) -> None:
-    results = {each.check: each for each in check_encoder(spec_in_cache(name, hub_cache))}
+def test_a_model_of_mteb_passes_the_suite(name: str, mteb_cache: Path) -> None:
+    results = {each.check: each for each in check_encoder(spec_in_cache(name, mteb_cache))}
     assert {"no missing weights", "weights in the model", "loads offline"} <= results.keys()
     assert results["no missing weights"].result == "pass"
     faults = [each for each in results.values() if each.result == "fail" and each.check != "matching pairs"]
     assert not faults
 
 
-def test_its_identity_is_mtebs_revision_version_task_and_base(hub_cache: Path) -> None:
-    spec = resolve(spec_in_cache("vidore/colpali-v1.3", hub_cache))
+def test_its_identity_is_mtebs_revision_version_task_and_base(mteb_cache: Path) -> None:
+    spec = resolve(spec_in_cache("vidore/colpali-v1.3", mteb_cache))
     meta = mteb.get_model_meta("vidore/colpali-v1.3")
     assert (spec.revision, spec.precision, spec.vectors) == (meta.revision, "float16", "multi")
     assert spec.options == {
@@ -102,16 +117,16 @@ def test_a_row_that_cannot_be_an_encoder_is_refused(row: dict[str, Any], message
         entry_from("x", {"adapter": "mteb", **row})
 
 
-def test_a_row_takes_dimension_kind_and_licence_from_the_table_and_says_what_is_not_installed(hub_cache: Path) -> None:
+def test_a_row_takes_dimension_kind_and_licence_from_the_table_and_says_what_is_not_installed(mteb_cache: Path) -> None:
     entry = entry_from("x", {"adapter": "mteb", "checkpoint": "jinaai/jina-clip-v1"})
     assert (entry.dim, entry.vectors, entry.licence) == (768, "single", "apache-2.0")
     with pytest.raises(RequestError, match=r"mteb's jinaai/jina-clip-v1 needs transformers<5"):
         load_encoder(entry.spec, trust_remote_code=True)
 
 
-def test_code_of_a_repository_runs_by_consent_alone(hub_cache: Path) -> None:
+def test_code_of_a_repository_runs_by_consent_alone(mteb_cache: Path) -> None:
     name = "google/tipsv2-b14"
-    place = hub_cache / "models--google--tipsv2-b14" / "snapshots" / mteb.get_model_meta(name).revision
+    place = mteb_cache / "models--google--tipsv2-b14" / "snapshots" / mteb.get_model_meta(name).revision
     place.mkdir(parents=True)
     with pytest.raises(RequestError, match=r"runs Python code of its repository .* it with --trust-remote-code"):
         load_encoder(entry_from("x", {"adapter": "mteb", "checkpoint": name}).spec)
