@@ -61,6 +61,7 @@ COMMANDS: dict[str, Command] = {
     "watch": steps.watch,
     "report": steps.report_command,
     "results": stored.results,
+    "choose": stored.choose,
     "serve": stored.serve,
     "import": steps.import_,
     "query": stored.query,
@@ -84,6 +85,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "info": inspection.info,
         "verify": inspection.verify,
         "compact": inspection.compact,
+        "upgrade": inspection.upgrade,
         "prune": inspection.prune,
         "diff": inspection.diff,
         "repair": inspection.repair,
@@ -94,7 +96,7 @@ ABOUT = {
     "corpora": """Check a corpus before a run (check), or list the ids of its items (ids).
 
 Example: capim corpora check ./photos""",
-    "store": """Inspect and maintain the store: info, verify, compact, prune, diff, repair, drop.
+    "store": """Inspect and maintain the store: info, verify, compact, upgrade, prune, diff, repair, drop.
 
 Example: capim store info""",
 }

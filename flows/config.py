@@ -181,7 +181,7 @@ class Statistics(Seed):
     Args:
         replicates: bootstrap replicates per interval
         level: confidence level of the intervals
-        interval: interval for proportions; all other figures use percentile, or bca if bca is chosen
+        interval: interval method; wilson stands for what suits each figure, percentile and bca for one of all
     """
 
     replicates: Annotated[int, Field(ge=100), NoTruth, "--replicates", "--bootstrap-iterations"] = 10_000

@@ -357,6 +357,22 @@ def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int
     return 1 if damaged else 0
 
 
+def upgrade(*, workspace: str | None) -> Rows:
+    """Bring a store that an earlier release wrote to the format of this one; nothing is encoded again.
+
+    Vectors, corpora and outcomes stay. Figures whose tables have other columns now are removed, and the next run, or
+    `capim evaluate`, `compare` and `analyse`, makes them again from what is stored.
+
+    Example: capim store upgrade
+    """
+    from capim.store.upgrade import upgrade_store
+
+    done = [asdict(each) for each in upgrade_store(run_config({"workspace": workspace}).store_uri)]
+    if not done:
+        sys.stderr.write("the store has the format of this release: nothing to do\n")
+    return Rows(rows=done, code=0)
+
+
 def compact(*, workspace: str | None) -> Rows:
     """Merge small files and remove old versions; sealed embedding sets stay readable.
 

@@ -1,7 +1,7 @@
 """What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
 
-The commands `results`, `query`, `why`, `certify`, `search`, `explain`, `serve` and `export`; nothing is written into
-the store.
+The commands `results`, `choose`, `query`, `why`, `certify`, `search`, `explain`, `serve` and `export`; nothing is
+written into the store.
 """
 
 from __future__ import annotations
@@ -233,6 +233,42 @@ def results(
         compared.append({**shown, **verdict, "source": published.get("source")})
     compared.sort(key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
     return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
+
+
+def choose(
+    *,
+    workspace: str | None,
+    form: Form,
+    weights: Annotated[Texts, "A=70,B=30"],
+    limits: Annotated[Texts | None, "bytes=1024,rate=50"] = None,
+) -> None:
+    """Rank encoders by a mean over tasks with your weights, within limits of cost.
+
+    The interval is that of the difference to the first, and holds for all pairs of a task together. Below the table
+    stands which encoders drop out by which limit, and over which weights the first place stays the same. The page of a
+    report does the same under "Decide".
+
+    Example: capim choose --weights shop-de:t2i/all=70,binding=30 --limits bytes=1024
+
+    Args:
+        weights: a corpus, or corpus:protocol of a headline task, and its weight; they are scaled to a sum of 1
+        limits: bytes per image and dim (components) at most, rate (images per second) at least
+    """
+    from capim.reports.rows import choice
+    from capim.reports.rows.reading import read_report_data
+
+    data = read_report_data(open_store(workspace), gallery=False)
+    made = choice.choose(data, choice.weights_of(data, weights), choice.bounds_of(data, limits or ()))
+    rows = [
+        {"encoder": each.encoder, "mean": each.value, "difference": each.difference, "low": each.low, "high": each.high}
+        | {"is": "not separated" if each.state == "open" else each.state}
+        for each in made.order
+    ]
+    Rows(rows=rows, none=lambda: "no encoder keeps these limits and has all tasks").print(form)
+    if form.table:
+        say(*(f"out: {name}: {why}" for name, why in made.out.items()))
+        for task, (low, high) in made.same.items():
+            say(f"first stays first with {100 * low:.0f} to {100 * high:.0f} % of {task.corpus}, {task.title}")
 
 
 def query(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.files import write_csv, write_json
 from capim.tasks.hub.progress import DOWNLOADED, Progress, listening
-from capim.tasks.runtime.progress import Overall, clock
+from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -319,17 +319,23 @@ def _terminal(overall: Overall) -> Iterator[None]:
 
 @contextmanager
 def _lines(overall: Overall) -> Iterator[None]:
-    """A line for every step that ends, and one a minute: how much of the run is done, and what is in work."""
+    """A line for every long step that ends, and one a minute: how much of the run is done, and what is in work."""
     begun, over = time.monotonic(), Event()
 
     def write(line: str) -> None:
         sys.stderr.write(f"{plain(line)}\n")
         sys.stderr.flush()
 
+    started = begun  # the step in work
+
     def listen(progress: Progress) -> None:
         if progress.unit == DOWNLOADED and not progress.done:
             write(progress.work)
-        if ended := overall.listen(progress, time.monotonic() - begun):
+        nonlocal started
+        now = time.monotonic()
+        if progress.step and progress.done == 0:
+            started = now
+        if (ended := overall.listen(progress, now - begun)) and now - started >= QUIET_SECONDS:
             write(ended)
 
     def each_minute() -> None:

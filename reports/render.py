@@ -9,9 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import json
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ import jinja2
 from markupsafe import Markup
 
 from capim.reports.elements import charts
-from capim.reports.elements.page import Cases, Chart, Report, Table
+from capim.reports.elements.page import Block, Board, Cell, Chart, Gallery, Grid, Report, Table
 from capim.reports.elements.tables import T
 from capim.reports.exports.tabular import csv_bytes
 from capim.store.errors import plain
@@ -39,21 +42,69 @@ ONLY_DRAWN = ("ci_low", "ci_high", "text", "words", "speed", "label", "order")  
 LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
 
 
+MADE_WHEN_SEEN = (Table, Board, Chart, Gallery)
+PRINTED_CASES = 3  # of a gallery, in markdown
+DETAILS = frozenset(IN_THE_PAGE) - {"failures", "ranking", "gate"}
+"""Sections that are not printed: their tables are for looking things up."""
+
+
 def render_html(report: Report) -> str:
-    """The page as one HTML file that needs no network."""
-    library = _script_text(charts.script()) if _blocks(report, Chart) else ""
+    """The page as one HTML file that needs no network: a shell, and blocks that are made when they are seen."""
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
+    used = {key for block in _blocks(report, Grid) for key in (block.thumbnail, *(hit.thumbnail for hit in block.hits))}
     return (
         html_templates()
         .get_template("report.html")
         .render(
             report=report,
+            details=DETAILS,
+            packs=packs(report),
+            pictures=json.dumps({key: uri for key, uri in report.thumbnails.items() if key not in used}),
             style=Markup((TEMPLATES / "page.css").read_text("utf-8")),  # noqa: S704 - our own file
-            library=library,
+            library=_library() if _blocks(report, Chart) else "",
             script=script,
-            policy=_policy([text for text in (library, script) if text]),
+            policy=_policy([script]),
         )
     )
+
+
+def packs(report: Report) -> dict[str, str]:
+    """Section to its tables, charts and galleries, packed."""
+    later = {s.id: [packed(block) for block in s.blocks if isinstance(block, MADE_WHEN_SEEN)] for s in report.sections}
+    return {name: _pack(blocks) for name, blocks in later.items()}
+
+
+def packed(value: Any) -> Any:
+    """A block as plain values: fields without a value are left out, a cell is a list without its empty end."""
+    if isinstance(value, Cell):
+        bar = value.bar and [value.bar.low, value.bar.width, value.bar.point, value.bar.chance]
+        cell: list[Any] = [value.text, value.note, value.state, value.title, value.sort, value.mark, value.link, bar]
+        while len(cell) > 1 and not cell[-1]:
+            cell.pop()
+        return cell[0] if len(cell) == 1 else [part or 0 for part in cell]
+    if is_dataclass(value):
+        kind = {"kind": value.kind} if isinstance(value, MADE_WHEN_SEEN) else {}
+        found = ((each.name, packed(getattr(value, each.name))) for each in fields(value) if each.name != "points")
+        return kind | {name: part for name, part in found if part not in ("", (), [], {}, None, False)}
+    if isinstance(value, list | tuple):
+        return [packed(part) for part in value]
+    return {name: packed(part) for name, part in value.items()} if isinstance(value, Mapping) else value
+
+
+def unpacked(text: str) -> Any:
+    """What :func:`render_html` packed into an element of the page."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
+
+
+def _pack(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+@cache
+def _library() -> str:
+    """Vega for the page, packed: it is unpacked for the first chart that a reader points at."""
+    return _pack(charts.script())
 
 
 def render_markdown(report: Report, *, page: str = "") -> str:
@@ -79,9 +130,12 @@ def _lengths() -> Iterator[tuple[int, int]]:
 
 
 def _markdown_of(report: Report, *, page: str, most_rows: int, left_out: Sequence[str]) -> str:
-    cut = {t.id: len(t.rows) - most_rows for t in _blocks(report, Table) if len(t.rows) > most_rows}
+    every = [*_blocks(report, Table), *(board.table for board in _blocks(report, Board))]
+    cut = {t.id: len(t.rows) - most_rows for t in every if len(t.rows) > most_rows}
     template = _markdown().get_template("report.md")
-    text = template.render(report=report, page=page, most_rows=most_rows, cut=cut, left_out=left_out)
+    text = template.render(
+        report=report, page=page, most_rows=most_rows, cut=cut, left_out=left_out, printed_cases=PRINTED_CASES
+    )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
@@ -101,13 +155,14 @@ def figure_files(report: Report) -> dict[str, str | bytes]:
 
 
 def _pictures(report: Report) -> set[str]:
-    shown = [case for block in _blocks(report, Cases) for case in block.cases]
+    shown = [case for block in _blocks(report, Gallery) for case in block.cases[:PRINTED_CASES]]
     hits = [hit for case in shown for hit in (*case.expected, *(h for answer in case.answers for h in answer.hits[:1]))]
     return {hit.thumbnail for hit in hits if hit.thumbnail}
 
 
 def _blocks(report: Report, kind: type[T]) -> list[T]:
-    return [block for section in report.sections for block in section.blocks if isinstance(block, kind)]
+    blocks: Iterator[Block] = (block for section in report.sections for block in section.blocks)
+    return [block for block in blocks if isinstance(block, kind)]
 
 
 def _long(point: Mapping[str, object]) -> dict[str, str]:
@@ -127,8 +182,8 @@ def _script_text(source: str) -> Markup:
 def _policy(scripts: list[str]) -> str:
     """Only our own scripts may run, and nothing may be fetched.
 
-    Vega compiles the expressions of our own specifications, which needs ``unsafe-eval``; text from a corpus
-    reaches it as data alone. Inline styles hold the positions of interval bars.
+    Vega is unpacked and compiles the expressions of our own specifications, which needs ``unsafe-eval``; text from a
+    corpus reaches it as data alone. Inline styles hold the positions of interval bars.
     """
     hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts]
     return (

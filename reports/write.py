@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -81,13 +82,19 @@ def _of_package(plugin: Plugin, found: object) -> Build:
 SECTIONS = PluginTable("capim.sections", _OWN, _of_package)
 
 
-def report_of(data: ReportData) -> Report:
-    """The report of the rows; the same rows give the same report."""
+def report_of(data: ReportData, *, sections: Sequence[str] = (), metric: str = "") -> Report:
+    """The report of the rows; the same rows give the same report.
+
+    ``sections`` are names of ``SECTIONS``, by default all; with a ``metric``, the board is about that one.
+    """
     encoders, corpora = data.encoder_names(), data.corpus_names()
     newest = max(r["created"] for r in data.results)
-    said = answer.answer(data)[0]
-    sections = [section for build in SECTIONS.values() if (section := build(data)).blocks]
-    strip, explained = glossary.explained(data, said, sections)
+    said = answer.answer(data)
+    builds = {name: SECTIONS[name] for name in sections or SECTIONS}
+    if metric and "answer" in builds:
+        builds["answer"] = partial(answer.section, metric=metric)
+    made = [section for build in builds.values() if (section := build(data)).blocks]
+    strip, explained = glossary.explained(data, "\n".join(said), made)
     return Report(
         title="Image–caption retrieval",
         subtitle=f"{_named(encoders, 'encoder')} on {_named(corpora, 'corpus', 'corpora')}",
@@ -97,7 +104,6 @@ def report_of(data: ReportData) -> Report:
         sources=data.digest,
         colophon=COLOPHON,
         answer=said,
-        encoders=tuple(encoders) if len(encoders) > 1 else (),
         strip=strip,
     )
 
@@ -174,7 +180,7 @@ def results_json(data: ReportData) -> dict[str, object]:
         "schema": SCHEMA,
         "digest": data.digest,
         "store": data.uri,
-        "answer": answer.answer(data),
+        "answer": [*answer.answer(data), *answer.evidence(data)],
         **{table: json_value(getattr(data, table)) for table in STORED},
         "encoders": {
             name: {"fingerprint": spec.fingerprint, **redact(spec.identity())} for name, spec in data.specs.items()

@@ -105,7 +105,7 @@ class EmbeddingStore:
         text = str(uri)
         connection = Connection.to(text if "://" in text else str(Path(text).expanduser().absolute()))
         if not connection.is_checked:
-            _check_address(connection)
+            check_address(connection)
             _check_format(connection, create=create)
             connection.is_checked = True
         return cls(connection)
@@ -565,7 +565,7 @@ def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) 
     return rows(connection.find(stored)) if kept is None else kept
 
 
-def _check_address(connection: Connection) -> None:
+def check_address(connection: Connection) -> None:
     """Raises :class:`RequestError` unless a store may be at this path or address."""
     scheme, _, rest = connection.uri.partition("://")
     if not connection.is_local:
@@ -583,6 +583,8 @@ def _check_address(connection: Connection) -> None:
 
 RELEASES = {4: "0.2.0"}
 """Format -> the release that reads it, of the releases before this one."""
+FIRST_UPGRADED = 6
+"""The first format that `capim store upgrade` brings to this one (``store.upgrade``)."""
 
 
 def _check_format(connection: Connection, *, create: bool) -> None:
@@ -599,7 +601,7 @@ def _check_format(connection: Connection, *, create: bool) -> None:
             )
         formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
     except WorkError as fault:
-        formats = _written_formats(connection)  # of other formats, the records of digests may be others too
+        formats = written_formats(connection)  # of other formats, the records of digests may be others too
         if formats <= {FORMAT}:
             folder = connection.folder("formats")
             can_be_read = folder.parent.is_dir() if folder is not None else "capim store repair" in fault.remedy
@@ -619,7 +621,7 @@ def _check_format(connection: Connection, *, create: bool) -> None:
         )
 
 
-def _written_formats(connection: Connection) -> set[int]:
+def written_formats(connection: Connection) -> set[int]:
     """The formats in the store as far as they can be read, whatever the digests of another format look like."""
     with suppress(WorkError), storage_faults("reading the format"):
         if any(fault.path.endswith(".manifest") for fault in connection.digests.faults("formats", quick=True)):
@@ -633,6 +635,8 @@ def _way_of(other: int) -> str:
     """Which release reads another format, and how the vectors of such a store come over."""
     if other > FORMAT:
         return "a later release wrote it. Upgrade capim"
+    if other >= FIRST_UPGRADED:
+        return "run `capim store upgrade` (nothing is encoded again)"
     if other not in RELEASES:
         return "no release reads it. Make it anew by the same commands"
     return (

@@ -13,13 +13,14 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capim.reports.app import figures, items, queries
 from capim.reports.app.state import STATIC, Services, State, Statement, View, media_type, rendered, state_of, style
+from capim.reports.render import TEMPLATES
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, unknown, without_credentials
 
@@ -70,6 +71,7 @@ def create_app(store: EmbeddingStore, *, token: str, services: Services, judgeme
             Route("/runs", figures.runs),
             Route("/picture/{sha}", _picture),
             Route("/style.css", _style),
+            Route("/page.js", _script),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[Middleware(OnlyThisBrowser, token=token)],
@@ -95,6 +97,10 @@ def _picture(request: Request) -> Response:
 
 def _style(_: Request) -> Response:
     return Response(style(), media_type="text/css")
+
+
+def _script(_: Request) -> Response:
+    return FileResponse(TEMPLATES / "page.js", media_type="text/javascript")
 
 
 def _nowhere(request: Request, _: Exception) -> Response:
@@ -189,7 +195,9 @@ class Shown:
     def _repr_html_(self) -> str:
         """A frame of its own, in which nothing of the page can reach the notebook."""
         style = f"width:100%;height:{HEIGHT}px;border:1px solid #8884"
-        return f'<iframe sandbox="" srcdoc="{html.escape(self.html)}" style="{style}" title="capim"></iframe>'
+        return (
+            f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(self.html)}" style="{style}" title="capim"></iframe>'
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the file; returns its path."""

@@ -1,6 +1,6 @@
 """The pages of figures.
 
-``/``: every encoder on every task; ``/compare``: one encoder against another; ``/runs``: what changed between two runs.
+``/``: the sections of a report; ``/compare``: one encoder against another; ``/runs``: what changed between two runs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from capim.reports import compare
 from capim.reports import format as show
@@ -20,15 +20,30 @@ from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, Store
 from capim.reports.elements import tables
 from capim.reports.elements.page import Cell, Table
 from capim.reports.elements.tables import numbers, pivot, texts
+from capim.reports.render import packs, render_html
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.snapshot import end_of, state_after
-from capim.reports.rows.standing import Task, in_order
-from capim.reports.sections.answer import task_cell
+from capim.reports.rows.standing import conclusions
+from capim.reports.write import SECTIONS, report_of
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.tasks.protocols import Protocol
 
-HEADLINE = ""  # the headline metric of every task
+FIRST = "answer"  # the section of the first page
+TITLES = {
+    "answer": "Every encoder on every task",
+    "languages": "Languages",
+    "ranking": "Ranking",
+    "leaderboard": "Leaderboard",
+    "differences": "Differences",
+    "directions": "Protocols",
+    "compositional": "Word order",
+    "slices": "Slices",
+    "ablations": "Ablations",
+    "throughput": "Throughput",
+    "provenance": "Provenance",
+}
+"""The sections of a report that have a page, and what it is called; failures are the page of queries."""
 _RUNS = "SELECT run, name, state, started, finished, command FROM runs ORDER BY started DESC, run DESC"
 _STATE = """SELECT corpus, protocol, metric, encoder, value, evaluation
   FROM results WHERE created <= CAST(? AS TIMESTAMPTZ)
@@ -61,51 +76,45 @@ ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst
 
 
 def grid(request: Request) -> Response:
-    """Every encoder on every task, as in a report; its cells lead to the queries that the encoder misses."""
-    snapshot = state_of(request).snapshot()
-    data, found = snapshot.data, snapshot.conclusions
-    corpora, encoders = (
-        _chosen(request, name, known)
-        for name, known in (("corpora", data.corpus_names()), ("encoders", data.encoder_names()))
-    )
-    headline = [task for conclusion in found for task in conclusion.tasks]
-    metrics = sorted({row["metric"] for task in headline for row in data.of(task.corpus, task.protocol)})
-    tasks = [task for task in headline if task.corpus in corpora]
-    metric = request.query_params.get("metric", HEADLINE)
-    if metric != HEADLINE:
-        if metric not in metrics:
-            raise RequestError(unknown("metric", metric, metrics))
-        tasks = [task._replace(metric=metric) for task in tasks if data.ranked(task.corpus, task.protocol, metric)]
-    order = [name for name in (in_order(data, found) if found else encoders) if name in encoders]
-    rows = {task.metric: [r for t in tasks if t.metric == task.metric for r in data.ranked(*t[:3])] for task in tasks}
-    columns = (
-        numbers(
-            task.title,
-            partial(task_cell, data=data, task=task, axis=tables.axis_of(rows[task.metric])),
-            group=task.corpus,
-            explain=f"{data.metric(task.metric).label}: {task.protocol}",
-        )
-        for task in tasks
-    )
-    values = {
-        "table": pivot("grid", "Encoders and tasks", order, texts("Encoder", str), *columns),
-        "links": [[_queries_of(snapshot, task, name) for task in tasks] for name in order],
-        "corpora": [(name, name in corpora) for name in data.corpus_names()],
-        "encoders": [(name, name in encoders) for name in data.encoder_names()],
-        "metrics": [("", "headline of each task"), *((name, data.metric(name).label) for name in metrics)],
-        "metric": metric,
+    """The report of the present state, a section at a time: first the board, whose cells lead to the missed queries."""
+    snapshot, section = state_of(request).snapshot(), request.query_params.get("section", FIRST)
+    whole = snapshot.data
+    names = {
+        name: _chosen(request, name, known)
+        for name, known in (("corpora", whole.corpus_names()), ("encoders", whole.encoder_names()))
     }
+    data = whole.only(**names)
+    found = snapshot.kept(("conclusions", repr(names)), lambda: conclusions(data))
+    tasks = [task for conclusion in found for task in conclusion.tasks]
+    metrics = sorted({row["metric"] for task in tasks for row in data.of(task.corpus, task.protocol)})
+    if (metric := request.query_params.get("metric", "")) not in ("", *metrics):
+        raise RequestError(unknown("metric", metric, metrics))
+    if section not in SECTIONS:
+        raise RequestError(unknown("section", section, dict.fromkeys(SECTIONS)))
+    shown = [FIRST, "weaknesses"] if section == FIRST else [section]
+    key = ("report", repr(names), section, metric)
+    report = snapshot.kept(key, lambda: report_of(data, sections=shown, metric=metric))
+    if request.query_params.get("as") == "html":
+        return HTMLResponse(render_html(report), headers={"Content-Disposition": 'attachment; filename="capim.html"'})
+    if metric:
+        tasks = [task._replace(metric=metric) for task in tasks if data.ranked(task.corpus, task.protocol, metric)]
     of_task = " OR ".join("(corpus = ? AND protocol = ? AND metric = ?)" for _ in tasks) or "FALSE"
     statement = Statement(
         sql=f"""SELECT corpus, protocol, metric, encoder, value, ci_low, ci_high, n_queries, n_clusters
 FROM results
 WHERE ({of_task})
-  AND encoder IN ({app.placeholders(order)})
+  AND encoder IN ({app.placeholders(names["encoders"])})
 ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -value END, encoder""",  # noqa: S608 - only placeholders are put in
-        parameters=(*(part for task in tasks for part in task[:3]), *order),
+        parameters=(*(part for task in tasks for part in task[:3]), *names["encoders"]),
     )
-    view = View(template="grid.html", title="Every encoder on every task", statement=statement, values=values)
-    return respond(request, view)
+    values = {
+        "report": report,
+        "packs": packs(report),
+        "details": (),
+        "sections": [(name, title) for name, title in TITLES.items() if name in SECTIONS],
+        "chosen": section,
+    }
+    return respond(request, View(template="grid.html", title=report.title, statement=statement, values=values))
 
 
 def _chosen(request: Request, name: str, known: list[str]) -> list[str]:
@@ -114,14 +123,6 @@ def _chosen(request: Request, name: str, known: list[str]) -> list[str]:
     if faults := [unknown(name, each, known) for each in given if each not in known]:
         raise RequestError(faults)
     return [each for each in known if each in given] if given else known
-
-
-def _queries_of(snapshot: StoreSnapshot, task: Task, encoder: str) -> str:
-    """The address of the queries that an encoder misses in a task; empty where single queries are not stored."""
-    evaluated = snapshot.evaluated.get((task.corpus, task.protocol))
-    if evaluated is None or encoder not in evaluated.evaluations:
-        return ""
-    return link("/queries", corpus=task.corpus, protocol=task.protocol, wrong=encoder)
 
 
 def pair(request: Request) -> Response:

@@ -106,7 +106,7 @@ def finish(
     _clickable(spec)
     spec["config"] = _style()
     spec["background"] = None
-    spec["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 5 + right_margin}
+    spec["padding"] = {"left": 16, "top": 5, "bottom": 5, "right": 5 + right_margin}
     return Chart(
         id=name,
         title=title,

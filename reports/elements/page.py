@@ -36,6 +36,7 @@ class Hit:
         thumbnail: Key into ``Report.thumbnails``; empty for a caption or where there is none.
         score: As read.
         right: Whether it counts as relevant.
+        item: Id of the image or caption, where it can be judged.
     """
 
     rank: str
@@ -43,6 +44,7 @@ class Hit:
     thumbnail: str
     score: str
     right: bool
+    item: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,7 @@ class Case:
         expected: The pictures that belong to the query.
         relevant: Captions that belong to the query, if it is an image.
         about: Corpus, direction and id of the query.
+        asked: The same for a line of judgements.
         answers: One per encoder.
         tags: What the filters match: name of a filter to the values that the case has.
         labels: The tags that are displayed.
@@ -85,6 +88,7 @@ class Case:
     labels: tuple[str, ...]
     summary: str
     about: str = ""
+    asked: tuple[str, ...] = ()
     relevant: tuple[str, ...] = ()
 
 
@@ -109,16 +113,6 @@ class Gallery(Printed):
     filters: tuple[Filter, ...]
     cases: tuple[Case, ...]
     totals: tuple[Mapping[str, object], ...] = ()
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cases(Printed):
-    """A few cases of the gallery beside each other, with what each encoder puts first."""
-
-    id: str
-    caption: str
-    cases: tuple[Case, ...]
     note: str = ""
 
 
@@ -173,6 +167,7 @@ class Cell:
         sort: The exact number to sort by; empty to sort by ``text``.
         mark: Emphasis.
         bar: The interval as a picture.
+        link: The address of the failures behind a figure.
     """
 
     text: str
@@ -182,6 +177,7 @@ class Cell:
     sort: str = ""
     mark: Mark = ""
     bar: Bar | None = None
+    link: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +228,31 @@ class Table(Printed):
         return groups if any(group for group, _ in groups) else []
 
 
+Pair: TypeAlias = tuple[str, str, float, float, float]
+"""The state of a first encoder against a second, in words, and the difference with its interval, in displayed units."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board(Printed):
+    """Encoders in rows and tasks in columns, one line a row, compared with the highest or with a chosen encoder.
+
+    Attributes:
+        id: Unique in the report.
+        table: The cells, for a reader without scripts too; the first column names the encoders.
+        pairs: Of every column after the first, encoder to another encoder to what the tests say; empty without tests.
+        hidden: Places of the columns that a reader has to ask for.
+        values: Of every column with pairs, the values that a weighted mean is of, by encoder; else empty.
+        costs: What a limit can be put on: its name and unit, and its value of every encoder that has one.
+    """
+
+    id: str
+    table: Table
+    pairs: tuple[Mapping[str, Mapping[str, Pair]], ...]
+    hidden: tuple[int, ...] = ()
+    values: tuple[Mapping[str, float], ...] = ()
+    costs: tuple[Mapping[str, object], ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chart(Printed):
     """A chart, interactive and static.
@@ -280,7 +301,7 @@ class Evidence(Printed):
     lines: tuple[str, ...]
 
 
-Block: TypeAlias = Text | Notice | Evidence | Table | Chart | Gallery | Grid | Cases
+Block: TypeAlias = Text | Notice | Evidence | Table | Board | Chart | Gallery | Grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,8 +327,7 @@ class Report:
         thumbnails: Key to the data URI of every picture of the galleries.
         sources: Digest of all rows of the report; equal digests give equal bytes.
         colophon: Last line: the origin of the report.
-        answer: The answer in one sentence; empty where the page has none.
-        encoders: The encoders that a reader can hide.
+        answer: The answer, one sentence for every task; empty where the page has none.
         strip: The terms of the answer, each with its explanation.
     """
 
@@ -318,8 +338,7 @@ class Report:
     thumbnails: Mapping[str, str]
     sources: str
     colophon: str
-    answer: str = ""
-    encoders: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()
     strip: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from capim.store.vectors import Explanation
 
 LONGEST = 320  # pixels of the longer side, where there are few
 SHORTEST = 48
-MOST_BYTES = 5_000_000  # of all pictures of a page, as they stand in it
+MOST_BYTES = 1_900_000  # of all pictures of a page, as they stand in it
 QUALITY = 72
 
 

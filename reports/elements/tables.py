@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
+from urllib.parse import urlencode
 
 from capim.reports import format as show
 from capim.reports.elements import words
@@ -15,6 +16,7 @@ from capim.reports.elements.page import Bar, Cell, Column, Mark, Table
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import decision_of
 from capim.store.types import MetricFacts
+from capim.tasks.protocols import DIRECTION_TITLES, Protocol, with_outcomes
 
 T = TypeVar("T")
 ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]
@@ -176,7 +178,20 @@ def result_cell(
     if ties:
         about.append(f"{ties} if ties are all lost or all won; {show.percent(row['tie_share'])} % of queries tie")
     made = estimate(metric, row, title=", ".join(about), mark=mark, state=state)
-    return replace(made, bar=interval_bar(row, axis)) if axis else made
+    return replace(made, bar=interval_bar(row, axis) if axis else None, link=failures_address(data, row))
+
+
+def failures_address(data: ReportData, row: Row) -> str:
+    """Where the queries are that an encoder misses under a protocol; empty where there are none to look at."""
+    of = Protocol.of(row["protocol"])
+    if data.live:
+        known = of.kind != "mean" and not of.is_combined and with_outcomes([of.id])
+        given = {"corpus": row["corpus"], "protocol": of.id, "wrong": row["encoder"]}
+        return f"/queries?{urlencode(given, safe='/*,:')}" if known else ""
+    if not any((total["corpus"], total["direction"]) == (row["corpus"], of.direction) for total in data.totals):
+        return ""
+    given = {"corpus": row["corpus"], "direction": DIRECTION_TITLES[of.direction], "missed": row["encoder"]}
+    return f"#cases?{urlencode(given)}"
 
 
 def interval_bar(row: Row, axis: tuple[float, float]) -> Bar | None:

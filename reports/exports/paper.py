@@ -146,19 +146,22 @@ def _of_intervals(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
     level = show.listing([f"{100 * each:g}\\,\\%" for each in sorted(levels)])
     if "wilson" in found:
         sentences.append(
-            f"Intervals of shares of queries ({level}) are Wilson's{cite('wilson1927')} over the effective number of "
-            f"queries, with images as clusters{cite('korn1998')}."
+            f"Intervals ({level}) of proportions and of means within known bounds are Wilson's{cite('wilson1927')} "
+            f"over the effective number of queries, with images as clusters{cite('korn1998')}."
         )
-    if drawn := found & {"percentile", "bca"}:
-        kinds = {"percentile": "percentile", "bca": "bias-corrected and accelerated"}
+    if found & {"t", "log-t"}:
+        logs = " (of ranks on a logarithmic scale)" if "log-t" in found else ""
+        sentences.append(f"Intervals of other means are Student's $t$ with linearised errors over images{logs}.")
+    if drawn := found & {"percentile", "bca", "expanded"}:
+        kinds = {"percentile": "percentile", "bca": "bias-corrected and accelerated", "expanded": "expanded percentile"}
         kind = show.listing([kinds[each] for each in sorted(drawn)])
         drawn_by = f"{_numbers(replicates)} replicates, seed {_numbers(seeds)}"
         sentences.append(
-            f"{'Other intervals' if 'wilson' in found else 'Intervals'} ({level}) are {kind} intervals of a "
+            f"{'Other intervals' if sentences else 'Intervals'} ({level}) are {kind} intervals of a "
             f"bootstrap{cite('efron1993')} that draws images, with all their queries, with "
-            f"replacement{cite('cameron2008')} ({drawn_by})."
+            f"replacement{cite('cameron2008', *(['hesterberg2015'] if 'expanded' in drawn else []))} ({drawn_by})."
         )
-    return [*sentences, "The gallery is the same in all replicates."] if sentences else []
+    return [*sentences, "The gallery is taken as fixed."] if sentences else []
 
 
 def _numbers(found: Iterable[int]) -> str:
@@ -192,7 +195,8 @@ def _of_tests(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
             f"{show.listing(margins)} {plural} and a test by betting, valid for any weights of the images, says "
             f"so{cite('waudbysmith2024', 'holm1979')}; a difference that is not significant is not taken for equality."
         )
-    return [*sentences, "The headline figures were fixed before any data were seen."]
+    budget = f"The headline figures, fixed before any data were seen, share one level of 5\\,\\%{cite('bretz2009')}."
+    return [*sentences, budget]
 
 
 # --- Appendix.

@@ -30,7 +30,7 @@ Explain: TypeAlias = Callable[..., list[Explanation]]
 """Explains ``pairs`` of positions of captions and images; ``encoder`` and ``corpus`` by fingerprint."""
 MOST_CASES = 200  # queries of a report
 MOST_ITEMS = 6_000  # items of all ranked lists together
-MOST_PICTURES = 1_600  # different images
+MOST_PICTURES = 600  # different images
 LONGEST_LIST = 5  # items of each ranked list
 SHRINKING = [(n, length) for n in (200, 150, 100) for length in (LONGEST_LIST, 4, 3)] + [(100, 2), (100, 1)]
 """Queries and length of lists, in the order in which they are tried where there is too much to show."""

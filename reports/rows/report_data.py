@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from operator import itemgetter
@@ -82,6 +82,25 @@ class ReportData:
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
     rankings: tuple[Row, ...] = ()
     live: bool = False
+
+    def only(self, *, corpora: Iterable[str], encoders: Iterable[str]) -> ReportData:
+        """The rows of these corpora and encoders alone; the same data where these are all."""
+        kept = {*corpora}, {*encoders}
+        if kept == ({*self.corpus_names()}, {*self.encoder_names()}):
+            return self
+
+        def fits(row: Row) -> bool:
+            names = {row[name] for name in ("encoder", "encoder_a", "encoder_b") if name in row}
+            return ("corpus" not in row or row["corpus"] in kept[0]) and names <= kept[1]
+
+        return replace(
+            self,
+            results=tuple(filter(fits, self.results)),
+            comparisons=tuple(filter(fits, self.comparisons)),
+            slices=tuple(filter(fits, self.slices)),
+            batches=tuple(filter(fits, self.batches)),
+            rankings=(),
+        )
 
     @cached_property
     def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:

@@ -1,135 +1,148 @@
-"""The first screen: the answer in a sentence, every encoder on every task, and where the answer's encoder is weak.
+"""The first screen: the answer, one sentence for every task; every encoder on every task; and where encoders are weak.
 
-The sentence can be forwarded; the tests behind it follow, one line each.
+The sentences can be forwarded; the tests behind them follow, one line each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
-from operator import itemgetter
+from itertools import permutations
+from typing import Literal, NamedTuple
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Block, Cases, Cell, Evidence, Mark, Notice, Section, Table
-from capim.reports.elements.tables import ColumnOf, absent, axis_of, numbers, pivot, result_cell, texts
-from capim.reports.rows import standing
-from capim.reports.rows.gallery import SelectedQuery
-from capim.reports.rows.report_data import ReportData, Row, grouped
+from capim.reports.elements.page import Block, Board, Cell, Evidence, Mark, Notice, Pair, Section, Table
+from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, result_cell, texts
+from capim.reports.rows import choice, standing
+from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.speed import image_rate
 from capim.reports.rows.standing import Conclusion, Task
-from capim.reports.sections.failures import case_of
 from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
+from capim.store.schema import texts as texts_of
 from capim.tasks.analyses.table import headings
-from capim.tasks.metrics.table import RSUM
+from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
-MOST_OUTCOMES = 3  # outcomes on different corpora in the sentence
 NO_RESULT = "No headline figure was evaluated, so there is nothing to choose by."
-WORST = 3  # slices, and failures
+WORST = 3  # slices
+FURTHER_ON_THE_BOARD = ("R@5", "R@10", "MRR", "mAP", *SHOWN["judged"][:1])
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
-IN_SUM = "in both directions together"
 NAMED = 12  # lines about results at chance
 
 
 def answer(data: ReportData) -> tuple[str, ...]:
-    """The sentence, then the evidence: one line for every corpus, and which statements share which budget."""
+    """One sentence for every task that has a conclusion of its own, the most important first."""
     found = standing.conclusions(data)
-    if not found:
-        return (NO_RESULT,)
-    lines = [line for each in found for line in (_evidence(data, each), *words.weights(data, each.tasks))]
-    return (_sentence(data, found), *lines, *words.budgets(data))
-
-
-def _sentence(data: ReportData, found: list[Conclusion]) -> str:
-    main, undecided = standing.recommending(found), ""
-    chosen = {c.names[0] for c in main} if all(c.outcome in ("one", "sum") for c in main) else set[str]()
-    if len(main) == 1:
-        text, undecided = _of_one(data, main[0])
-    elif len(chosen) == 1:
-        corpora = show.listing([c.corpus for c in main]) if len(main) < 4 else f"all {len(main)} corpora"
-        text = f"Choose {main[0].names[0]}: better than every other encoder on {corpora}"
-        if summed := [c.corpus for c in main if c.outcome == "sum"]:
-            text += f", on {show.some(summed)} {IN_SUM}, not in each"
-    else:
-        groups: dict[str, list[str]] = {}
-        for conclusion in main:
-            groups.setdefault(_brief(conclusion), []).append(conclusion.corpus)
-        parts = [f"{brief} on {show.some(corpora)}" for brief, corpora in [*groups.items()][:MOST_OUTCOMES]]
-        parts += [f"{show.count(len(groups) - MOST_OUTCOMES, 'other outcome')}, below"] * (len(groups) > MOST_OUTCOMES)
-        text = f"No encoder is best on every corpus: {'; '.join(parts)}"
-    if len(chosen) == 1:
-        text += _elsewhere_worse(data, found[len(main) :], *chosen)
+    lines = [line for conclusion in found for line in _sentences(data, conclusion)]
     if not_read := [language_name(code) for code in standing.unread(data)]:
         nobody = "no encoder is" if len(data.encoder_names()) > 1 else "it is not"
-        undecided += f"; {nobody} shown to read {show.some(not_read, 'or', most=6)} better than chance"
-    return f"{text}{undecided}."
+        lines.append(f"Languages: {nobody} shown to read {show.some(not_read, 'or', most=6)} better than chance.")
+    return tuple(lines) or (NO_RESULT,)
 
 
-def _brief(conclusion: Conclusion) -> str:
-    names = conclusion.names
-    return {
-        "one": names[0],
-        "sum": f"{names[0]} {IN_SUM}",
-        "alone": f"only {names[0]} was evaluated",
-        "equivalent": f"{show.some(names)} are equivalent",
-        "undecided": f"undecided between {show.some(names)}",
-        "untested": f"not tested ({names[0]} has the highest figures)",
-        "chance": "none is shown to be better than chance",
-    }[conclusion.outcome]
+def evidence(data: ReportData) -> tuple[str, ...]:
+    """The tests behind the answer, one line for every corpus, and which statements share which budget."""
+    found = standing.conclusions(data)
+    lines = (line for each in found for line in (_evidence(data, each), *words.weights(data, each.tasks)))
+    return (*lines, *words.budgets(data)) if found else ()
 
 
-def _of_one(data: ReportData, conclusion: Conclusion) -> tuple[str, str]:
-    """What is concluded on one corpus, and what the tests leave undecided there."""
-    names, tasks = list(conclusion.names), conclusion.tasks
-    titles, metric = show.listing([task.title for task in tasks]), data.metric(tasks[0].metric)
-    if conclusion.outcome == "chance":
-        return f"No choice: no encoder is shown to be better than chance on {titles} ({conclusion.corpus})", ""
-    if conclusion.outcome == "alone":
-        figures = _figures(data, tasks, names[0])
-        return f"Only {names[0]} was evaluated: {metric.label} {figures}{_weak(data, tasks, names[0])}", ""
-    if conclusion.outcome == "untested":
-        best: dict[str, list[str]] = {}
-        for task in tasks:
-            best.setdefault(next(iter(standing.values(data, task))), []).append(task.title)
-        highest = [f"{name} has the highest figure on {show.listing(on)}" for name, on in best.items()]
-        return f"Not tested, so no choice: {show.listing(highest)} (run `capim compare`)", ""
-    if conclusion.outcome == "equivalent":
-        row = data.comparison(*tasks[0][:3], names[0], names[1]) or {}
-        margin = words.margin(metric, row.get("margin"))
-        text = f"Choose by cost: {show.some(names)} are {'both' if len(names) == 2 else 'all'} equivalent"
-        text += f" within {margin} on {titles}" if margin else f" on {titles}"
-        faster = [f"{names[0]} is {speed}" for speed in _speed(data, conclusion.corpus, *names[:2])]
-        return "; ".join([text, *faster]), ""
-    first, second, *more = names if len(names) > 1 else [*names, conclusion.rival]
-    decided, undecided = _compared(data, conclusion, first, second)
-    if conclusion.outcome in ("one", "sum"):
-        closest = "the closest rival, " * (len(conclusion.order) > 2)
-        what = f" {IN_SUM}" if conclusion.outcome == "sum" else ""
-        text = f"Choose {first}{what}: compared with {second}, {closest}it is {decided}"
-    else:
-        others = f" (and {show.count(len(more), 'other')})" if more else ""
-        text = f"No winner: the tests do not separate {first} and {second}{others}"
-        text += f": {first} is {decided}" if decided else ""
-    return text + _weak(data, tasks, first), undecided
-
-
-def _compared(data: ReportData, conclusion: Conclusion, name: str, rival: str) -> tuple[str, str]:
-    """How an encoder stands against another on the tasks and in speed, and on which tasks this is undecided."""
-    decided, undecided = [], ""
-    if conclusion.outcome == "sum" and (row := data.comparison(conclusion.corpus, *RSUM, name, rival)) is not None:
-        decided.append(f"{words.verdict(data.metric(RSUM.metric), row)} in {RSUM.metric}, the sum of both,")
+def _sentences(data: ReportData, conclusion: Conclusion) -> list[str]:
+    """What the tests say of the tasks of a corpus; tasks with the same contenders share a sentence."""
+    said: dict[tuple[str, frozenset[str]], list[Contest]] = {}
     for task in conclusion.tasks:
-        row = data.comparison(*task[:3], name, rival)
-        verdict = words.verdict(data.metric(task.metric), row, rival=rival)
-        state, _, more = verdict.partition(" (")
-        if state == "undecided":
-            undecided += f"; {task.title} is undecided" + (f" ({name} {more}" if more else "")
-        else:
-            decided.append(f"{verdict} on {task.title}")
-    return show.listing([*decided, *_speed(data, conclusion.corpus, name, rival)]), undecided
+        contest = _contest(data, task)
+        key = {*contest.names, contest.rival} if contest.outcome == "one" else contest.names
+        said.setdefault((contest.outcome, frozenset(key)), []).append(contest)
+    return [f"{_named(data, [c.task for c in same])}: {_verdict(data, same)}." for same in said.values()]
+
+
+def _named(data: ReportData, tasks: list[Task]) -> str:
+    """Tasks of a corpus in plain words, with its name and its language, if it is one that is not English."""
+    corpus, titles = tasks[0].corpus, show.listing([task.title.removesuffix(MEAN) for task in tasks])
+    spoken = {*texts_of(data.corpora[corpus].captions["language"])}
+    foreign = f" in {language_name(min(spoken))}" if len(spoken) == 1 and spoken != {"en"} else ""
+    mean = MEAN * tasks[0].title.endswith(MEAN)
+    return f"{titles[:1].upper()}{titles[1:]}{foreign}{mean} ({corpus})"
+
+
+class Contest(NamedTuple):
+    """The contenders of a task: the highest, and those that no test shows to be worse, closest first.
+
+    ``rival`` is the closest of the others of a winner, and of open contenders the first one that is undecided.
+    """
+
+    task: Task
+    outcome: Literal["one", "equivalent", "open", "untested", "alone", "chance"]
+    names: tuple[str, ...]
+    rival: str = ""
+    untested: tuple[str, ...] = ()
+
+
+def _contest(data: ReportData, task: Task) -> Contest:
+    order = list(standing.values(data, task))
+    best = order[0]
+    if all(standing.chance_of(data.row(*task[:3], name)) for name in order):
+        return Contest(task, "chance", tuple(order))
+    if len(order) == 1:
+        return Contest(task, "alone", (best,))
+    found = {name: standing.decision(data, *task[:3], name, best) for name in order[1:]}
+    states = {name: decision.state for name, decision in found.items() if decision is not None}
+    untested = tuple(name for name in found if name not in states)
+    if not states:
+        return Contest(task, "untested", (best,))
+    rivals = [name for name, state in states.items() if state != "worse"]
+    open_ = [name for name in rivals if states[name] != "equivalent"]
+    if not rivals:
+        return Contest(task, "one", (best,), next(iter(states)), untested)
+    return Contest(task, "open" if open_ else "equivalent", (best, *rivals), (open_ or rivals)[0], untested)
+
+
+def _verdict(data: ReportData, contests: list[Contest]) -> str:
+    """What is said of the tasks that have the same contenders."""
+    task, outcome, names, rival, untested = contests[0]
+    metric, best = data.metric(task.metric), names[0]
+    figures = show.listing([words.figure(metric, data.row(*c.task[:3], best) or {}) for c in contests])
+    others = f"; {show.some([*untested])} not tested" if untested else ""
+    weak = f", but {state}" if (state := _weak(data, task, best)) else ""
+    if outcome == "chance":
+        return (
+            "no encoder is shown to be better than chance" if len(names) > 1 else f"{best} is {_weak(data, task, best)}"
+        )
+    if outcome == "alone":
+        return f"only {best} was evaluated, {metric.label} {figures}{weak}"
+    if outcome == "untested":
+        return f"not tested; {best} has the highest figure, {figures} (run `capim compare`)"
+    faster = "".join(f"; {said}" for said in _faster(data, task.corpus, best, rival))
+    if outcome == "one":
+        than = [words.verdict(metric, data.comparison(*c.task[:3], best, rival)) for c in contests]
+        size = show.listing([*(text.partition(" ")[0] for text in than[:-1]), than[-1]])
+        closest = ", the closest" * (len(standing.values(data, task)) > 2)
+        return f"{best}, {size} than {rival}{closest}{weak}{faster}{others}"
+    if outcome == "equivalent":
+        within = words.verdict(metric, data.comparison(*task[:3], rival, best), rival=best)
+        return f"{show.some([*names], 'or')}, {within}{faster}{others}"
+    bounds = [(standing.decision(data, *c.task[:3], c.rival, c.names[0]), c) for c in contests]
+    _, widest = max(bounds, key=lambda found: (found[0] and found[0].worse_by) or 0.0)
+    row = data.comparison(*widest.task[:3], widest.rival, widest.names[0])
+    size = words.verdict(metric, row, rival=widest.names[0])
+    size = size.partition(" (")[2].removesuffix(")") if size.startswith("undecided") else f"is {size}"
+    bound = f" ({widest.rival} {size})" if size else ""
+    return f"{show.some([*names], 'or')}; no test separates them{bound}{others}"
+
+
+def _weak(data: ReportData, task: Task, name: str) -> str:
+    return standing.chance_of(data.row(*task[:3], name))
+
+
+def _faster(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
+    """Which of the two encoders is the faster one, and how many times as fast."""
+    rates = image_rate(data, corpus)
+    order = sorted((name, rival), key=lambda each: -rates[each].stages["forward"].median if each in rates else 0.0)
+    return [f"{order[0]} is {speed}" for speed in _speed(data, corpus, *order)]
 
 
 def _speed(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
@@ -146,26 +159,6 @@ def _speed(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
 def _figures(data: ReportData, tasks: Sequence[Task], name: str) -> str:
     rows = ((task, data.row(*task[:3], name) or {}) for task in tasks)
     return show.listing([f"{words.figure(data.metric(task.metric), row)} on {task.title}" for task, row in rows])
-
-
-def _weak(data: ReportData, tasks: Sequence[Task], name: str) -> str:
-    """The tasks in which an encoder is not better than chance."""
-    weak = [f"{state} on {task.title}" for task in tasks if (state := standing.chance_of(data.row(*task[:3], name)))]
-    return f", but {show.listing(weak)}" if weak else ""
-
-
-def _elsewhere_worse(data: ReportData, others: list[Conclusion], name: str) -> str:
-    """The tasks of further corpora in which the choice is worse than another encoder, or at chance."""
-    parts = []
-    for task in [task for conclusion in others for task in conclusion.tasks]:
-        best = next(iter(standing.values(data, task)), name)
-        found = standing.decision(data, *task[:3], name, best) if best != name else None
-        if found is not None and found.state == "worse":
-            verdict = words.verdict(data.metric(task.metric), data.comparison(*task[:3], name, best))
-            parts.append(f"{verdict} than {best} on {task.title}")
-        elif state := standing.chance_of(data.row(*task[:3], name)):
-            parts.append(f"{state} on {task.title}")
-    return f", but {show.some(parts)}" if parts else ""
 
 
 def _evidence(data: ReportData, conclusion: Conclusion) -> str:
@@ -185,66 +178,106 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
     return f"{conclusion.corpus}, {first} minus {rival}: {'; '.join(parts)}."
 
 
-def section(data: ReportData) -> Section:
-    """The grid of encoders and tasks, and the tests behind the answer."""
+def section(data: ReportData, *, metric: str = "") -> Section:
+    """The board of encoders and tasks, by the headline metric of each unless one is given, and the tests behind it."""
     found = standing.conclusions(data)
-    blocks = (_grid(data, found, standing.in_order(data, found)), Evidence(lines=answer(data)[1:])) if found else ()
+    blocks = (_board(data, found, metric), Evidence(lines=evidence(data))) if found else ()
     return Section(id="answer", title="Every encoder on every task", lead="", blocks=blocks)
 
 
-def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
-    """Every encoder on every headline task, with what the tests say of it against the highest."""
+def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
+    """Every encoder on every headline task, compared pair by pair; further metrics of the same tasks on demand."""
     tasks = [task for conclusion in found for task in conclusion.tasks]
-    rows = grouped((row for task in tasks for row in data.ranked(*task[:3])), itemgetter("metric"))
-    axes = {metric: axis_of(of) for metric, of in rows.items()}
+    if metric:
+        tasks = [task._replace(metric=metric) for task in tasks if data.ranked(task.corpus, task.protocol, metric)]
+    order = standing.in_order(data, found)
+    further = [
+        task._replace(metric=metric)
+        for task in tasks
+        for metric in sorted({row["metric"] for row in data.of(task.corpus, task.protocol)})
+        if metric != task.metric and metric in FURTHER_ON_THE_BOARD
+    ]
+    costs = cost_columns(data, found[0].corpus)
+    first = standing.values(data, tasks[0])
+    order = sorted(order, key=lambda name: (-first.get(name, float("-inf")), order.index(name)))
 
     def column(task: Task) -> ColumnOf[str]:
         direction, mean, _ = task.title.partition(MEAN)
-        explain = f"{data.metric(task.metric).label}, percent: {Protocol.of(task.protocol).titled}"
-        cell = partial(task_cell, data=data, task=task, axis=axes[task.metric])
-        return numbers(direction, cell, group=f"{task.corpus}{mean}", explain=explain)
+        explain = f"{data.metric(task.metric).label}: {Protocol.of(task.protocol).titled}"
+        heading = direction if task in tasks else f"{direction} {data.metric(task.metric).label}"
+        cell = partial(task_cell, data=data, task=task)
+        return numbers(heading, cell, group=f"{task.corpus}{mean}", explain=explain)
 
-    titles = {t.protocol: t.title for t in tasks}
-    ids = "; ".join(f"{title} ({id_})" for id_, title in titles.items() if id_ not in title)
-    return pivot(
+    tested = [*tasks, *further]
+    metrics = dict.fromkeys(task.metric for task in tasks)
+    table = pivot(
         "answer-grid",
         "Encoders and tasks",
         order,
         texts("Encoder", str),
         *map(column, tasks),
-        *cost_columns(data, found[0].corpus),
+        *costs,
+        *map(column, further),
         sortable=True,
-        note=f"Percent with interval: {show.listing([data.metric(metric).label for metric in axes])}. Below: how it "
-        f"compares with the highest of its column, in points. Bars of a metric share an axis; "
-        f"dotted: chance. Ids: {ids}.",
+        note=f"Percent: {show.listing([data.metric(metric).label for metric in metrics])}. Dots: the difference to the "
+        "highest, or to the encoder chosen above, with the interval that holds for all pairs; the line is zero. Green: "
+        "highest or equivalent. Amber: worse. Red: not better than chance. No colour: no test separates them.",
+    )
+    pairs = [_pairs_of(data, task, order) for task in tested]
+    pairs[len(tasks) : len(tasks)] = [{} for _ in costs]
+    scale = {task: 100.0 if data.metric(task.metric).unit == "percent" else 0.0 for task in tasks}
+    values = (
+        {name: scale[task] * v for name, v in standing.values(data, task).items() if scale[task]} for task in tasks
+    )
+    return Board(
+        id="answer-grid",
+        table=table,
+        pairs=tuple(pairs),
+        hidden=tuple(range(len(tasks) + len(costs) + 1, len(table.columns))),
+        values=tuple(values),
+        costs=tuple(map(asdict, choice.limits(data))),
     )
 
 
-def task_cell(name: str, *, data: ReportData, task: Task, axis: tuple[float, float]) -> Cell:
-    """The result of an encoder on a task, with its state against the best and whether it hides results at chance."""
+def _pairs_of(data: ReportData, task: Task, order: list[str]) -> dict[str, dict[str, Pair]]:
+    """What the tests say of every pair on a task: encoder to another to the state and the difference; up is better."""
+    metric = data.metric(task.metric)
+    scale = (100.0 if metric.unit == "percent" else 1.0) * (1 if metric.higher_is_better else -1)
+    made: dict[str, dict[str, Pair]] = {}
+    for a, b in permutations(order, 2):
+        row = data.comparison(*task[:3], a, b)
+        if row is not None and row["difference"] is not None and (state := standing.decision_of(row)) is not None:
+            row = standing.claimed(row)
+            ends = [row["difference"] if row[end] is None else row[end] for end in ("ci_low", "ci_high")]
+            low, high = sorted(round(scale * end, 3) for end in ends)
+            said = words.verdict(metric, row, unit=False)
+            made.setdefault(a, {})[b] = (state.state, said, round(scale * row["difference"], 3), low, high)
+    return made
+
+
+def task_cell(name: str, *, data: ReportData, task: Task) -> Cell:
+    """The result of an encoder on a task, with what it hides at chance."""
     row = data.row(*task[:3], name)
     if row is None or row["value"] is None:
         return result_cell(data, row)
-    best, chance = next(iter(standing.values(data, task))), standing.chance_of(row)
-    verdict, hidden, protocol = "highest", "", Protocol.of(task.protocol)
-    if name != best:
-        verdict = words.verdict(data.metric(task.metric), data.comparison(*task[:3], name, best), unit=False)
+    chance, hidden, protocol = standing.chance_of(row), "", Protocol.of(task.protocol)
     if protocol.kind == "mean":  # it hides results that are not better than chance
         codes = standing.languages(data, task.corpus)
         cells = [standing.language_cells(data, task.corpus, name, code, protocol.direction) for code in codes]
         weak = sum(any(map(standing.chance_of, of)) for of in cells)
         hidden = f"{weak} of {show.count(len(codes), 'language')} not shown above chance" if weak else ""
-    found = standing.decision(data, *task[:3], name, best)
-    worse = found is not None and found.state == "worse"
-    mark: Mark = "bad" if chance or worse else "best" if name == best else ""
-    return result_cell(data, row, mark=mark, axis=axis, state="; ".join(filter(None, (chance, verdict, hidden))))
+    best, verdict = next(iter(standing.values(data, task))), "highest"
+    mark: Mark = "bad" if chance else "best" if name == best else ""
+    if name != best:
+        verdict = words.verdict(data.metric(task.metric), data.comparison(*task[:3], name, best), unit=False)
+    return result_cell(data, row, mark=mark, state="; ".join(filter(None, (chance, verdict, hidden))))
 
 
 def weaknesses_section(data: ReportData) -> Section:
-    """What is not better than chance, the worst slices, and three failures: of the recommended encoder first."""
+    """What is not better than chance, and the worst slices of the recommended encoder."""
     found = standing.conclusions(data)
     order = standing.in_order(data, found)
-    blocks: list[Block] = [*_at_chance(data, order), *_worst_slices(data, order), *_failures(data, order)]
+    blocks: list[Block] = [*_at_chance(data, order), *_worst_slices(data, order)]
     return Section(id="breaks", title="Where it breaks", lead="", blocks=tuple(blocks) if found else ())
 
 
@@ -326,24 +359,3 @@ def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
         dense=True,
     )
     return [table]
-
-
-def _failures(data: ReportData, order: list[str]) -> list[Cases]:
-    """Three captions whose image the first encoder misses by most places: translations last, no ambiguous miss."""
-
-    def rank(query: SelectedQuery) -> int:
-        """That of the relevant image; 0 where the encoder has none, or where another image may be right too."""
-        if query.direction != "t2i" or (query.corpus, query.protocol, order[0], query.query_id) in data.ambiguous:
-            return 0
-        return next((ranked.rank_best for ranked in query.lists if ranked.encoder == order[0]), 0)
-
-    missed = [(number, query) for number, query in enumerate(data.queries, 1) if rank(query) > 1]
-    missed.sort(key=lambda case: (Protocol.of(case[1].protocol).is_of_language, -rank(case[1]), case[0]))
-    cases = []
-    for number, query in missed[:WORST]:
-        case = case_of(data, query, number)
-        answers = tuple(answer for answer in case.answers if answer.encoder in order[:WORST])
-        cases.append(replace(case, answers=answers, about=f"{Protocol.of(query.protocol).title} · {query.corpus}"))
-    caption = f"{show.count(len(cases), 'failure')} of {order[0]}"
-    note = "The picture that belongs to the text, then what each encoder puts first. More under failures."
-    return [Cases(id="answer-failures", caption=caption, cases=tuple(cases), note=note)] if cases else []

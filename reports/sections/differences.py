@@ -32,6 +32,7 @@ STATISTICS = {  # column of a comparison to its heading, its decimals (None: a p
     "cohen_h": ("h", 2, "Cohen's h of the two proportions"),
     "odds_ratio": ("odds ratio", 2, "Of the discordant pairs"),
 }
+MOST_FAR = 3  # encoders that are drawn however far off they are
 ADJUSTMENTS = {"max-t": "step-down max-T", "holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}
 
 
@@ -74,12 +75,17 @@ def _of_users(data: ReportData, compared: set[tuple[str, str]]) -> list[tuple[st
 
 
 def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart | None:
-    """The difference of every encoder to the one with the best value, with its interval and the margin."""
+    """The difference of every contender to the highest, with its interval and the margin, on the axis of contenders.
+
+    Of the encoders that a test shows to be worse, those are drawn that are not much further off than the contenders;
+    the note names the others.
+    """
     names = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["value"] is not None]
     rows = [row for name in names[1:] if (row := data.comparison(corpus, protocol, metric, name, names[0])) is not None]
     rows = [row for row in rows if row["difference"] is not None]
     if not rows:
         return None
+    every, rows = rows, _near(rows)
     facts, of = data.metric(metric), Protocol.of(protocol)
     units = {"percent": "percentage points", "points": "points of 600"}
     fraction = facts.unit == "percent"
@@ -116,16 +122,28 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
         ),
     ).properties(width=charts.WIDTH, height=max(70, 38 * len(points)))
     within, name = words.margin(facts, rows[0]["margin"]), anchor("differences", corpus, protocol, metric)
+    far = [f"{r['encoder_a']} ({words.difference(facts, r['difference'])})" for r in every if r not in rows]
+    folded = f"Further off, by a test: {show.some(far, most=6)}." if far else ""
     by_encoder = "; ".join(f"{p['encoder']}: {p['text']}, {p['words']}" for p in points)
     return charts.finish(
         picture,
         name=name,
         title=f"{of.titled} · {words.described(facts)} · {corpus}: every encoder minus {names[0]}",
         alt_text=f"Differences to {names[0]}. {by_encoder}.",
-        data=_pairs(data, corpus, rows, id_=f"{name}-data"),
-        note=f"Shaded: less than {within} apart, the margin of equivalence." if within else "",
+        data=_pairs(data, corpus, every, id_=f"{name}-data"),
+        note=" ".join(
+            filter(None, (f"Shaded: less than {within} apart, the margin of equivalence." * bool(within), folded))
+        ),
         right_margin=60,
     )
+
+
+def _near(rows: list[Row]) -> list[Row]:
+    """The contenders, then the worse ones as far as twice the reach of the contenders' intervals; at least three."""
+    open_ = [row for row in rows if (found := decision_of(row)) is None or found.state != "worse"]
+    ends = [abs(end) for row in map(claimed, open_) for end in (row["ci_low"], row["ci_high"]) if end is not None]
+    reach = 2 * max([*ends, 2 * (rows[0]["margin"] or 0.0)])
+    return [row for at, row in enumerate(rows) if row in open_ or at < MOST_FAR or abs(row["difference"]) <= reach]
 
 
 def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> Table:

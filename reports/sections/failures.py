@@ -14,7 +14,6 @@ from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Galle
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
 from capim.reports.rows.report_data import CAUSES, R1, SHARE, WITHOUT, ReportData, detail_of
-from capim.reports.sections.leaderboard import retrieval_corpora
 from capim.reports.sections.slices import encoder_order, slice_cell
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
@@ -29,18 +28,19 @@ FILTERS = {
     "ambiguous": "Ambiguous by",
 }
 CAUSE_TITLES = {"annotation": "another annotation", "agreement": "agreement of encoders (a suspicion)"}
+DIRECTIONS = ("t2i", "i2t")  # in which another item can be judged to be right, too
 SOURCES = {"same words": "it has a caption with the same words", "same picture": "it is the same picture"}
 
 
 def section(data: ReportData) -> Section:
     """The tables of ambiguous misses, then one gallery with the cases of every corpus."""
     tables = [table for corpus in data.corpus_names() if (table := _ambiguous(data, corpus)) is not None]
-    blocks: list[Block] = [*tables, *([_gallery(data)] if data.queries else [])]
+    blocks: list[Block] = [*([_gallery(data)] if data.queries else []), *tables]
     return Section(
         id="failures",
         title="Failures",
-        lead="Misses that may not be errors, and single queries with the answers of all encoders. A query is missed "
-        "where something scores above its best relevant item, and found where that item alone is first.",
+        lead="Beside the picture that belongs to a query, what a model puts first. A query is missed where something "
+        "scores above its best relevant item, and found where that item alone is first.",
         blocks=tuple(blocks),
     )
 
@@ -87,7 +87,7 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         numbers("all", misses, group="Misses"),
         *(numbers(headings[cause], partial(marked, cause=cause), group="Misses") for cause in CAUSES),
         sortable=True,
-        folded="" if corpus in retrieval_corpora(data) else title,
+        folded=title,
         note="R@1 of all queries is the headline. Also annotated: what the encoder puts first is right too, by an "
         "extra ground truth of the corpus or by a caption with the same words. Models agree, a suspicion only: at "
         "least two thirds of the encoders, and at least three, put the same wrong item first; encoders that were "
@@ -132,6 +132,7 @@ def case_of(data: ReportData, query: SelectedQuery, number: int) -> Case:
         expected=expected,
         relevant=relevant,
         about=f"{query.corpus} · {query.protocol} · {query.query_id}",
+        asked=(query.corpus, query.direction, query.query_id) if query.direction in DIRECTIONS else (),
         answers=tuple(_answer(data, query, ranked, causes[ranked.encoder]) for ranked in query.lists),
         tags={
             "corpus": (query.corpus,),
@@ -280,11 +281,12 @@ def _picture(
     data: ReportData, image: Mapping[str, Any], *, rank: str = "", score: str = "", right: bool = False
 ) -> Hit:
     thumbnail = data.picture(image["sha"])
-    return Hit(rank=rank, label=image["id"], thumbnail=thumbnail, score=score, right=right)
+    return Hit(rank=rank, label=image["id"], thumbnail=thumbnail, score=score, right=right, item=image["id"])
 
 
 def _words(caption: Mapping[str, Any], rank: int, score: float, *, right: bool) -> Hit:
-    return Hit(rank=f"{rank}", label=_text(caption), thumbnail="", score=show.number(score, 3), right=right)
+    text, points = _text(caption), show.number(score, 3)
+    return Hit(rank=f"{rank}", label=text, thumbnail="", score=points, right=right, item=caption["id"])
 
 
 def _text(caption: Mapping[str, Any]) -> str:

@@ -18,7 +18,6 @@ from capim.reports.rows.standing import MEASURES
 from capim.tasks.protocols import DIRECTION_TITLES, EVERY, Direction, Protocol, language_name
 
 DIRECTIONS: tuple[Direction, ...] = ("t2i", "i2t")
-OPEN_LANGUAGES = 8  # more are folded
 LANGUAGE: ColumnOf[str] = texts("Language", lambda code: Cell(text=language_name(code), title=code))
 
 
@@ -26,14 +25,18 @@ def overview_section(data: ReportData) -> Section:
     """Every encoder in every language, which the means of the grid could hide."""
     found = standing.conclusions(data)
     corpora = [corpus for corpus in data.corpus_names() if found and standing.languages(data, corpus)]
-    blocks = tuple(_lowest(data, corpus, standing.in_order(data, found)) for corpus in corpora)
-    return Section(id="languages", title="Every language", lead="", blocks=blocks)
+    order = standing.in_order(data, found)
+    blocks: list[Block] = []
+    for corpus in corpora:
+        encoders = [name for name in order if name in data.encoder_names(corpus)]
+        ranked = [r["encoder"] for r in data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)]
+        blocks += [_heat_map(data, corpus, ranked or encoders), _lowest(data, corpus, encoders)]
+    return Section(id="languages", title="Every language", lead="", blocks=tuple(blocks))
 
 
-def _lowest(data: ReportData, corpus: str, order: list[str]) -> Table:
+def _lowest(data: ReportData, corpus: str, encoders: list[str]) -> Table:
     """R@1 of every encoder in every language and direction: the lowest of its translators."""
     codes = standing.languages(data, corpus)
-    encoders = [name for name in order if name in data.encoder_names(corpus)]
     lowest = {
         (code, name, direction): min(found, key=lambda r: (r["value"], r["protocol"]))
         for direction in DIRECTIONS
@@ -62,7 +65,7 @@ def _lowest(data: ReportData, corpus: str, order: list[str]) -> Table:
         ),
         sortable=True,
         dense=True,
-        folded=f"All {len(codes)} languages of {corpus}" if len(codes) > OPEN_LANGUAGES else "",
+        folded=f"All {len(codes)} languages of {corpus}, with intervals, both directions",
     )
 
 
@@ -72,7 +75,6 @@ def section(data: ReportData) -> Section:
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         ranked = data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)
         encoders = [r["encoder"] for r in ranked] or data.encoder_names(corpus)
-        blocks.append(_heat_map(data, corpus, encoders))
         for encoder in encoders:
             tables = _over_all(data, corpus, encoder), _report(data, corpus, encoder)
             blocks += [table for table in tables if table.rows]
@@ -120,21 +122,21 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
         for way in ways
         if (row := data.row(corpus, _protocol("t2i", code, way), R1, name)) is not None and row["value"] is not None
     ]
-    cell = max(26, min(56, charts.WIDTH // (len(encoders) * len(ways))))
-    shades = alt.Scale(range=[f"{charts.PALETTE[2]}0a", charts.PALETTE[2]], interpolate="rgb")
+    cell = max(26, min(60, charts.WIDTH // (len(encoders) * len(ways))))
+    shades = alt.Scale(range=[f"{charts.PALETTE[2]}0a", f"{charts.PALETTE[2]}c0"], interpolate="rgb")
     legend = alt.Legend(orient="top", direction="horizontal", titleOrient="left", gradientLength=160)
-    picture = (
-        alt.Chart(alt.Data(values=points))
-        .mark_rect(stroke="currentColor", strokeOpacity=0.15)
-        .encode(
-            x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-35)),
-            y=alt.Y("language:N", sort=[language_name(code) for code in codes], title=None),
-            color=alt.Color("value:Q", title="R@1, percent", scale=shades, legend=legend),
-            tooltip=charts.tooltips("encoder", "language", "translator", "text"),
-        )
-        .properties(width=max(70, cell * len(encoders)), height=18 * len(codes))
-        .facet(column=alt.Column("translator:N", sort=ways, title=None))
+    base = alt.Chart(alt.Data(values=points)).encode(
+        x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-35)),
+        y=alt.Y("language:N", sort=[language_name(code) for code in codes], title=None),
+        tooltip=charts.tooltips("encoder", "language", "translator", "text"),
     )
+    colour = alt.Color("value:Q", title="R@1, percent", scale=shades, legend=legend)
+    number = base.mark_text(fontSize=11, color="currentColor").encode(text=alt.Text("value:Q", format=".0f"))
+    picture = alt.layer(
+        base.mark_rect(stroke="currentColor", strokeOpacity=0.15).encode(color=colour), number
+    ).properties(width=max(70, cell * len(encoders)), height=20 * len(codes))
+    if len(ways) > 1:
+        picture = picture.facet(column=alt.Column("translator:N", sort=ways, title=None))
     spread = [
         f"{name}: from {show.number(min(own)[0])} in {min(own)[1]} to {show.number(max(own)[0])} in {max(own)[1]}"
         for name in encoders

@@ -123,17 +123,27 @@ def _tokens(corpus: str, paid: list[Spent]) -> Table:
     )
 
 
-def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart | None:
-    """The chart of a corpus; None unless at least two encoders have both figures."""
+def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart | None:
+    """The chart of a corpus: over speed, or over the size of an image where fewer than two speeds are known.
+
+    None unless at least two encoders have both figures, and these differ in the cost.
+    """
     rates, of = image_rate(data, corpus), Protocol.of(protocol)
-    rows = [r for r in data.ranked(corpus, protocol, metric) if r["encoder"] in rates and r["value"] is not None]
-    if len(rows) < 2:
+    fast = len(rates) > 1
+    costs = {name: speed.stages["forward"].median for name, speed in rates.items()} if fast else {}
+    costs = costs or bytes_per_image(data, corpus)
+    rows = [r for r in data.ranked(corpus, protocol, metric) if r["encoder"] in costs and r["value"] is not None]
+    if len({costs[r["encoder"]] for r in rows}) < 2:
         return None
-    names, medians = [r["encoder"] for r in rows], [rates[r["encoder"]].stages["forward"].median for r in rows]
+
+    def cost(name: str) -> str:
+        return f"{show.significant(costs[name])} images/s" if fast else f"{show.size(costs[name])} per image"
+
+    names, medians = [r["encoder"] for r in rows], [costs[r["encoder"]] for r in rows]
     labels = label_positions([(rate, r["value"]) for rate, r in zip(medians, rows, strict=True)])
-    best = pareto([(rate, goodness(r)) for rate, r in zip(medians, rows, strict=True)])
+    best = pareto([(rate if fast else -rate, goodness(r)) for rate, r in zip(medians, rows, strict=True)])
     points = [
-        charts.interval_point(r, rate=rate, speed=f"{show.significant(rate)} images/s", frontier=on_it, label=label)
+        charts.interval_point(r, rate=rate, speed=cost(r["encoder"]), frontier=on_it, label=label)
         for r, rate, on_it, label in zip(rows, medians, best, labels, strict=True)
     ]
     frontier = dict(zip(names, best, strict=True))
@@ -141,36 +151,42 @@ def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: st
     by_point = " ".join(f"{p['encoder']}: {p['text']} at {p['speed']}." for p in points)
     table = pivot(
         f"speed-{corpus}-data",
-        f"Accuracy and speed on {corpus}",
+        f"Accuracy and {'speed' if fast else 'size'} on {corpus}",
         names,
         texts("Encoder", str),
         result_column(data, corpus, protocol, metric, heading=f"{metric}, {of.titled}", plain=True),
-        numbers("images/s", lambda name: rate_cell(rates[name])),
+        numbers("images/s", lambda name: rate_cell(rates[name]))
+        if fast
+        else measures("size/image", costs.get, show.size),
         texts("on the frontier", lambda name: "yes" if frontier[name] else "no"),
     )
-    devices = sorted({rates[name].device for name in names})
+    devices = sorted({rates[name].device for name in names}) if fast else []
     up = "down" if rows[0]["lower_is_better"] else "up"
     return charts.finish(
-        _picture(points, f"{metric}, {of.titled}, percent", metric, data.encoder_names()),
+        _picture(points, f"{metric}, {of.titled}, percent", metric, data.encoder_names(), fast=fast),
         name=f"speed-{corpus}",
-        title=f"Accuracy against speed, {corpus}",
-        alt_text=f"{metric}, {of.title}, over images per second for {show.count(len(rows), 'encoder')}. {by_point} "
-        f"No other encoder is both faster and better than {unbeaten}.",
+        title=f"Accuracy against {'speed' if fast else 'size'}, {corpus}",
+        alt_text=f"{metric}, {of.title}, over {'images per second' if fast else 'bytes per image'} for "
+        f"{show.count(len(rows), 'encoder')}. {by_point} No other encoder is both {'faster' if fast else 'smaller'} "
+        f"and better than {unbeaten}.",
         data=table,
-        note=f"Dashed line: Pareto frontier; {up} and to the right is better. Measured on {show.listing(devices)}.",
+        note=f"Dashed line: Pareto frontier; {up} and to the {'right' if fast else 'left'} is better."
+        + (f" Measured on {show.listing(devices)}." if fast else ""),
     )
 
 
-def _picture(points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str]) -> alt.LayerChart:
+def _picture(
+    points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str], *, fast: bool
+) -> alt.LayerChart:
     colour, shape = charts.by_name([p["encoder"] for p in points], everyone, legend=False)
-    x_title = "images per second (forward pass, logarithmic)"
+    x_title = "images per second (forward pass, logarithmic)" if fast else "bytes per image (logarithmic)"
     base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("rate:Q", title=x_title, scale=alt.Scale(type="log", nice=False, padding=40)),
         tooltip=[alt.Tooltip("encoder:N"), alt.Tooltip("text:N", title=metric), alt.Tooltip("speed:N")],
     )
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
     return alt.layer(
-        frontier_line(base, "frontier", "step-before").encode(y="value:Q"),
+        frontier_line(base, "frontier", "step-before" if fast else "step-after").encode(y="value:Q"),
         *charts.intervals(base.encode(color=colour), y, size=110, shape=shape),
         *(
             base.transform_filter(f"datum.label == '{side} {level}'")

@@ -1,15 +1,38 @@
 "use strict";
-document.documentElement.classList.add("scripted");
+const root = document.documentElement;
+root.classList.add("scripted");
+const find = (selector, from = document) => from.querySelector(selector);
+const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+// Characters that turn or hide others are named, as reports/render.py does in what it writes itself.
+const HIDDEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
+const named = (text) => text.replace(HIDDEN, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+const make = (tag, fields = {}, ...children) => {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(fields)) {
+    if (name === "style") made.style.cssText = value; // which a policy without inline styles allows
+    else if (name in made) made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  const kept = children.filter((child) => child !== "" && child !== undefined && child !== null);
+  made.append(...kept.map((child) => (typeof child === "string" ? named(child) : child)));
+  return made;
+};
+const button = (text, act, fields = {}) => {
+  const made = make("button", { type: "button", ...fields }, text);
+  made.addEventListener("click", act);
+  return made;
+};
+const option = (value, text = value) => make("option", { value }, text);
+const count = (n) => n.toLocaleString("en");
 
 // Light or dark: the first click leaves the setting of the system.
-document.querySelector("#theme")?.addEventListener("click", () => {
-  const root = document.documentElement;
+if (!document.body.classList.contains("app")) find("#theme")?.addEventListener("click", () => {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
 });
 
 // The current section is marked in the contents.
-const links = new Map([...document.querySelectorAll(".contents a")].map((a) => [a.hash.slice(1), a]));
+const links = new Map(all(".contents a").map((a) => [a.hash.slice(1), a]));
 const visible = new Set();
 let current = [...links.keys()][0];
 const watcher = new IntersectionObserver((entries) => {
@@ -17,251 +40,527 @@ const watcher = new IntersectionObserver((entries) => {
   current = [...links.keys()].find((id) => visible.has(id)) ?? current; // between two sections: the one before
   for (const [id, a] of links) id === current ? a.setAttribute("aria-current", "true") : a.removeAttribute("aria-current");
 }, { rootMargin: "-10% 0px -60%" });
-for (const section of document.querySelectorAll("main > section")) watcher.observe(section);
+for (const section of all("main > section")) watcher.observe(section);
 
-// Tables: search in rows, hide columns and encoders, copy as CSV. A row or cell stays when nothing hides it.
-const MOST_PLAIN = 6; // rows of a table without a search
-const hiddenEncoders = new Set();
-const tables = [...document.querySelectorAll(".table")].map((box) => {
-  const table = box.querySelector("table"), body = table.tBodies[0];
-  const heads = [...table.tHead.rows], last = [...heads.at(-1).cells];
-  const groups = heads.length > 1 ? [...heads[0].cells].flatMap((c) => Array(c.colSpan).fill(c)) : last.map(() => null);
-  const title = (i) => last[i].textContent.trim();
-  const group = (i) => groups[i]?.textContent.trim() ?? "";
-  const state = { columns: new Set(), search: "" };
-  const update = () => {
-    const gone = last.map((_, i) => state.columns.has(i) || hiddenEncoders.has(title(i)) || hiddenEncoders.has(group(i)));
-    for (const row of [heads.at(-1), ...body.rows]) [...row.cells].forEach((c, i) => c.classList.toggle("gone", gone[i]));
-    for (const c of new Set(groups.filter(Boolean))) {
-      const own = gone.filter((_, i) => groups[i] === c);
-      c.classList.toggle("gone", own.every(Boolean));
-      c.colSpan = Math.max(1, own.filter((hidden) => !hidden).length);
-    }
-    for (const row of body.rows) {
-      const wanted = !state.search || row.textContent.toLowerCase().includes(state.search);
-      row.classList.toggle("gone", !wanted || hiddenEncoders.has(row.cells[0]?.querySelector(".value").textContent));
-    }
-  };
-  return { box, table, body, last, title, group, state, update };
-});
-const csv = ({ body, last, title, group }) => {
+// Choices are in the address, behind the id of their place: #cases?missed=A&found=B. A new view of it can be gone back
+// from; a change of a choice replaces it.
+const address = () => {
+  const [, id, query] = location.hash.match(/^#([^?]*)\??(.*)$/) ?? [, "", ""];
+  return { id: decodeURIComponent(id), chosen: new URLSearchParams(query) };
+};
+const readers = []; // what follows the address
+const choose = (id, changes, { push = false, drop = [] } = {}) => {
+  const { chosen } = address();
+  for (const name of drop) chosen.delete(name);
+  for (const [name, value] of Object.entries(changes)) value ? chosen.set(name, value) : chosen.delete(name);
+  history[push ? "pushState" : "replaceState"](null, "", `#${id}${chosen.size ? "?" : ""}${chosen}`);
+};
+const follow = () => { for (const read of readers) read(address()); };
+addEventListener("popstate", follow);
+
+// Blocks: the packed values of a section are made to elements when their place is seen.
+const unpack = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+};
+const packs = new Map();
+const blocksOf = (section) => {
+  if (!packs.has(section)) {
+    const blocks = unpack(find(".pack", section).textContent);
+    packs.set(section, blocks.then((made) => new Map(made.map((block) => [block.id, block]))));
+  }
+  return packs.get(section);
+};
+const fill = async (place) => {
+  const block = (await blocksOf(place.closest("section"))).get(place.id);
+  if (!place.classList.replace("later", "made")) return;
+  kinds[block.kind](place, block);
+};
+const seen = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) if (isIntersecting) { seen.unobserve(target); fill(target); }
+}, { rootMargin: "700px 0px" });
+
+// What a cell says in words: on hover, on focus, and at the first touch, which follows no link.
+const tip = make("div", { className: "tip", role: "tooltip", id: "tip", hidden: true });
+document.body.append(tip);
+const words = new WeakMap();
+let told = null, touched = false;
+const tell = (cell) => {
+  told = cell;
+  tip.hidden = !cell;
+  if (!cell) return;
+  tip.textContent = words.get(cell);
+  const box = cell.getBoundingClientRect(), left = Math.min(box.left, innerWidth - tip.offsetWidth - 8);
+  const above = box.top - tip.offsetHeight - 6;
+  tip.style.left = `${Math.max(8, left) + scrollX}px`;
+  tip.style.top = `${(above > 0 ? above : box.bottom + 6) + scrollY}px`;
+};
+const worded = (event) => event.target.closest?.("td, th");
+addEventListener("pointerdown", (event) => { touched = event.pointerType === "touch"; });
+addEventListener("pointerover", (event) => { if (event.pointerType !== "touch") tell(words.has(worded(event)) ? worded(event) : null); });
+addEventListener("focusin", (event) => { if (!touched) tell(words.has(worded(event)) ? worded(event) : null); });
+addEventListener("keydown", (event) => { if (event.key === "Escape") tell(null); });
+addEventListener("click", (event) => {
+  const cell = worded(event), link = event.target.closest?.("a[href^='#']");
+  if (touched && cell !== told && words.has(cell)) { event.preventDefault(); return tell(cell); }
+  if (!link) return tell(null);
+  const [, id, query] = link.getAttribute("href").match(/^#([^?]*)\?(.*)$/) ?? [];
+  if (!query) return;
+  event.preventDefault(); // a link to failures keeps the other choices
+  const asked = Object.fromEntries(new URLSearchParams(query));
+  choose(id, asked, { push: true, drop: asked.case ? [] : CASE_CHOICES });
+  follow();
+}, true);
+
+// Tables: the rows of a long one are made in portions; search in rows, columns and encoders hidden, copied as CSV.
+const MOST_PLAIN = 6, PORTION = 60;
+const hidden = new Set(address().chosen.get("without")?.split(",") ?? []); // encoders
+const redrawn = new Set(); // what follows the hidden encoders
+const parts = (cell) => {
+  const [text, note, state, title, sort, mark, link, bar] = typeof cell === "string" ? [cell] : cell;
+  return { text, note: note || "", state: state || "", title: title || "", sort: sort || "", mark: mark || "", link: link || "", bar };
+};
+const csv = (columns, rows) => {
   // as store/errors.py: no spreadsheet runs a cell as a formula, numbers stay numbers
   const formula = (text) => /^'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(text) && !Number.isFinite(Number(text));
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const kept = last.map((c, i) => i).filter((i) => !last[i].classList.contains("gone"));
-  const lines = [kept.map((i) => [group(i), title(i)].filter(Boolean).join(" "))];
-  for (const row of body.rows) {
-    if (row.classList.contains("gone")) continue;
-    lines.push(kept.map((i) => [...row.cells[i].querySelectorAll("span:not(.bar)")].map((s) => s.textContent).join(" ")));
-  }
+  const lines = [columns.map(({ group, heading }) => [group, heading].filter(Boolean).join(" "))];
+  for (const row of rows) lines.push(row.map((cell) => { const { text, note, state } = parts(cell); return [text, note, state].filter(Boolean).join(" "); }));
   return lines.map((line) => line.map((text) => quoted(formula(text) ? `'${text}` : text)).join(",")).join("\n") + "\n";
 };
-for (const one of tables) {
-  const { box, table, last, title, group, state, update } = one;
-  if (!table.hasAttribute("data-sortable") && one.body.rows.length <= MOST_PLAIN) continue;
-  const name = table.caption.textContent, tools = document.createElement("div");
-  tools.className = "tools";
-  const add = (tag, fields, ...children) => {
-    const made = Object.assign(document.createElement(tag), fields);
-    made.append(...children);
+const ordered = (rows, place, up, numeric) => {
+  const key = (row) => { const { text, sort } = parts(row[place]); return sort || text; };
+  const known = (row) => !numeric || Number.isFinite(parseFloat(key(row)));
+  return [...rows].sort((a, b) => {
+    if (known(a) !== known(b)) return known(a) ? -1 : 1;
+    const order = numeric ? parseFloat(key(a)) - parseFloat(key(b)) : key(a).localeCompare(key(b));
+    return up ? order : -order;
+  });
+};
+const headings = (columns, places, sorted, sort) => {
+  const groups = [];
+  for (const i of places) {
+    const group = columns[i].group ?? "";
+    groups.at(-1)?.[0] === group ? (groups.at(-1)[1] += 1) : groups.push([group, 1]);
+  }
+  const upper = groups.map(([group, n]) => group ? make("th", { scope: "colgroup", colSpan: n }, group) : make("td", { colSpan: n }));
+  const lower = places.map((i) => {
+    const { heading, numeric, explain } = columns[i];
+    const made = make("th", { scope: "col", className: numeric ? "num" : "", title: explain ?? "" }, sort ? button(heading, () => sort(i)) : heading);
+    if (sorted?.place === i) made.setAttribute("aria-sort", sorted.up ? "ascending" : "descending");
+    return made;
+  });
+  return [...(groups.some(([group]) => group) ? [make("tr", { className: "groups" }, ...upper)] : []), make("tr", {}, ...lower)];
+};
+const columnChoice = (name, columns, isHidden, toggle) => make("details", {},
+  make("summary", { ariaLabel: `Columns: ${name}` }, "Columns"),
+  make("div", {}, ...columns.slice(1).map(({ group, heading }, at) => {
+    const box = make("input", { type: "checkbox", checked: !isHidden(at + 1) });
+    box.addEventListener("change", () => toggle(at + 1, box.checked));
+    return make("label", {}, box, ` ${[group, heading].filter(Boolean).join(" · ")}`);
+  })));
+const copied = (name, text) => {
+  const made = button("Copy as CSV", async () => {
+    made.textContent = await navigator.clipboard.writeText(text()).then(() => "Copied", () => "Not allowed here");
+    setTimeout(() => { made.textContent = "Copy as CSV"; }, 1500);
+  }, { ariaLabel: `Copy as CSV: ${name}` });
+  return made;
+};
+const cellOf = (cell, column, first) => {
+  const { text, note, state, title, mark, link, bar } = parts(cell);
+  const plain = !(note || state || bar || link);
+  const made = make(first ? "th" : "td", { className: [column.numeric && "num", mark].filter(Boolean).join(" "), title });
+  if (first) made.scope = "row";
+  if (plain) made.textContent = named(text);
+  else made.append(link ? make("a", { className: "value", href: link }, text) : make("span", { className: "value" }, text));
+  if (note) made.append(make("span", { className: "interval" }, note));
+  if (bar) made.append(make("i", { className: bar[3] ? "bar chance" : "bar", ariaHidden: "true", style: `--low:${bar[0]};--width:${bar[1]};--point:${bar[2]};--chance:${bar[3] || 0}` }));
+  if (state) made.append(make("span", { className: "state" }, state));
+  return made;
+};
+const table = (place, block) => {
+  if (!block.folded) return open(place, block);
+  const folded = make("details", { className: "folded" }, make("summary", {}, block.folded));
+  folded.addEventListener("toggle", () => { if (folded.children.length === 1) open(folded, block); });
+  place.append(folded);
+};
+const open = (place, block) => {
+  const { caption, columns, rows = [], sortable } = block, gone = new Set();
+  let sorted = null, wanted = "", most = PORTION;
+  const made = make("table", { className: block.dense ? "dense" : "" }, make("caption", {}, caption), make("thead"), make("tbody"));
+  const more = button("", () => { most = Infinity; draw(); }, { className: "more" });
+  const kept = () => {
+    const places = columns.map((_, i) => i).filter((i) => !gone.has(i) && !hidden.has(columns[i].heading) && !hidden.has(columns[i].group));
+    const fits = (row) => !hidden.has(parts(row[0]).text)
+      && (!wanted || row.some((cell) => [].concat(cell).slice(0, 3).join(" ").toLowerCase().includes(wanted)));
+    const chosen = rows.filter(fits);
+    return { places, rows: sorted ? ordered(chosen, sorted.place, sorted.up, columns[sorted.place].numeric) : chosen };
+  };
+  const draw = () => {
+    const { places, rows } = kept(), first = document.activeElement?.closest?.("th")?.cellIndex;
+    made.tHead.replaceChildren(...headings(columns, places, sorted, sortable && sort));
+    made.tBodies[0].replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, ...places.map((i) => cellOf(row[i], columns[i], i === 0)))));
+    more.hidden = rows.length <= most;
+    more.textContent = `Show the other ${count(rows.length - most)} rows`;
+    if (first !== undefined && !document.activeElement.closest("th")) find("button", made.tHead.rows[made.tHead.rows.length - 1].cells[first])?.focus();
+  };
+  const sort = (i) => {
+    sorted = { place: i, up: sorted?.place === i ? !sorted.up : !columns[i].numeric };
+    draw();
+  };
+  const box = make("div", { className: "table" }, make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: caption }, made), more);
+  if (sortable || rows.length > MOST_PLAIN) {
+    const tools = make("div", { className: "tools" });
+    if (rows.length > MOST_PLAIN) {
+      const search = make("input", { type: "search", placeholder: "Search", ariaLabel: `Search: ${caption}` });
+      search.addEventListener("input", () => { wanted = search.value.trim().toLowerCase(); draw(); });
+      tools.append(search);
+    }
+    tools.append(columnChoice(caption, columns, (i) => gone.has(i), (i, shown) => { gone[shown ? "delete" : "add"](i); draw(); }));
+    tools.append(copied(caption, () => { const { places, rows } = kept(); return csv(places.map((i) => columns[i]), rows.map((row) => places.map((i) => row[i]))); }));
+    rows.length > MOST_PLAIN ? box.prepend(tools) : box.append(tools);
+  }
+  if (block.note) box.append(make("p", { className: "note" }, block.note));
+  place.append(box);
+  redrawn.add(draw);
+  draw();
+};
+
+// The board: one line for every encoder, in every column a dot with its simultaneous interval against the highest or the
+// chosen encoder, on the axis of those that no test shows to be worse.
+const board = (place, block) => {
+  const { columns, rows, caption, note } = block.table, names = rows.map((row) => parts(row[0]).text);
+  const { chosen } = address();
+  const gone = new Set(chosen.has("columns") ? chosen.get("columns").split(",").map(Number) : block.hidden ?? []);
+  let against = names.includes(chosen.get("against")) ? chosen.get("against") : "", sorted = null;
+  const made = make("table", { className: "board" }, make("caption", {}, caption), make("thead"), make("tbody"));
+  const isTested = (i) => Object.keys(block.pairs?.[i - 1] ?? {}).length > 0;
+  const rivals = columns.map((_, i) => {
+    if (!isTested(i)) return "";
+    return ordered(rows.filter((row) => parts(row[i]).sort), i, false, true).map((row) => parts(row[0]).text)[0];
+  });
+  const draw = () => {
+    const places = columns.map((_, i) => i).filter((i) => !gone.has(i));
+    const shown = sorted ? ordered(rows, sorted.place, sorted.up, columns[sorted.place].numeric) : rows;
+    const axes = columns.map((_, i) => {
+      const rival = against || rivals[i];
+      const pairs = names.map((name) => block.pairs?.[i - 1]?.[name]?.[rival]).filter(Boolean).sort((a, b) => b[2] - a[2]);
+      const ends = pairs.filter((pair, at) => pair[0] !== "worse" || !at).flatMap((pair) => [pair[3], pair[4]]);
+      const low = Math.min(0, ...ends), high = Math.max(0, ...ends), rim = Math.max(0.08 * (high - low), 0.5);
+      return [low - rim, high + rim];
+    });
+    made.tHead.replaceChildren(...headings(columns, places, sorted, sort));
+    made.tBodies[0].replaceChildren(...shown.filter((row) => !hidden.has(parts(row[0]).text)).map((row) => make("tr", {}, ...places.map((i) => cell(row, i, axes[i])))));
+  };
+  const cell = (row, i, [start, end]) => {
+    const name = parts(row[0]).text, { text, note, state, title, mark, link } = parts(row[i]);
+    if (!i) return make("th", { scope: "row", title }, make("span", { className: "value" }, text));
+    const rival = against || rivals[i], pair = name === rival ? undefined : block.pairs?.[i - 1]?.[name]?.[rival];
+    const verdict = pair ? `${pair[1]} (against ${rival})` : name === rival ? (against ? "the reference" : "highest") : rival && parts(row[i]).sort ? `not tested against ${rival}` : "";
+    const kind = mark === "bad" ? "bad" : pair ? pair[0] : name === rival ? "best" : "";
+    const made = make("td", { className: `num ${kind}` }, link ? make("a", { className: "value", href: link }, text) : make("span", { className: "value" }, text));
+    if (isTested(i) && parts(row[i]).sort) {
+      const at = (x) => `${(100 * Math.min(1, Math.max(0, (x - start) / (end - start)))).toFixed(1)}%`;
+      const [low, high, point] = pair ? [pair[3], pair[4], pair[2]] : [0, 0, 0];
+      const beyond = point < start ? " beyond" : "";
+      made.append(make("i", { className: pair || name === rival ? `dot ${kind}${beyond}` : "dot none", ariaHidden: "true", style: `--low:${at(low)};--high:${at(high)};--point:${at(point)};--zero:${at(0)}` }));
+    }
+    const said = [verdict, state].filter(Boolean).join("; ");
+    made.append(make("span", { className: "unseen" }, [note && ` (${note})`, said && ` ${said}`].filter(Boolean).join("")));
+    words.set(made, `${name}, ${[columns[i].group, columns[i].heading].filter(Boolean).join(", ")}: ${[note ? `${text} (${note})` : text, said || title, link && "click for its failures"].filter(Boolean).join("; ")}`);
     return made;
   };
-  if (one.body.rows.length > MOST_PLAIN) {
-    const search = add("input", { type: "search", placeholder: "Search", ariaLabel: `Search: ${name}` });
-    search.addEventListener("input", () => { state.search = search.value.trim().toLowerCase(); update(); });
-    tools.append(search);
-  }
-  const choices = last.slice(1).map((_, at) => {
-    const i = at + 1, box = add("input", { type: "checkbox", checked: true });
-    box.addEventListener("change", () => { state.columns[box.checked ? "delete" : "add"](i); update(); });
-    return add("label", {}, box, ` ${[group(i), title(i)].filter(Boolean).join(" · ")}`);
-  });
-  tools.append(add("details", {}, add("summary", { textContent: "Columns", ariaLabel: `Columns: ${name}` }), add("div", {}, ...choices)));
-  const copy = add("button", { type: "button", textContent: "Copy as CSV", ariaLabel: `Copy as CSV: ${name}` });
-  copy.addEventListener("click", async () => {
-    const done = await navigator.clipboard.writeText(csv(one)).then(() => "Copied", () => "Not allowed here");
-    copy.textContent = done;
-    setTimeout(() => { copy.textContent = "Copy as CSV"; }, 1500);
-  });
-  tools.append(copy);
-  if (one.body.rows.length > MOST_PLAIN) box.prepend(tools);
-  else box.querySelector(".scroll").after(tools);
-}
-for (const box of document.querySelectorAll("#page-tools input")) {
-  box.addEventListener("change", () => {
-    hiddenEncoders[box.checked ? "delete" : "add"](box.value);
-    for (const { update } of tables) update();
-    if (typeof vegaEmbed === "function") drawAll();
-  });
-}
+  const sort = (i) => {
+    sorted = { place: i, up: sorted?.place === i ? !sorted.up : !columns[i].numeric };
+    draw();
+    find("[aria-sort] button", made)?.focus();
+  };
+  const keep = () => choose(place.id, { against, columns: [...gone].sort((a, b) => a - b).join(","), without: [...hidden].join(",") });
+  const reference = make("select", {}, option("", "the highest of each column"), ...names.map((name) => option(name)));
+  reference.value = against;
+  reference.addEventListener("change", () => { against = reference.value; keep(); draw(); });
+  const encoders = make("details", { id: "encoders" }, make("summary", {}, "Encoders"), make("div", {}, ...names.map((name) => {
+    const box = make("input", { type: "checkbox", checked: !hidden.has(name), value: name });
+    box.addEventListener("change", () => { hidden[box.checked ? "delete" : "add"](name); keep(); for (const again of redrawn) again(); });
+    return make("label", {}, box, ` ${name}`);
+  })));
+  const tools = make("div", { className: "tools" }, make("label", {}, "Compared with ", reference), encoders,
+    columnChoice(caption, columns, (i) => gone.has(i), (i, shown) => { gone[shown ? "delete" : "add"](i); keep(); draw(); }),
+    copied(caption, () => csv(columns, rows)));
+  place.append(make("div", { className: "table" }, tools, make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: caption }, made), make("p", { className: "note" }, note ?? "")));
+  redrawn.add(draw);
+  draw();
+  if (block.values) decision(place, block, names);
+  performance.mark("first-screen");
+};
 
-// Sorting: a heading is a button; numbers compare by the exact value in data-sort, everything else as text.
-for (const table of document.querySelectorAll("table[data-sortable]")) {
-  const body = table.tBodies[0];
-  const headings = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
-  headings.forEach((heading, place) => {
-    heading.querySelector("button").addEventListener("click", () => {
-      const numeric = heading.classList.contains("num");
-      const before = heading.getAttribute("aria-sort");
-      const up = before ? before === "descending" : !numeric;
-      headings.forEach((other) => other.removeAttribute("aria-sort"));
-      heading.setAttribute("aria-sort", up ? "ascending" : "descending");
-      const key = (row) => row.cells[place].dataset.sort ?? row.cells[place].textContent.trim();
-      const known = (row) => !numeric || Number.isFinite(parseFloat(key(row)));
-      const compare = (a, b) => {
-        if (known(a) !== known(b)) return known(a) ? -1 : 1;
-        const order = numeric ? parseFloat(key(a)) - parseFloat(key(b)) : key(a).localeCompare(key(b));
-        return up ? order : -order;
-      };
-      body.append(...[...body.rows].sort(compare));
-    });
+// The decision: a mean over tasks by weights, with the interval that holds for all pairs, limits, and how far the weights
+// can go until another encoder is first. As reports/rows/choice.py, which has the formulas in words.
+const ranking = (block, names, weights, limits) => {
+  const { columns } = block.table, total = weights.reduce((a, b) => a + b, 0);
+  const share = weights.map((weight) => weight / (total || 1)), used = share.map((_, t) => t).filter((t) => share[t] > 0);
+  const out = [];
+  const left = names.filter((name) => {
+    const missing = used.find((t) => block.values[t]?.[name] === undefined);
+    const broken = limits.find(({ cost, bound }) => bound !== null && !(cost.at_least ? cost.values[name] >= bound : cost.values[name] <= bound));
+    const why = missing !== undefined ? `not evaluated on ${columns[missing + 1].group}, ${columns[missing + 1].heading}`
+      : broken && (broken.cost.values[name] === undefined ? `${broken.cost.name} is not known` : `${broken.cost.name}: ${broken.cost.texts[name]}`);
+    if (why) out.push(`${name}: ${why}`);
+    return !why;
   });
-}
+  const mean = (name, by = share) => by.reduce((sum, weight, t) => sum + (weight ? weight * block.values[t][name] : 0), 0);
+  const order = left.map((name) => [name, mean(name)]).sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+  if (!order.length) return { order: [], out, same: [] };
+  const first = order[0][0];
+  const found = order.map(([name, value]) => {
+    if (name === first) return { name, value, state: "first" };
+    const squares = [new Map(), new Map()];
+    let difference = 0, tested = true;
+    for (const t of used) {
+      const pair = block.pairs[t]?.[name]?.[first];
+      if (!pair) { tested = false; continue; }
+      difference += share[t] * pair[2];
+      [pair[2] - pair[3], pair[4] - pair[2]].forEach((half, side) => {
+        const corpus = columns[t + 1].group;
+        squares[side].set(corpus, (squares[side].get(corpus) ?? 0) + share[t] * half);
+      });
+    }
+    if (!tested) return { name, value, state: "not tested" };
+    const [below, above] = squares.map((of) => Math.hypot(...of.values()));
+    const [low, high] = [difference - below, difference + above];
+    return { name, value, difference, low, high, state: high < 0 ? "worse" : "open" };
+  });
+  const same = used.length < 2 ? [] : used.map((t) => {
+    let [low, high] = [0, 1];
+    const rest = share.map((weight, other) => (other === t ? 0 : weight / (1 - share[t])));
+    for (const [name] of order.slice(1)) {
+      const here = block.values[t][first] - block.values[t][name], there = mean(first, rest) - mean(name, rest);
+      const turn = there / (there - here);
+      if (here < 0 && there >= 0) high = Math.min(high, turn);
+      if (there < 0 && here >= 0) low = Math.max(low, turn);
+    }
+    return [t, low, high];
+  });
+  return { order: found, out, same };
+};
+const decision = (place, block, names) => {
+  const { columns } = block.table, { chosen } = address(), tasks = block.values.map((_, t) => t).filter((t) => Object.keys(block.values[t]).length);
+  const given = new Map((chosen.get("weights") ?? "").split(",").filter(Boolean).map((part) => part.split(":").map(Number)));
+  const title = (t) => `${columns[t + 1].group}, ${columns[t + 1].heading}`;
+  const weights = tasks.map((t) => make("input", { type: "number", min: 0, max: 100, step: 5, value: given.size ? given.get(t) ?? 0 : t === tasks[0] ? 100 : 0, name: `w${t}` }));
+  const bounds = (block.costs ?? []).map((cost) => make("input", { type: "number", min: 0, step: "any", value: chosen.get(cost.key) ?? "", name: cost.key, placeholder: "no limit" }));
+  const result = make("div", { className: "chosen", ariaLive: "polite" });
+  const signed = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + Math.abs(x).toFixed(1);
+  const draw = () => {
+    const wanted = block.values.map((_, t) => { const at = tasks.indexOf(t); return at < 0 ? 0 : Math.max(0, Number(weights[at].value) || 0); });
+    const limits = (block.costs ?? []).map((cost, i) => ({ cost, bound: bounds[i].value === "" ? null : Number(bounds[i].value) }));
+    const { order, out, same } = ranking(block, names.filter((name) => !hidden.has(name)), wanted, limits);
+    const open = order.filter(({ state }) => state === "open").map(({ name }) => name);
+    const said = !order.length ? "No encoder keeps these limits." : open.length
+      ? `${order[0].name} is first; no test separates it from ${open.join(", ").replace(/, ([^,]+)$/, " and $1")}.` : `${order[0].name} is first${order.length > 1 ? ", and better than every other one" : ""}.`;
+    const rows = order.map(({ name, value, difference, low, high, state }) => make("tr", { className: state },
+      make("th", { scope: "row" }, name), make("td", { className: "num" }, value.toFixed(1)),
+      make("td", { className: "num" }, difference === undefined ? "" : signed(difference)),
+      make("td", { className: "num" }, low === undefined ? "" : `${signed(low)} to ${signed(high)}`),
+      make("td", {}, state === "open" ? "not separated" : state)));
+    const head = ["Encoder", "weighted mean", "minus the first", "interval", "against the first"].map((text, i) => make("th", { scope: "col", className: i && i < 4 ? "num" : "" }, text));
+    const far = same.map(([t, low, high]) => `${title(t)} from ${Math.ceil(100 * low)} to ${Math.floor(100 * high)} %`);
+    result.replaceChildren(make("p", { className: "count" }, said),
+      make("table", {}, make("caption", { className: "unseen" }, "Encoders by the weighted mean"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)),
+      out.length ? make("p", {}, `Out: ${out.join("; ")}.`) : "",
+      far.length ? make("p", {}, `The first place stays the same with the weight of ${far.join("; of ")} (the others in proportion).`) : "",
+      make("p", { className: "note" }, "Interval of the difference: from the intervals that hold for all pairs of a task; corpora count as independent, tasks of one corpus as wholly dependent, which makes it wider rather than narrower."));
+  };
+  const keep = () => {
+    const of = tasks.map((t, i) => [t, weights[i].value]).filter(([, weight]) => Number(weight) > 0).map(([t, weight]) => `${t}:${weight}`);
+    choose("choose", { weights: of.join(","), ...Object.fromEntries((block.costs ?? []).map((cost, i) => [cost.key, bounds[i].value])) });
+    draw();
+  };
+  const form = make("form", { className: "filters", ariaLabel: "Weights and limits" },
+    ...tasks.map((t, i) => make("label", {}, `${title(t)}, %`, weights[i])),
+    ...bounds.map((bound, i) => make("label", {}, `${block.costs[i].name}, ${block.costs[i].at_least ? "at least" : "at most"} (${block.costs[i].unit})`, bound)));
+  form.addEventListener("input", keep);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  const box = make("details", { id: "choose", className: "choose" }, make("summary", {}, "Decide: weights of the tasks, and limits"), form, result);
+  box.open = address().id === "choose";
+  box.addEventListener("toggle", () => { if (box.open) draw(); });
+  place.append(box);
+  redrawn.add(draw);
+  draw();
+  readers.push(({ id }) => { if (id === "choose") { box.open = true; box.scrollIntoView({ behavior: "instant" }); } });
+};
 
-// Cases: one stays when it has every chosen value and every word of the text. The choice is in the address, after
-// the id of the gallery: #cases?missed=A&found=B&text=red
-for (const gallery of document.querySelectorAll(".gallery")) {
-  const form = gallery.querySelector(".filters");
-  const cases = [...gallery.querySelectorAll(".case")].map((element) => ({
-    element,
-    tags: JSON.parse(element.dataset.tags),
-    text: [...element.querySelectorAll("h4, .own, .about")].map((part) => part.textContent).join(" ").toLowerCase(),
-  }));
-  const totals = JSON.parse(gallery.dataset.totals);
+// Failures: a wall of pictures by cause; one query with all answers in a window. A case stays when it has every chosen
+// value and every word of the text.
+const CASE_CHOICES = ["corpus", "direction", "missed", "found", "kind", "slice", "language", "ambiguous", "text", "case"];
+let stored; // pictures
+const source = (key) => (stored ??= JSON.parse(find("#pictures").textContent))[key] ?? key;
+const picture = (key, label) => make("img", { className: "thumb", alt: label, loading: "lazy", decoding: "async", src: source(key) });
+const hit = ({ thumbnail, label, rank, score, right }, about) => make("li", { className: right ? "right" : "wrong" },
+  thumbnail ? picture(thumbnail, label) : make("span", { className: "words", dir: "auto" }, label),
+  make("small", {}, about ?? [rank, score].filter(Boolean).join(" · "), right ? " " : "", right ? make("b", {}, "relevant") : ""));
+const gallery = (place, block) => {
+  const cases = block.cases ?? [], totals = block.totals ?? [];
+  const texts = cases.map((one) => [one.query, ...(one.relevant ?? []), one.about].join(" ").toLowerCase());
+  const text = make("input", { type: "search", name: "text", autocomplete: "off" });
+  const form = make("form", { className: "filters", ariaLabel: `Filter: ${block.caption}` },
+    ...(block.filters ?? []).map(({ name, label, options }) => make("label", {}, label, make("select", { name }, option("", "all"), ...options.map((each) => option(each))))),
+    make("label", {}, "Text", text), make("button", { type: "reset" }, "Show all"));
+  const shown = make("output", { className: "shown", ariaLive: "polite" });
+  const wall = make("div", { className: "walls" }), viewer = make("dialog", { className: "viewer", ariaLabel: "One query with all answers" });
   const chosen = () => Object.fromEntries([...new FormData(form)].filter(([, value]) => value.trim()));
-  const fits = (one, wanted) =>
-    Object.entries(wanted).every(([name, value]) =>
-      name === "text"
-        ? value.toLowerCase().split(/\s+/).every((word) => one.text.includes(word))
-        : one.tags[name].includes(value),
-    );
-  const count = (n) => n.toLocaleString("en");
-  let open = 8; // cases that are displayed before the reader asks for the others; all of them on paper
-  const more = Object.assign(document.createElement("button"), { type: "button", className: "more" });
-  gallery.insertBefore(more, gallery.querySelector(".viewer"));
-  more.addEventListener("click", () => { open = Infinity; choose(); });
+  const fits = (i, wanted) => Object.entries(wanted).every(([name, value]) => name === "text"
+    ? value.toLowerCase().split(/\s+/).every((word) => texts[i].includes(word)) : (cases[i].tags[name] ?? []).includes(value));
   // of all stored queries, where the choice is one that their totals answer
-  const stored = ({ corpus, direction, missed, found, ...others }) => {
+  const ofAll = ({ corpus, direction, missed, found, ...others }) => {
     if (!(missed || found) || Object.keys(others).length) return "";
     const parts = totals.filter((t) => (!corpus || t.corpus === corpus) && (!direction || t.direction === direction));
-    const of = (t) => (missed && found ? t.both[missed]?.[found] : missed ? t.missed[missed] : t.found[found]) ?? 0;
+    const of = (t) => (missed && found ? t.both?.[missed]?.[found] : missed ? t.missed?.[missed] : t.found?.[found]) ?? 0;
     const sum = (values) => count(values.reduce((a, b) => a + b, 0));
     const what = [missed && `missed by ${missed}`, found && `found by ${found}`].filter(Boolean).join(" and ");
     return ` Of all ${sum(parts.map((t) => t.queries))} stored queries, ${sum(parts.map(of))} are ${what}.`;
   };
-  const choose = () => {
-    const wanted = chosen();
-    let shown = 0;
-    for (const one of cases) {
-      const kept = fits(one, wanted);
-      one.element.hidden = !kept;
-      if (kept) shown += 1;
-      one.element.classList.toggle("later", shown > open);
-    }
-    gallery.querySelector(".shown").textContent = `${count(shown)} of ${count(cases.length)} cases fit.${stored(wanted)}`;
-    more.hidden = shown <= open;
-    more.textContent = `Show the other ${count(shown - open)} cases`;
+  const tile = (one, wanted) => {
+    const wrong = one.answers.find((answer) => answer.hits?.some((each) => !each.right) && (wanted.missed ? answer.encoder === wanted.missed : !answer.right));
+    const made = make("a", { href: `#${place.id}?case=${one.id}` }, make("span", { className: "asked", dir: "auto" }, one.query));
+    const pair = make("span", { className: "pair" });
+    if (one.expected?.length) pair.append(make("span", { className: "right" }, picture(one.expected[0].thumbnail, one.expected[0].label)));
+    const first = wrong?.hits.find((each) => !each.right);
+    if (first?.thumbnail) pair.append(make("span", { className: "wrong" }, picture(first.thumbnail, `${wrong.encoder} puts first ${first.label}`)));
+    else if (first) pair.append(make("span", { className: "wrong words", dir: "auto" }, first.label));
+    made.prepend(pair);
+    const n = one.answers.length, missed = one.tags.missed?.length ?? 0;
+    made.append(make("small", {}, `missed by ${missed === n ? "all" : missed} of ${n} · ${one.tags.corpus[0]}`));
+    return make("li", {}, made);
   };
-  const write = () => {
-    const query = new URLSearchParams(chosen()).toString();
-    history.replaceState(null, "", `#${gallery.id}${query && "?"}${query}`);
-    choose();
+  const few = 4, many = 24;
+  let most = many, kept = [];
+  const draw = () => {
+    const wanted = chosen(), groups = new Map();
+    kept = cases.map((_, i) => i).filter((i) => fits(i, wanted));
+    for (const i of kept) { const kind = cases[i].tags.kind[0]; groups.set(kind, [...(groups.get(kind) ?? []), cases[i]]); }
+    const whole = Object.keys(wanted).length > 0;
+    shown.textContent = `${count(kept.length)} of ${count(cases.length)} cases fit.${ofAll(wanted)}`;
+    wall.replaceChildren(...[...groups].map(([kind, of]) => make("div", { className: "wall" }, make("h4", {}, kind),
+      make("ul", {}, ...of.slice(0, whole ? most : few).map((one) => tile(one, wanted))),
+      of.length > (whole ? most : few) ? button(`All ${count(of.length)}`, () => {
+        if (whole) { most = Infinity; return draw(); }
+        find("[name=kind]", form).value = kind;
+        write();
+      }, { className: "more", ariaLabel: `All ${count(of.length)}: ${kind}` }) : "")));
   };
-  const read = () => {
-    const single = document.getElementById(location.hash.slice(1));
-    if (single && cases.some(({ element }) => element === single)) {
-      single.classList.remove("later");
-      single.scrollIntoView();
-    }
-    const [, id, query] = location.hash.match(/^#([^?]*)\?(.*)$/) ?? [];
-    if (id !== gallery.id) return;
-    const wanted = new URLSearchParams(query);
+  const write = () => { most = many; choose(place.id, chosen(), { drop: CASE_CHOICES }); draw(); };
+  const read = ({ id, chosen: wanted }) => {
+    if (id !== place.id) { if (viewer.open) viewer.close(); return; }
     for (const control of form.elements) {
       if (!control.name) continue;
       control.value = wanted.get(control.name) ?? "";
       if (control.selectedIndex === -1) control.value = "";
     }
-    choose();
-    gallery.scrollIntoView();
+    draw();
+    const one = cases.findIndex((each) => each.id === wanted.get("case"));
+    if (one >= 0) show(one);
+    else { if (viewer.open) viewer.close(); place.scrollIntoView({ behavior: "instant" }); }
   };
   form.addEventListener("input", write);
   form.addEventListener("reset", () => setTimeout(write));
   form.addEventListener("submit", (event) => event.preventDefault());
-  addEventListener("hashchange", read);
-  choose();
-  read();
+  readers.push(read);
 
-  // Enlarged: the pictures of one case, by mouse or by arrow keys; the focus returns to the case.
-  const viewer = gallery.querySelector(".viewer");
-  let pictures = [], place = 0, opener = null;
-  const show = (next) => {
-    place = (next + pictures.length) % pictures.length;
-    const picture = pictures[place], label = picture.getAttribute("aria-label");
-    const where = picture.closest(".answer")?.querySelector("h5").textContent ?? "belongs to the query";
-    viewer.querySelector("use").setAttribute("href", picture.querySelector("use").getAttribute("href"));
-    viewer.querySelector("svg").setAttribute("aria-label", label);
-    const small = picture.parentElement.querySelector("small").textContent.trim();
-    const parts = [label, where, small, `${place + 1} of ${pictures.length}`];
-    viewer.querySelector("figcaption").textContent = parts.filter(Boolean).join(" · ");
+  // One query: arrow keys go to the next, Escape goes back to the wall. What is also right becomes a line of judgements.
+  const judged = new Map();
+  const save = make("a", { className: "save", hidden: true, download: "judgements.csv" });
+  const judge = (one, item, box) => {
+    box.checked ? judged.set(`${one.id} ${item}`, [...one.asked, item]) : judged.delete(`${one.id} ${item}`);
+    const lines = [["corpus", "direction", "query_id", "item_id"], ...judged.values()];
+    const field = (part) => (/[",\r\n]/.test(part) ? `"${part.replaceAll('"', '""')}"` : part);
+    save.href = `data:text/csv;charset=utf-8,${encodeURIComponent(lines.map((line) => line.map(field).join(",")).join("\n") + "\n")}`;
+    save.textContent = `Save judgements.csv (${count(judged.size)})`;
+    save.hidden = !judged.size;
   };
-  for (const { element } of cases) {
-    element.querySelector(".enlarge").hidden = !element.querySelector("svg.thumb");
-  }
-  gallery.addEventListener("click", (event) => {
-    const from = event.target.closest(".case"), picture = event.target.closest("svg.thumb");
-    if (!from || !(picture || event.target.closest(".enlarge"))) return;
-    pictures = [...from.querySelectorAll("svg.thumb")];
-    opener = from.querySelector(".enlarge");
-    show(Math.max(0, pictures.indexOf(picture)));
-    viewer.showModal();
-  });
-  viewer.addEventListener("click", (event) => {
-    const step = event.target === viewer ? "0" : event.target.closest("button")?.dataset.step;
-    if (step === "0") viewer.close();
-    else if (step) show(place + Number(step));
-  });
-  viewer.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (step) show(place + step);
-  });
-  viewer.addEventListener("close", () => opener.focus());
-}
+  const answer = (one, { encoder, rank, right, hits = [], note, maps }) => make("div", { className: "answer" },
+    make("h5", {}, `${encoder} `, make("small", { className: right ? "found" : "" }, rank)), note ? make("p", { className: "doubt" }, note) : "",
+    make("ol", {}, ...hits.map((each) => {
+      const made = hit(each);
+      if (each.item && !each.right && one.asked) {
+        const box = make("input", { type: "checkbox", checked: judged.has(`${one.id} ${each.item}`), ariaLabel: `${each.label} is also right` });
+        box.addEventListener("change", () => judge(one, each.item, box));
+        made.append(make("label", { className: "judge" }, box, "also right"));
+      }
+      return made;
+    })), maps ? make("ul", { className: "maps" }, ...maps.map((each) => hit(each))) : "");
+  let at = 0;
+  const show = (i) => {
+    at = i;
+    const one = cases[i];
+    const step = (by) => { const next = kept[(kept.indexOf(at) + by + kept.length) % kept.length] ?? at; choose(place.id, { case: cases[next].id }); show(next); };
+    viewer.onkeydown = (event) => { const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key]; if (by) step(by); };
+    viewer.replaceChildren(make("p", { className: "steps" }, button("Previous", () => step(-1)), " ", button("Next", () => step(1)), " ", button("Close", () => viewer.close()), " ", save),
+      make("header", {}, make("ul", {}, ...(one.expected ?? []).map((each) => hit(each, each.rank))), make("div", {}, make("h4", { dir: "auto" }, one.query),
+        one.relevant ? make("ul", { className: "own" }, ...one.relevant.map((each) => make("li", { dir: "auto" }, each))) : "",
+        make("p", {}, one.summary), make("p", { className: "about" }, one.about ?? ""),
+        make("ul", { className: "tags" }, ...(one.labels ?? []).map((label) => make("li", {}, label))))),
+      make("div", { className: "answers" }, ...one.answers.map((each) => answer(one, each))));
+    if (!viewer.open) viewer.showModal();
+    viewer.scrollTop = 0;
+  };
+  viewer.addEventListener("click", (event) => { if (event.target === viewer) viewer.close(); });
+  viewer.addEventListener("close", () => { if (address().chosen.has("case")) choose(place.id, { case: "" }); find(`[href$="case=${cases[at].id}"]`, wall)?.focus(); });
 
-// Charts: the static picture stays until its chart is drawn, and where scripts or Vega fail. Hidden encoders are left
-// out of the data and of the scales, whose colours stay.
-const shown = (part) => {
-  if (Array.isArray(part)) return part.filter((each) => !hiddenEncoders.has(each?.encoder)).map(shown);
+  place.append(make("h3", {}, block.caption), make("div", { className: "beside" }, form, make("div", {}, shown, wall)), make("p", { className: "note" }, block.note ?? ""), viewer);
+  draw();
+  read(address());
+};
+
+// Charts: a picture until a reader points at one, then the same specification interactive. Hidden encoders are left out
+// of the data and of the scales, whose colours stay.
+const without = (part) => {
+  if (Array.isArray(part)) return part.filter((each) => !hidden.has(each?.encoder)).map(without);
   if (typeof part !== "object" || part === null) return part;
-  const made = Object.fromEntries(Object.entries(part).map(([key, value]) => [key, shown(value)]));
-  if (part.domain?.length === part.range?.length && part.domain?.some((name) => hiddenEncoders.has(name))) {
-    for (const ends of ["domain", "range"]) made[ends] = part[ends].filter((_, i) => !hiddenEncoders.has(part.domain[i]));
+  const made = Object.fromEntries(Object.entries(part).map(([key, value]) => [key, without(value)]));
+  if (part.domain?.length === part.range?.length && part.domain?.some((name) => hidden.has(name))) {
+    for (const ends of ["domain", "range"]) made[ends] = part[ends].filter((_, i) => !hidden.has(part.domain[i]));
   }
   return made;
 };
-const draw = async (figure) => {
-  const spec = shown(JSON.parse(figure.querySelector("script").textContent));
-  const canvas = figure.querySelector(".canvas");
-  const stage = document.createElement("div");
-  stage.className = "stage";
-  if (spec.layer || spec.mark) {
-    spec.width = "container";
-    spec.autosize = { type: "fit-x", contains: "padding" };
-  }
-  for (const old of canvas.querySelectorAll(".stage")) old.remove();
-  canvas.append(stage);
-  const logLevel = hiddenEncoders.size ? 1 : 2; // a layer of hidden encoders alone is empty, which is no fault
-  await vegaEmbed(stage, spec, { actions: false, renderer: "svg", tooltip: { theme: "capim" }, logLevel });
-  canvas.querySelector(":scope > svg")?.remove();
+let library;
+const loaded = () => (library ??= unpack(find("#library").textContent).then((text) => new Function(text)())); // eslint-disable-line no-new-func
+const chart = (place, block) => {
+  const canvas = make("div", { className: "canvas", role: "img", ariaLabel: block.alt });
+  canvas.innerHTML = block.svg; // drawn by us; text in it is escaped
+  const live = async () => {
+    await loaded();
+    const spec = without(JSON.parse(block.spec)), stage = make("div", { className: "stage" });
+    if (spec.layer || spec.mark) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
+    stage.style.width = `${canvas.clientWidth}px`;
+    canvas.append(stage);
+    const logLevel = hidden.size ? 1 : 2; // a layer of hidden encoders alone is empty, which is no fault
+    await vegaEmbed(stage, spec, { actions: false, renderer: "svg", tooltip: { theme: "capim" }, logLevel });
+    stage.style.width = "";
+    canvas.replaceChildren(stage);
+    canvas.dataset.live = "true";
+  };
+  let drawn;
+  const start = () => { if (find("#library")) drawn ??= live().catch((fault) => console.error(`chart ${block.id}: ${fault.message}`)); };
+  canvas.addEventListener("pointerenter", start);
+  canvas.addEventListener("focusin", start);
+  redrawn.add(() => { drawn = undefined; start(); });
+  const data = make("details", {}, make("summary", {}, "Data of the chart"));
+  data.addEventListener("toggle", () => { if (data.children.length === 1) open(data, block.data); });
+  const svg = make("a", { className: "save", download: `${block.id}.svg`, href: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(block.svg.replaceAll("currentColor", "#1c211e"))}` }, "Save as SVG");
+  place.append(make("figure", { className: "chart" }, make("figcaption", {}, block.title), canvas,
+    block.note ? make("p", { className: "note" }, block.note) : "", svg, data));
 };
-let drawing = 0;
-const drawAll = async () => {
-  const mine = ++drawing;
-  delete document.documentElement.dataset.charts;
-  for (const figure of document.querySelectorAll("figure.chart")) {
-    await new Promise((done) => setTimeout(done)); // lets the page breathe between two charts
-    if (mine !== drawing) return; // another choice of encoders
-    await draw(figure).catch((fault) => console.error(`chart ${figure.id}: ${fault.message}`));
-  }
-  document.documentElement.dataset.charts = "drawn";
-};
-if (typeof vegaEmbed === "function") drawAll();
+
+const kinds = { table, board, chart, gallery };
+const first = find(".later");
+(async () => {
+  if (first) await fill(first);
+  await new Promise((done) => setTimeout(done, 30)); // the first screen is painted
+  const asked = document.getElementById(address().id); // what the address names, and what is printed, is made at once
+  for (const place of all(".later")) asked?.contains(place) || !place.closest(".details") ? await fill(place) : seen.observe(place);
+  if (!scrollY || asked) asked?.scrollIntoView({ behavior: "instant" });
+  root.dataset.made = "summary";
+})();
+addEventListener("popstate", () => { const place = document.getElementById(address().id); if (place?.classList.contains("later")) fill(place); });

@@ -129,7 +129,7 @@ def test_a_redirected_run_says_at_once_that_it_has_begun_and_every_minute_how_lo
                     time.sleep(0.06)
                     advance(1)
     lines = capsys.readouterr().err.splitlines()
-    assert 2 <= len(lines) <= 4, "not one for each piece of work"
+    assert 1 <= len(lines) < 9, "not one for each piece of work"
     assert all(re.fullmatch(r"\d+% in \d+ s, about \d+ s left: tiny-clip · shapes", line) for line in lines)
 
 

@@ -20,6 +20,7 @@ from capim.tasks.ranking.maxsim_products import pair_scores, token_similarities
 from capim.tasks.runtime.stored import explain_pair, explain_pairs
 from tests.benchmarks.pointing import pointing_game
 from tests.command import command
+from tests.reports.pages import blocks
 
 CORPUS = "shapes-sample12"
 
@@ -118,11 +119,11 @@ def test_all_faults_of_a_request_come_together(store: EmbeddingStore) -> None:
 
 def test_failures_of_a_late_interaction_encoder_have_maps(small_demo: Path) -> None:
     [page] = (small_demo / "reports").glob("*/report.html")
-    text = page.read_text()
-    maps = text.count('<ul class="maps">')
-    assert maps
-    assert text.count("matches the expected image") == maps
-    assert maps <= text.count("<h5>tiny-colpali")
+    answers = [answer for case in blocks(page.read_text())["cases"]["cases"] for answer in case["answers"]]
+    mapped = [answer for answer in answers if "maps" in answer]
+    assert mapped
+    assert {answer["encoder"] for answer in mapped} == {"tiny-colpali"}
+    assert all("matches the expected image" in str(answer["maps"]) for answer in mapped)
 
 
 def test_maps_are_in_the_order_of_the_cases_so_that_equal_rows_give_equal_bytes(store: EmbeddingStore) -> None:

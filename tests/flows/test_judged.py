@@ -10,6 +10,7 @@ import pytest
 from capim.store import EmbeddingStore
 from tests.benchmarks.judged_pages import write_judged_pages
 from tests.command import command, json_rows
+from tests.reports.pages import readable
 
 QUICK = "--replicates 200"
 
@@ -98,7 +99,7 @@ def test_compression_is_measured_by_the_headline_and_reported(workspace: Path) -
 
 
 def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
-    page = command("report", workspace).page.read_text()
+    page = readable(command("report", workspace).page.read_text())
     assert "nDCG@10" in page
     assert "t2i/judged" in page
     assert "unjudged in the top 10" in page

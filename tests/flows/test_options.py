@@ -78,6 +78,7 @@ BASES = {
     "watch": f"watch {RUN}",
     "import": f"{IMPORT} --images {{images}}",
     "export": "export results --to {tmp}/f.csv",
+    "choose": f"choose --weights {SHAPES}=1",
     "query": "query 'SELECT 1 AS one, 2 AS two'",
     "search": f"search 'a red circle' {SEARCH}",
     "explain": EXPLAIN,
@@ -97,9 +98,9 @@ BASES = {
 """Command -> its words without the option of a case, where they are more than its name."""
 WRITE = ("import", "store compact", "store repair")
 COLUMNS = {
-    "analyse": "corpus", "ann": "change", "certify": "note", "check": "check", "compare": "state",
-    "corpora ids": "id", "duplicates": "image", "evaluate": "value", "explain": "share", "list": "name",
-    "query": "two", "results": "value", "search": "score",
+    "analyse": "corpus", "ann": "change", "certify": "note", "check": "check", "choose": "encoder",
+    "compare": "state", "corpora ids": "id", "duplicates": "image", "evaluate": "value", "explain": "share",
+    "list": "name", "query": "two", "results": "value", "search": "score",
     "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
     "store verify": "state", "watch": "verdict", "why": "reason",
 }  # fmt: skip
@@ -108,8 +109,10 @@ VALUES = {
     "baseline": "{run}", "batch_size": "7", "captions": "{captions}", "compile": "", "corpora": PAIRS, "corpus": PAIRS,
     "depths": "5", "device": "cpu:0", "distractors": PAIRS, "encoder": "tiny-clip",
     "encoders": "tiny-clip,tiny-colpali", "format": "json", "html": "{tmp}/f.html", "image": "{picture}",
-    "interval": "bca", "judgements": "{judgements}", "k": "3", "keep_replicates": "", "kind": "clip-benchmark",
-    "level": "0.9", "margin": "2", "memory": "1GiB", "methods": "binary", "metric": "{metric}:hit", "metrics": "R@1",
+    "interval": "bca", "judgements": "{judgements}", "k": "3", "keep_replicates": "",
+    "kind": "clip-benchmark",
+    "level": "0.9", "limits": "bytes=9999", "margin": "2", "memory": "1GiB", "methods": "binary",
+    "metric": "{metric}:hit", "metrics": "R@1",
     "modality": "caption", "note": "'a remark'", "only": "images", "open": "", "parts": "2", "permutations": "2000",
     "port": "1", "precision": "bfloat16", "protocol": "t2i/all", "protocols": "t2i/all", "recompute": "",
     "replicates": "200", "strict": "",
@@ -135,6 +138,8 @@ SPECIAL = {
         "report --compare {report} {report}", "--all", refused="--all has no effect with --compare"
     ),
     "results wide": Case("results", "--wide"),
+    "choose weights": Case("choose", f"--weights {PAIRS}=1", without=f"--weights {SHAPES}=1"),
+    "choose limits": Case(BASES["choose"], "--limits dim=1"),
     "evaluate wide": Case(BASES["evaluate"], "--wide"),
     "compare wide": Case(BASES["compare"], "--wide", without="--format json"),
     "import corpus": Case(

@@ -20,6 +20,7 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import RETRIEVAL, Metric
 from tests.command import command, json_rows
 from tests.random_store import OTHER, SPECS, random_store
+from tests.reports.pages import readable
 
 N_SCENES = 20
 PROTOCOLS = ("i2t/any", "t2i/all")
@@ -247,7 +248,7 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(wor
     assert "3 comparisons by own.py:short" in again.err
     assert {row["adjustment"] for row in current(workspace, "comparisons", metric=name)} == {"benjamini-hochberg"}
     assert rows(workspace, "results", metric=name) == own["results"]
-    page = command("report").page.read_text()
+    page = readable(command("report").page.read_text())
     title = f"Found first, of captions of at most n words ({name})"
     for section in ("leaderboard", "differences", "slices"):
         shown = page.partition(f'<section id="{section}"')[2].partition("</section>")[0]

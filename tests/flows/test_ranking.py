@@ -13,6 +13,7 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tests.command import Printed, command, json_rows
+from tests.reports.pages import blocks, cells
 
 N_IMAGES = 40
 PAIRS = ["corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference"]
@@ -144,8 +145,7 @@ def test_the_ranking_follows_the_first_screen(workspace: Path) -> None:
     document = json.loads(page.with_name("results.json").read_text())
     text = page.read_text("utf-8")
     assert re.findall('<section id="([^"]+)"', text)[1:3] == ["breaks", "ranking"]
-    first = text.partition('<table id="ranking-corpora"')[2].partition("</table>")[0]
-    assert re.findall(r'<span class="value">([^<]*)</span>', first)[:2] == ["strong", "1"]
+    assert [cell.text for cell in cells(blocks(text)["ranking-corpora"])[0]][:2] == ["strong", "1"]
     assert {row["encoder"] for row in document["rankings"]} == {"strong", "weak", "partial"}
     other = command("report --corpora x,y", workspace).page.with_name("results.json")
     assert json.loads(other.read_text())["rankings"] == []

@@ -20,6 +20,7 @@ from capim.store import EmbeddingStore, EncoderSpec
 from capim.tasks.results.summary import result_rows
 from capim.tasks.runtime import results
 from tests.command import command
+from tests.reports.pages import readable
 
 ROOT = Path(__file__).resolve().parents[2]
 PAUSED_RUN = """
@@ -67,7 +68,7 @@ def test_after_a_drop_everything_else_goes_on(small_demo: Path, tmp_path: Path) 
     ):
         for words in (f"store drop {dropped} --yes", *commands):
             command(words, workspace)
-        page = max((workspace / "reports").glob("*/report.html")).read_text("utf-8")
+        page = readable(max((workspace / "reports").glob("*/report.html")).read_text("utf-8"))
         told = "on corpus shapes-winoground-sample12, which was dropped" in page
         assert told == dropped.startswith("--corpus")
 

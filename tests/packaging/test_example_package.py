@@ -25,6 +25,7 @@ from capim.tasks.encoders import ADAPTERS, catalog, resolve, spec_of
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import outcomes_of
 from tests.command import command, json_rows
+from tests.reports.pages import readable
 
 ROOT = Path(__file__).parents[2]
 TABLES: tuple[PluginTable, ...] = (ADAPTERS, ANALYSES, CORPORA, METRICS, SECTIONS, protocols.PACKAGES)
@@ -146,7 +147,7 @@ def test_a_run_with_a_package_evaluates_its_metric_runs_its_analysis_and_reports
     assert {(row["protocol"], row["feature"], row["value"], row["analysis_version"]) for row in slices} == {
         ("t2i/all", part, 1.0, "1 of capim-swatches 0.1.0") for part in ("warm", "cold")
     }  # fmt: skip
-    page = printed.page.read_text()
+    page = readable(printed.page.read_text())
     assert "text to image, warm" in page
     assert "Warm and cold colours · swatches" in page
     assert "Items left behind" in page

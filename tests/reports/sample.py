@@ -27,18 +27,16 @@ def make_sample(report: Path) -> None:
 
 
 def take_picture(page_file: Path, picture: Path) -> None:
-    """Writes the page from its top to the end of the grid and the first failure beside it, without the contents."""
+    """Writes the page from its top to the end of the board, without the contents."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.goto(page_file.as_uri())
-        page.wait_for_selector("html[data-charts=drawn]", state="attached")
-        main, *ends = (
-            page.locator(part).first.bounding_box() for part in ("main", "#answer-grid", "#breaks .cases li")
-        )
-        if main is None or None in ends:
-            raise ValueError(f"{page_file}: the grid or where it breaks is not shown")
-        height = max(end["y"] + end["height"] for end in ends if end is not None) + 4
+        page.wait_for_selector("html[data-made=summary]", state="attached")
+        main, board = (page.locator(part).first.bounding_box() for part in ("main", "#answer-grid"))
+        if main is None or board is None:
+            raise ValueError(f"{page_file}: the board is not shown")
+        height = board["y"] + board["height"] + 4
         clip: FloatRect = {"x": main["x"] - MARGIN, "y": 0, "width": main["width"] + 2 * MARGIN, "height": height}
         page.screenshot(path=picture, clip=clip, full_page=True)
         browser.close()

@@ -9,6 +9,7 @@ import pytest
 
 from capim.reports.elements.page import Notice
 from capim.reports.format import PERCENT
+from capim.reports.rows import standing
 from capim.reports.rows.reading import read_report_data
 from capim.reports.sections import answer
 from capim.reports.sections.glossary import TERMS
@@ -51,12 +52,12 @@ def interval(difference: float, half: float) -> dict[str, object]:
 
 
 def sentence(store: StandIn) -> str:
-    return answer.answer(read_report_data(store))[0]
+    return " ".join(answer.answer(read_report_data(store)))
 
 
 def grid(store: StandIn) -> dict[tuple[str, str], str]:
     """Encoder and task to the state in the grid."""
-    table = block(answer.section(read_report_data(store)), "answer-grid")
+    table = block(answer.section(read_report_data(store)), "answer-grid").table
     return {
         (row[0].text, c.heading + MEAN * c.group.endswith(MEAN)): cell.state
         for row in table.rows
@@ -70,8 +71,8 @@ T2I = {"protocol": "t2i/all"}
 def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
     store = tied_on_one_direction("a", "b")
     assert sentence(store) == (
-        "Choose a: compared with b, it is equivalent within 1 point on text to image and 20.0 points better on "
-        "image to text."
+        "Text to image (photos): a or b, equivalent within 1 point. "
+        "Image to text (photos): a, 20.0 points better than b."
     )
     assert grid(store)["b", "text to image"] == "equivalent"
     assert grid(store)["b", "image to text"] == "20.0 worse"
@@ -80,9 +81,8 @@ def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
 def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
     store = tied_on_one_direction("a", "b", "c", p_equivalent=0.6)
     assert sentence(store) == (
-        "Choose a in both directions together: compared with b, the closest rival, it is 50.0 points better in RSUM, "
-        "the sum of both, and 20.0 points better on image to text; text to image is undecided (a could be up to 1.0 "
-        "point worse)."
+        "Text to image (photos): a, b or c; no test separates them (b could be up to 1.0 point worse). "
+        "Image to text (photos): a, 20.0 points better than b, the closest."
     )
     assert grid(store)["c", "text to image"] == "undecided: up to 1.0 worse"
 
@@ -90,43 +90,43 @@ def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
 def test_one_direction_each_is_no_winner() -> None:
     worse = {"p_adjusted": 0.001, "p_equivalent": 1.0, **interval(-0.05, 0.01)}
     assert sentence(change(tied_on_one_direction("a", "b"), "comparisons", T2I, **worse)) == (
-        "No winner: the tests do not separate a and b: a is 5.0 points worse on text to image and 20.0 points better "
-        "on image to text."
+        "Text to image (photos): a or b; no test separates them (b is 5.0 points better). "
+        "Image to text (photos): a, 20.0 points better than b."
     )
 
 
 def test_better_on_one_direction_alone_is_no_winner_where_both_together_are_undecided() -> None:
     store = tied_on_one_direction("a", "b", p_equivalent=0.6)
-    open_ = {"p_adjusted": 0.3, **interval(50.0, 60.0)}
-    text = sentence(change(store, "comparisons", {"metric": "RSUM"}, **open_))
-    assert text.startswith("No winner: the tests do not separate a and b: ")
+    [found] = standing.conclusions(read_report_data(change(store, "comparisons", {"metric": "RSUM"}, p_adjusted=0.3)))
+    assert (found.outcome, found.names) == ("undecided", ("a", "b"))
 
 
 def test_equivalent_on_both_directions_is_a_choice_by_cost() -> None:
     same = {"p_adjusted": 0.9, "p_equivalent": 0.001, **interval(0.0, 0.002)}
     assert sentence(change(tied_on_one_direction("a", "b"), "comparisons", {}, **same)) == (
-        "Choose by cost: a and b are both equivalent within 1 point on text to image and image to text."
+        "Text to image and image to text (photos): a or b, equivalent within 1 point."
     )
 
 
 def test_nobody_above_chance_is_no_choice() -> None:
     store = change(tied_on_one_direction("a", "b"), "results", {}, chance=0.99, p_chance=0.0001)
     assert sentence(store) == (
-        "No choice: no encoder is shown to be better than chance on text to image and image to text (photos)."
+        "Text to image and image to text (photos): no encoder is shown to be better than chance."
     )
 
 
 def test_a_single_encoder_is_named_with_its_figures() -> None:
     assert sentence(tied_on_one_direction("a")) == (
-        f"Only a was evaluated: R@1 60.0{PERCENT} (58.0–62.0) on text to image and "
-        f"80.0{PERCENT} (78.0–82.0) on image to text."
+        f"Text to image and image to text (photos): only a was evaluated, R@1 60.0{PERCENT} (58.0–62.0) and "
+        f"80.0{PERCENT} (78.0–82.0)."
     )
 
 
 def test_without_tests_there_is_no_choice() -> None:
     store = tied_on_one_direction("a", "b", tested=False)
     assert sentence(store) == (
-        "Not tested, so no choice: a has the highest figure on text to image and image to text (run `capim compare`)."
+        f"Text to image and image to text (photos): not tested; a has the highest figure, 60.0{PERCENT} (58.0–62.0) "
+        f"and 80.0{PERCENT} (78.0–82.0) (run `capim compare`)."
     )
     assert grid(store)["b", "image to text"] == "not tested"
 
@@ -134,7 +134,7 @@ def test_without_tests_there_is_no_choice() -> None:
 def test_below_chance_is_said_as_such_everywhere() -> None:
     store = change(tied_on_one_direction("a", "b"), "results", T2I, chance=0.7, p_chance=0.0001)
     change(store, "results", {"protocol": "i2t/any", "encoder": "b"}, chance=0.6, p_chance=0.9)
-    assert "but below chance on text to image" in sentence(store)
+    assert sentence(store).startswith("Text to image (photos): no encoder is shown to be better than chance.")
     assert grid(store)["a", "text to image"] == "below chance; highest"
     assert grid(store)["b", "image to text"].startswith("not shown above chance; ")
     made = report(store)
@@ -160,7 +160,7 @@ def test_without_an_interval_nothing_is_said_of_chance() -> None:
 def test_undecided_by_an_interval_that_ends_at_zero_is_not_up_to_zero_points_worse() -> None:
     ends = {"difference": 0.004, "shared_low": [-0.0001] * 12, "shared_high": [0.009] * 12}
     store = change(tied_on_one_direction("a", "b", p_equivalent=0.6), "comparisons", T2I, **ends)
-    assert sentence(store).endswith("; text to image is undecided.")
+    assert sentence(store).startswith("Text to image (photos): a or b; no test separates them (b could be up to 0.9 ")
     assert grid(store)["b", "text to image"] == "undecided: up to 0.9 worse"
 
 
@@ -168,13 +168,13 @@ def test_the_sum_of_both_directions_does_not_choose_for_one_of_them() -> None:
     """Better by 20 points on image to text alone, and by the sum: "Choose a … text to image is undecided"."""
     store = tied_on_one_direction("a", "b", p_equivalent=0.6)
     change(store, "comparisons", T2I, **interval(-0.01, 0.14))
-    text = sentence(store)
-    assert text.startswith("Choose a in both directions together: ")
-    assert text.endswith("; text to image is undecided (a could be up to 15.0 points worse).")
+    assert standing.conclusions(read_report_data(store))[0].outcome == "sum"
+    said = "Text to image (photos): a or b; no test separates them (b could be up to 13.0 points worse). Image to text"
+    assert sentence(store).startswith(said)
 
 
 def test_the_budgets_are_told_in_a_line() -> None:
-    assert answer.answer(read_report_data(tied_on_one_direction("a", "b")))[-1] == (
+    assert answer.evidence(read_report_data(tied_on_one_direction("a", "b")))[-1] == (
         "At most 5 % for any false one of: better and worse, over all pairs of 3 planned figures of 1 corpus; "
         "equivalent, over the pairs of each figure; better than and below chance, over 4 results. The rest is "
         "exploratory."
@@ -185,9 +185,9 @@ def test_a_claim_from_few_images_and_images_of_unequal_weight_say_so() -> None:
     store = tied_on_one_direction("a", "b")
     change(store, "comparisons", {}, n_effective=12.0)
     change(store, "results", T2I, n_effective=1.9, n_clusters=20, largest_share=0.72)
-    assert "20.0 points better (few images) on image to text" in sentence(store)
+    assert "Image to text (photos): a, 20.0 points better (few images) than b." in sentence(store)
     assert grid(store)["b", "image to text"] == "20.0 worse (few images)"
-    lines = answer.answer(read_report_data(store))
+    lines = answer.evidence(read_report_data(store))
     assert "photos: one image holds 72 % of the queries: 20 images count as 1.9 of equal weight." in lines
 
 
@@ -222,7 +222,9 @@ def test_each_term_is_explained_once_in_the_section_in_which_it_first_stands() -
     terms = [term for of in explained for term in of]
     assert len(terms) == len(set(terms)) > 10
     patterns = {term: pattern for term, (pattern, _) in TERMS.items()}
-    assert set(explained[0]) == {term for term, p in patterns.items() if re.search(p, made.answer, re.IGNORECASE)}
+    assert set(explained[0]) == {
+        term for term, p in patterns.items() if re.search(p, "\n".join(made.answer), re.IGNORECASE)
+    }
     assert {"R@1", "Interval"} <= {*explained[0], *explained[1]}, "below the grid"
     place = {term: section.id for section in made.sections for term, _ in section.terms}
     assert (place["R@k"], place["Sign-flip test"], place["Sealed"]) == ("leaderboard", "differences", "provenance")
@@ -237,7 +239,7 @@ def test_languages_that_no_encoder_reads_are_in_the_sentence_and_a_mean_does_not
         result(store, name, "tongues", f"{direction}/{of}", "R@1", shares[of], half=0.02, chance=0.025)
     hidden = grid(store)["a", "text to image, mean over languages"]
     if share < 0.01:
-        assert sentence(store).endswith("; no encoder is shown to read Italian or Russian better than chance.")
+        assert sentence(store).endswith("Languages: no encoder is shown to read Italian or Russian better than chance.")
         assert "2 of 3 languages not shown above chance" in hidden
     else:
         assert "shown to read" not in sentence(store)

@@ -12,13 +12,17 @@ from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl
 
 import pytest
 
 from capim.reports.gallery_pages import Search, write_search
-from capim.reports.render import TEMPLATES
+from capim.reports.rows import choice
+from capim.reports.rows.reading import read_report_data
+from capim.reports.write import write_report
+from tests.reports import big_workspace
 from tests.reports.conftest import HOSTILE
-from tests.reports.stand_in import StandIn
+from tests.reports.stand_in import StandIn, demo
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -43,9 +47,22 @@ class Watched:
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: self.requests.append(request.url))
 
-    def drawn(self) -> None:
-        """Waits until every chart is interactive."""
-        self.page.wait_for_selector("html[data-charts=drawn]", state="attached")
+    def made(self) -> None:
+        """Waits until the summary is made; the tables of the other sections are made when they are seen."""
+        self.page.wait_for_selector("html[data-made=summary]", state="attached")
+
+    def everything(self) -> None:
+        """Makes every block, as for a reader who scrolls through the whole page."""
+        self.made()
+        self.page.evaluate("Promise.all([...document.querySelectorAll('.later')].map(fill))")
+
+    def live(self) -> None:
+        """Points at every chart, and waits until all are interactive."""
+        self.everything()
+        self.page.evaluate(
+            "document.querySelectorAll('.canvas').forEach((c) => c.dispatchEvent(new Event('pointerenter')))"
+        )
+        self.page.wait_for_function("!document.querySelector('.canvas:not([data-live])')")
 
 
 @contextmanager
@@ -65,16 +82,17 @@ def page(browser: Browser, hostile_report: Path) -> Iterator[Watched]:
 
 
 def test_no_complaint_and_no_request_to_anywhere(page: Watched) -> None:
-    page.drawn()
+    page.live()
     assert page.page.locator("figure.chart .stage svg").count() == page.page.locator("figure.chart").count() > 5
-    assert page.page.locator("figure.chart[id$=-map] .stage").get_by_text("R@1, percent").count() == 1, "its legend"
+    assert page.page.locator("[id$=-map] .stage").get_by_text("R@1, percent").count() == 1, "its legend"
     assert page.complaints == []
     assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
     assert sum(url.startswith("file:") for url in page.requests) == 1
 
 
 def test_columns_sort_by_keyboard_and_say_so(page: Watched) -> None:
-    table = page.page.locator("#leaderboard-coco-karpathy")
+    page.everything()
+    table = page.page.locator("#leaderboard-coco-karpathy table")
     heading = table.locator("th[scope=col]").filter(has_text="Encoder")
     heading.get_by_role("button").focus()
     page.page.keyboard.press("Enter")
@@ -87,36 +105,107 @@ def test_columns_sort_by_keyboard_and_say_so(page: Watched) -> None:
 
 
 def test_numbers_sort_as_numbers_largest_first(page: Watched) -> None:
-    table = page.page.locator("#leaderboard-coco-karpathy")
+    page.everything()
+    table = page.page.locator("#leaderboard-coco-karpathy table")
     table.get_by_role("button", name="R@1").last.click()
     place = table.locator("th[aria-sort=descending]").evaluate("th => th.cellIndex")
     values = table.locator("tbody tr").evaluate_all(
-        "(rows, place) => rows.map((row) => parseFloat(row.cells[place].dataset.sort))", place
+        "(rows, place) => rows.map((row) => parseFloat(row.cells[place].textContent))", place
     )
     assert values == sorted(values, reverse=True)
 
 
-def test_the_gallery_filters_by_keyboard(page: Watched) -> None:
-    gallery = page.page.locator(".gallery").first
-    total = gallery.locator(".case").count()
+def test_the_wall_filters_by_keyboard_and_opens_a_query_that_can_be_sent_and_gone_back_from(page: Watched) -> None:
+    page.made()
+    at, gallery = page.page, page.page.locator(".gallery")
+    total = int(gallery.locator("output").inner_text().split(" of ")[0])
     select = gallery.locator("[name=missed]")
     select.focus()
-    page.page.keyboard.press("ArrowDown")
+    at.keyboard.press("ArrowDown")
     chosen = select.input_value()
-    shown = gallery.locator(".case:not([hidden])").count()
+    said = gallery.locator("output").inner_text()
     assert chosen
-    assert 0 < shown <= total
-    assert gallery.locator("output").inner_text().startswith(f"{shown} of {total} cases fit. Of all ")
+    assert 0 < int(said.split(" of ")[0]) <= total
+    assert f" of {total} cases fit. Of all " in said
+    assert f"missed={chosen}" in at.url
+    gallery.locator(".wall a").first.focus()
+    at.keyboard.press("Enter")
+    viewer = gallery.locator("dialog")
+    viewer.wait_for()
+    assert "case=" in at.url and f"missed={chosen}" in at.url
+    assert viewer.locator(".answer").count() == 3
+    before = viewer.locator("h4").inner_text()
+    at.keyboard.press("ArrowRight")
+    assert viewer.locator("h4").inner_text() != before
+    viewer.get_by_label("also right").first.check()
+    assert viewer.locator(".save").get_attribute("download") == "judgements.csv"
+    at.keyboard.press("Escape")
+    assert not viewer.is_visible()
+    at.go_back()
+    assert "case=" not in at.url
+    assert select.input_value() == chosen
+
+
+def test_one_click_from_a_figure_to_its_failures_and_back(page: Watched) -> None:
+    page.made()
+    link = page.page.locator("#answer-grid td a").first
+    asked = dict(parse_qsl((link.get_attribute("href") or "").partition("?")[2]))
+    link.click()
+    gallery = page.page.locator(".gallery")
+    assert {name: gallery.locator(f"[name={name}]").input_value() for name in ("missed",)} == {
+        "missed": asked["missed"]
+    }
+    assert gallery.bounding_box()["y"] < 900  # type: ignore[index]
+    page.page.go_back()
+    assert "missed" not in page.page.url
+
+
+def test_the_board_compares_with_a_reference_by_an_address_that_can_be_sent(browser: Browser, page: Watched) -> None:
+    page.made()
+    board = page.page.locator("#answer-grid table.board")
+    names = board.locator("tbody th").all_inner_texts()
+    page.page.get_by_label("Compared with").select_option(names[-1])
+    assert f"against={names[-1]}" in page.page.url
+    said = board.locator("tbody tr").first.locator("td").first.locator(".unseen").inner_text()
+    assert f"against {names[-1]}" in said
+    board.locator("td a").first.focus()
+    assert names[0] in page.page.locator("#tip").inner_text()
+    page.page.keyboard.press("Escape")
+    assert not page.page.locator("#tip").is_visible()
+    again = browser.new_page()
+    again.goto(page.page.url)
+    again.wait_for_selector("html[data-made=summary]", state="attached")
+    assert again.get_by_label("Compared with").input_value() == names[-1]
+    again.close()
+
+
+def test_the_decision_of_the_page_is_that_of_the_command(browser: Browser, tmp_path: Path) -> None:
+    store = demo()
+    data = read_report_data(store)
+    task = choice.tasks_to_weigh(data)
+    made = choice.choose(data, {task[0]: 70.0, task[1]: 30.0}, {})
+    with opened(browser, Path(write_report(store, tmp_path))) as watched:
+        watched.made()
+        watched.page.goto(f"{watched.page.url.partition('#')[0]}#choose?weights=0:70,1:30")
+        watched.page.reload()
+        watched.made()
+        cells = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+        rows = watched.page.locator("#choose tbody tr").evaluate_all(cells)
+        assert [(name, mean) for name, mean, *_ in rows] == [(p.encoder, f"{p.value:.1f}") for p in made.order]
+        others = [(each.low, each.high) for each in made.order[1:]]
+        signed = [f"{low:+.1f} to {high:+.1f}".replace("-", "−") for low, high in others if low is not None]
+        assert [interval for _, _, _, interval, _ in rows[1:] if interval] == signed
+        assert watched.complaints == []
 
 
 ONE_BLOCK_OF_EACH_KIND = """() => {
   const kinds = new Set()
-  for (const block of document.querySelectorAll("main > section > :not(h2)")) {
+  for (const block of document.querySelectorAll("main > section > :not(h2, .pack)")) {
     const marks = ["good", "state", "bar"].filter((name) => block.querySelector("." + name))
     const kind = [block.tagName, block.className, ...marks].join()
     kinds.has(kind) ? block.remove() : kinds.add(kind)
   }
-  for (const extra of document.querySelectorAll(".case ~ .case ~ .case, tbody tr ~ tr ~ tr ~ tr")) extra.remove()
+  for (const extra of document.querySelectorAll(".wall ~ .wall ~ .wall, tbody tr ~ tr ~ tr ~ tr")) extra.remove()
 }"""
 
 
@@ -125,9 +214,10 @@ def test_axe_finds_nothing(browser: Browser, hostile_report: Path) -> None:
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
     serious = []
     with opened(browser, hostile_report / "report.html", bypass_csp=True) as watched:
-        watched.drawn()
+        watched.everything()
         watched.page.evaluate(ONE_BLOCK_OF_EACH_KIND)
-        for kind in ("table", "figure.chart", ".gallery", "details"):
+        watched.page.locator("#choose summary").click()
+        for kind in ("table", "figure.chart", ".gallery", "details[open]"):
             assert watched.page.locator(f"main section {kind}").count() > 0
         watched.page.evaluate(axe)
         for width, scheme in product(WIDTHS, SCHEMES):
@@ -139,8 +229,8 @@ def test_axe_finds_nothing(browser: Browser, hostile_report: Path) -> None:
     assert serious == []
 
 
-def test_nothing_runs_over_the_edge_and_where_it_breaks_stands_beside_the_grid(page: Watched) -> None:
-    page.drawn()
+def test_nothing_runs_over_the_edge(page: Watched) -> None:
+    page.everything()
     for width in WIDTHS:
         page.page.set_viewport_size({"width": width, "height": 900})
         for scheme in SCHEMES:
@@ -148,79 +238,81 @@ def test_nothing_runs_over_the_edge_and_where_it_breaks_stands_beside_the_grid(p
             assert page.page.evaluate("document.documentElement.scrollWidth") == width
             if folder := os.environ.get("CAPIM_SCREENSHOTS"):
                 page.page.screenshot(path=f"{folder}/report-{width}-{scheme}.png", full_page=True)
-        grid, breaks = (page.page.locator(name).bounding_box() for name in ("#answer", "#breaks"))
-        assert grid is not None and breaks is not None
-        if width == 1440:
-            assert breaks["y"] == grid["y"] and breaks["x"] >= grid["x"] + grid["width"]
-        else:
-            assert breaks["y"] >= grid["y"] + grid["height"], "below it, before everything else"
     assert page.complaints == []
 
 
-@pytest.mark.parametrize("width", [1366, 1440, 1920])
-def test_the_nine_columns_of_the_demo_fit_beside_where_it_breaks(browser: Browser, width: int) -> None:
-    size = {"width": width, "height": 900}
-    with opened(browser, TEMPLATES.parent / "sample" / "report.html", viewport=size) as watched:
+def test_the_big_workspace_fits_a_screen_and_loads_at_once(browser: Browser, tmp_path: Path) -> None:
+    """Ten encoders on five corpora: 4 MB, 15,000 elements, 1.5 s to the first screen, of which this page is far off."""
+    store = big_workspace.make(tmp_path, n_images=200, replicates=100)
+    file = Path(write_report(store, tmp_path / "report"))
+    assert file.stat().st_size < 4_000_000
+    with opened(browser, file, viewport={"width": 1440, "height": 900}) as watched:
+        watched.made()
         page = watched.page
-        page.wait_for_selector("#ranking", state="attached")
-        page.locator("style").first.evaluate(
-            "(style, css) => { style.textContent = css }", (TEMPLATES / "page.css").read_text("utf-8")
-        )
-        assert page.locator("#answer .scroll tbody tr:first-child > *").count() == 9
-        tables = page.locator("#answer .scroll, #breaks .scroll")
-        assert tables.count() == 2
-        assert tables.evaluate_all("(all) => all.filter((one) => one.scrollWidth > one.clientWidth).length") == 0
-        tops = [box["y"] for name in ("#answer", "#breaks") if (box := page.locator(name).bounding_box())]
-        assert tops[0] == tops[1]
+        assert page.locator("*").count() < 15_000
+        assert page.evaluate("performance.getEntriesByName('first-screen')[0].startTime") < 1500
+        board = page.locator("#answer-grid table.board")
+        assert board.locator("tbody tr").count() == 10
+        assert board.locator("tbody tr").first.locator("td").count() == 9
+        box = board.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 900 and box["x"] + box["width"] <= 1440
+        heights = {round(row["height"]) for row in (r.bounding_box() for r in board.locator("tbody tr").all()) if row}
+        assert max(heights) < 36, "one line for every encoder"
+        tall = "li => li.getBoundingClientRect().height / parseFloat(getComputedStyle(li).lineHeight)"
+        assert max(page.locator(".sentence li").evaluate_all(f"all => all.map({tall})")) < 2.5, "two lines"
+        said = " ".join(page.locator(".sentence li").all_inner_texts())
+        assert all(corpus in said for corpus in store.counts("results", "corpus"))
+        tile = page.locator("#failures .wall img").first.bounding_box()
+        title = page.locator("#failures h2").bounding_box()
+        assert tile is not None and title is not None and tile["y"] - title["y"] < 600, "pictures first"
+        assert watched.complaints == []
+        watched.page.pdf(path=tmp_path / "page.pdf", format="A4")
 
 
 def test_a_hidden_encoder_leaves_tables_and_charts_and_a_legend_fades_the_others(page: Watched) -> None:
-    page.drawn()
+    page.live()
     name = page.page.locator("#answer-grid tbody th .value").last.inner_text()
     drawn = page.page.locator("figure.chart .stage svg text").filter(has_text=name)
     assert drawn.count() > 0
-    page.page.locator("#page-tools summary").click()
-    page.page.locator("#page-tools").get_by_label(name, exact=True).uncheck()
-    page.drawn()
-    assert drawn.count() == 0
-    assert page.page.locator("#answer-grid tbody tr:visible").filter(has_text=name).count() == 0
-    page.page.locator("#page-tools").get_by_label(name, exact=True).check()
-    page.drawn()
-    assert drawn.count() > 0
+    page.page.locator("#encoders summary").click()
+    page.page.locator("#encoders").get_by_label(name, exact=True).uncheck()
+    page.page.wait_for_function(
+        f"![...document.querySelectorAll('.stage text')].some((t) => t.textContent === '{name}')"
+    )
+    assert page.page.locator("#answer-grid .board tbody tr").filter(has_text=name).count() == 0
+    page.page.locator("#encoders").get_by_label(name, exact=True).check()
+    page.page.wait_for_function(
+        f"[...document.querySelectorAll('.stage text')].some((t) => t.textContent === '{name}')"
+    )
     of_encoders = page.page.locator(".role-legend-symbol")  # not the scale of colours of the language map
     chart = page.page.locator("figure.chart").filter(has=of_encoders).first
     faded = "path => path.getAttribute('opacity') === '0.08' || path.getAttribute('stroke-opacity') === '0.08'"
     marks = chart.locator(".mark-symbol.role-mark path, .mark-rule.role-mark line")
     assert not any(marks.evaluate_all(f"paths => paths.map({faded})"))
     chart.locator(".role-legend-label text").first.click(force=True)
-    page.page.wait_for_function(
-        "id => document.getElementById(id).querySelector('[opacity=\"0.08\"]')", arg=chart.get_attribute("id")
-    )
+    page.page.wait_for_function("() => document.querySelector('figure.chart [opacity=\"0.08\"]')")
     assert page.complaints == []
 
 
-def test_a_table_is_searched_its_columns_and_encoders_hidden_and_copied(page: Watched) -> None:
+def test_a_table_is_searched_its_columns_hidden_and_copied(page: Watched) -> None:
     page.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    box = page.page.locator(".table").filter(has=page.page.locator("#answer-grid"))
-    table = box.locator("table")
-    names = table.locator("tbody th .value").all_inner_texts()
-    page.page.locator("#page-tools summary").click()
-    page.page.locator("#page-tools").get_by_label(names[0], exact=True).uncheck()
-    assert table.locator("tbody tr:visible").count() == len(names) - 1
+    page.everything()
+    box = page.page.locator("#pairs-coco-karpathy-all, #leaderboard-coco-karpathy").last
+    table = page.page.locator("#leaderboard-coco-karpathy table")
+    box = page.page.locator("#leaderboard-coco-karpathy .table")
+    names = table.locator("tbody th .value, tbody th").all_inner_texts()
     heading = table.locator("thead tr").last.locator("th").nth(1).inner_text()
     box.locator(".tools summary").click()
     box.locator(".tools input[type=checkbox]").first.uncheck()
+    assert heading not in table.locator("thead tr").last.locator("th").nth(1).inner_text()
     box.get_by_role("button", name="Copy as CSV").click()
-    page.page.wait_for_function("document.querySelector('.tools button').textContent !== ''")
+    box.get_by_text("Copied").wait_for()
     copied = page.page.evaluate("navigator.clipboard.readText()").splitlines()
-    assert [line.partition(",")[0] for line in copied[1:]] == names[1:]
-    assert heading not in copied[0]
+    assert [line.partition(",")[0] for line in copied[1:]] == names
     for text, shown in FORMULAS.items():
-        table.locator("tbody tr:visible th .value").first.evaluate("(cell, text) => { cell.textContent = text; }", text)
-        copy = box.locator(".tools button")
-        copy.evaluate("button => { button.textContent = ''; button.click(); }")
-        copy.filter(has_text="Copied").wait_for()
-        assert shown in page.page.evaluate("navigator.clipboard.readText()")
+        made = page.page.evaluate("(text) => csv([{ heading: 'a' }, { heading: 'b' }], [[text, '1']])", text)
+        assert shown in made
 
 
 def test_light_and_dark_are_a_click_and_the_current_section_is_marked(page: Watched) -> None:
@@ -236,13 +328,17 @@ def test_light_and_dark_are_a_click_and_the_current_section_is_marked(page: Watc
     page.page.wait_for_selector(".contents a[href='#leaderboard'][aria-current]")
 
 
-def test_the_page_reads_without_scripts(browser: Browser, hostile_report: Path) -> None:
+def test_without_scripts_the_answer_and_the_headings_read_and_say_where_the_rest_is(
+    browser: Browser, hostile_report: Path
+) -> None:
     with opened(browser, hostile_report / "report.html", java_script_enabled=False) as plain:
-        assert plain.page.locator("figure.chart .canvas > svg").count() == plain.page.locator("figure.chart").count()
+        assert plain.page.locator(".sentence li").count() > 0
+        assert plain.page.get_by_text("report.md says the same").is_visible()
         assert plain.page.get_by_role("heading", name="Leaderboard").is_visible()
 
 
 def test_first_paint_comes_within_two_seconds(page: Watched) -> None:
+    page.made()
     paint = page.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     assert paint < 2000
 
@@ -257,4 +353,4 @@ def test_a_search_shows_its_pictures_and_hostile_query(
     with opened(browser, write_search(tmp_path / "s.html", found, hostile_store.pictures)) as watched:
         assert watched.complaints == []
         assert watched.page.get_by_role("heading", name=HOSTILE[0]).is_visible()
-        assert watched.page.locator(".grid svg.thumb").count() == 6
+        assert watched.page.locator(".grid img.thumb").count() == 6

@@ -91,9 +91,8 @@ def test_the_column_table_marks_the_best_and_what_the_tests_do_not_tell_from_it(
     for name, value in names.items():
         store.specs[name] = spec(name)
         result(store, name, "shop", "t2i/all", "R@1", value, tie_share=0.01, chance=0.002)
-    of_first = {"same": (0.001, 0.9, 0.01), "open": (0.02, 0.4, 0.7), "worse": (0.22, 0.0001, 1.0)}
-    for name, (gap, p, equivalent) in of_first.items():
-        half = 0.005 if p < 0.05 or equivalent < 0.05 else 0.03  # an interval that says what the test says
+    of_first = {"same": (0.001, 0.9, 0.01, 0.005), "open": (0.02, 0.4, 0.7, 0.04), "worse": (0.22, 0.0001, 1.0, 0.05)}
+    for name, (gap, p, equivalent, half) in of_first.items():
         comparison(store, "shop", "t2i/all", "R@1", "first", name, gap, p, p_equivalent=equivalent, half=half)
     table = column_table(read_report_data(store))
     values = dict(re.findall(r"^  (\w+) & (\S+) ", table, re.MULTILINE))

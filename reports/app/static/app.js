@@ -1,15 +1,15 @@
 "use strict";
 
 // Light or dark: the first click leaves the setting of the system; the browser keeps the choice.
-const root = document.documentElement;
-root.dataset.theme = localStorage.getItem("capim-theme") ?? "";
+const whole = document.documentElement;
+whole.dataset.theme = localStorage.getItem("capim-theme") ?? "";
 const theme = document.querySelector("#theme");
 if (theme) {
   theme.hidden = false;
   theme.addEventListener("click", () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    localStorage.setItem("capim-theme", root.dataset.theme);
+    const dark = whole.dataset.theme ? whole.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    whole.dataset.theme = dark ? "light" : "dark";
+    localStorage.setItem("capim-theme", whole.dataset.theme);
   });
 }
 

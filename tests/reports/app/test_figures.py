@@ -15,6 +15,7 @@ from capim.store import EmbeddingStore
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.protocols import Protocol
 from tests.reports.app.stores import NoServices, asking, csv_of, two_runs
+from tests.reports.pages import blocks, cells
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +35,14 @@ def test_the_grid_shows_the_chosen_encoders_and_its_rows_are_its_sql(
     names = sorted(served_store.counts("results", "encoder"))
     chosen = f"/?encoders={names[0]},{names[1]}&corpora=coco-karpathy&metric=R@5"
     page = client.get(chosen).text
-    assert f'<th scope="row">{names[0]}</th>' in page
-    assert f'<th scope="row">{names[2]}</th>' not in page
+    board = blocks(page)["answer-grid"]["table"]
+    assert {row[0].text for row in cells(board)} == {*names[:2]}
+    assert {column["group"] for column in board["columns"][1:3]} == {"coco-karpathy"}
     rows = served_store.sql(client.get(f"{chosen}&as=sql").text).to_pylist()
     assert {(row["encoder"], row["metric"]) for row in rows} == {(names[0], "R@5"), (names[1], "R@5")}
     assert [row["encoder"] for row in csv_of(client, chosen)] == [row["encoder"] for row in rows]
-    assert f"/queries?corpus=coco-karpathy&amp;protocol=t2i/all&amp;wrong={names[0]}" in page
+    links = {shown.link for row in cells(board) for shown in row}
+    assert f"/queries?corpus=coco-karpathy&protocol=t2i/all&wrong={names[0]}" in links
 
 
 def test_one_against_another_counts_what_the_lists_behind_it_count(client: TestClient) -> None:

@@ -151,7 +151,7 @@ def test_missed_by_one_and_found_by_another_by_keyboard_alone_then_back_reload_a
     assert _count(page) == n
     assert page.get_by_label(f"missed by {a}", exact=True).is_checked()
     page.go_back()
-    page.wait_for_selector("#grid")
+    page.wait_for_selector("#answer-grid table")
 
 
 def test_a_list_goes_on_while_one_scrolls_and_ends(watched: Watched, address: str) -> None:
@@ -206,6 +206,8 @@ def test_axe_finds_nothing_and_nothing_runs_over_the_edge(watched: Watched, brow
     for path in ("/", "/queries?protocol=t2i/all", one, "/compare?protocol=t2i/all"):
         page.set_viewport_size({"width": WIDTHS[-1], "height": 900})
         page.goto(f"{address}{path}")
+        if path == "/":
+            page.wait_for_selector("html[data-made=summary]", state="attached")
         if folder := os.environ.get("CAPIM_SCREENSHOTS"):
             for width, scheme in product(WIDTHS, SCHEMES):
                 page.set_viewport_size({"width": width, "height": 900})

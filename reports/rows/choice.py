@@ -1,0 +1,200 @@
+"""A decision: encoders by a mean over tasks with the user's weights, within limits of cost.
+
+The interval of a difference of two means is made of the intervals of the tasks that hold for all pairs together:
+``low = d - sqrt(sum over corpora of (sum over its tasks of weight * (d_task - low_task))^2)``, and so for the other
+end. Corpora count as independent samples; tasks of one corpus as wholly dependent, which can only make the interval
+wider. ``templates/page.js`` (``ranking``) has the same formulas for a reader who changes the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from capim.reports import format as show
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.speed import bytes_per_image, image_rate
+from capim.reports.rows.standing import Task, claimed, headline_tasks, values
+from capim.store.errors import RequestError, unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A cost that can be limited: its key on the command line, its name and unit, and the value of every encoder."""
+
+    key: str
+    name: str
+    unit: str
+    values: Mapping[str, float]
+    texts: Mapping[str, str]
+    at_least: bool = False
+
+    def broken(self, encoder: str, bound: float) -> str:
+        """Why an encoder does not keep the limit; empty where it does."""
+        if (known := self.values.get(encoder)) is None:
+            return f"{self.name} is not known"
+        keeps = known >= bound if self.at_least else known <= bound
+        return "" if keeps else f"{self.name}: {self.texts[encoder]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """One encoder of a choice: its weighted mean, and the difference to the first with its interval, in points.
+
+    ``open``: no test separates it from the first; ``not tested``: a task with a weight has no test of the two.
+    """
+
+    encoder: str
+    value: float
+    state: Literal["first", "worse", "open", "not tested"]
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The encoders within the limits, best first; those without, with the reason; and how far each weight can go.
+
+    ``same``: the least and the greatest share of a task with which the first place stays the same, where the shares of
+    the others stay in proportion.
+    """
+
+    order: tuple[Placed, ...]
+    out: Mapping[str, str]
+    same: Mapping[Task, tuple[float, float]]
+
+
+def limits(data: ReportData) -> list[Limit]:
+    """The costs that are known of an encoder, each on the largest corpus on which it is."""
+    corpora = data.corpus_names()
+    rates: dict[str, float] = {}
+    sizes: dict[str, float] = {}
+    for corpus in corpora:
+        rates = {name: speed.stages["forward"].median for name, speed in image_rate(data, corpus).items()} | rates
+        sizes = bytes_per_image(data, corpus) | sizes
+    dims = {name: float(data.specs[name].dim) for name in sizes}
+    texts = {name: show.size(size) for name, size in sizes.items()}
+    counts = {name: show.number(dim, 0) for name, dim in dims.items()}
+    speeds = {name: f"{show.significant(rate)} images/s" for name, rate in rates.items()}
+    found = [
+        Limit(key="bytes", name="size of an image", unit="bytes", values=sizes, texts=texts),
+        Limit(key="dim", name="components of a vector", unit="components", values=dims, texts=counts),
+        Limit(key="rate", name="speed", unit="images/s", values=rates, texts=speeds, at_least=True),
+    ]
+    return [limit for limit in found if limit.values]
+
+
+def tasks_to_weigh(data: ReportData) -> list[Task]:
+    """The headline tasks of all corpora whose figures are percentages: others have no mean with them."""
+    tasks = (task for corpus in data.corpus_names() for task in headline_tasks(data, corpus))
+    return [task for task in tasks if data.metric(task.metric).unit == "percent"]
+
+
+def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
+    """The weights that ``CORPUS=70`` or ``CORPUS:PROTOCOL=70`` mean; of a corpus, equal parts for its headline tasks.
+
+    Raises:
+        RequestError: A text that is no weight, an unknown name, or weights that are all 0.
+    """
+    tasks, found = tasks_to_weigh(data), dict[Task, float]()
+    names = [*dict.fromkeys(task.corpus for task in tasks), *(f"{task.corpus}:{task.protocol}" for task in tasks)]
+    for text in texts:
+        name, weight = _number(text, "weights", "shop-de=70 or shop-de:t2i/all=70")
+        same = [task for task in tasks if name in (task.corpus, f"{task.corpus}:{task.protocol}")]
+        if not same:
+            raise RequestError(f"weights: {unknown('task', name, names)}")
+        found |= {task: found.get(task, 0.0) + weight / len(same) for task in same}
+    if not any(found.values()):
+        raise RequestError(f"weights: expected at least one above 0, such as --weights {names[0]}=100")
+    return found
+
+
+def bounds_of(data: ReportData, texts: Iterable[str]) -> dict[str, float]:
+    """The bounds that ``bytes=1024`` or ``rate=50`` mean, by the keys of :func:`limits`.
+
+    Raises:
+        RequestError: A text that is no bound, or a cost that no encoder has.
+    """
+    known, found = [limit.key for limit in limits(data)], dict[str, float]()
+    for text in texts:
+        name, bound = _number(text, "limits", "bytes=1024")
+        if name not in known:
+            raise RequestError(f"limits: {unknown('cost', name, known)}")
+        found[name] = bound
+    return found
+
+
+def _number(text: str, option: str, example: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not name or not 0 <= value < math.inf:
+        raise RequestError(f"{option}: {text!r}: expected a name and a number from 0, such as {example}")
+    return name, value
+
+
+def choose(data: ReportData, weights: Mapping[Task, float], bounds: Mapping[str, float]) -> Choice:
+    """The choice with weights of tasks, which are scaled to a sum of 1, and with bounds of :func:`limits` by key."""
+    total = math.fsum(weights.values())
+    share = {task: weight / total for task, weight in weights.items() if weight > 0}
+    known = {task: {name: 100 * value for name, value in values(data, task).items()} for task in share}
+    out = {name: why for name in data.encoder_names() if (why := next(_out(data, known, bounds, name), ""))}
+    left = [name for name in data.encoder_names() if name not in out]
+    mean = {name: math.fsum(weight * known[task][name] for task, weight in share.items()) for name in left}
+    order = sorted(left, key=lambda name: (-mean[name], name))
+    if not order:
+        return Choice(order=(), out=out, same={})
+    placed = [_placed(data, share, name, order[0], mean[name]) for name in order]
+    same = {task: _stable(known, share, task, order) for task in share} if len(share) > 1 else {}
+    return Choice(order=tuple(placed), out=out, same=same)
+
+
+def _out(
+    data: ReportData, known: Mapping[Task, Mapping[str, float]], bounds: Mapping[str, float], name: str
+) -> Iterator[str]:
+    yield from (f"not evaluated on {task.corpus}, {task.title}" for task, of in known.items() if name not in of)
+    for limit in limits(data):
+        if limit.key in bounds and (why := limit.broken(name, bounds[limit.key])):
+            yield why
+
+
+def _placed(data: ReportData, share: Mapping[Task, float], name: str, first: str, mean: float) -> Placed:
+    if name == first:
+        return Placed(encoder=name, value=mean, state="first")
+    difference, below, above = 0.0, dict[str, float](), dict[str, float]()
+    for task, weight in share.items():
+        row = data.comparison(*task[:3], name, first)
+        if row is None or row["difference"] is None:
+            return Placed(encoder=name, value=mean, state="not tested")
+        row = claimed(row)
+        size = row["difference"]
+        ends = [size if row[end] is None else row[end] for end in ("ci_low", "ci_high")]
+        if row["lower_is_better"]:
+            size, ends = -size, [-end for end in reversed(ends)]
+        difference += 100 * weight * size
+        below[task.corpus] = below.get(task.corpus, 0.0) + 100 * weight * (size - ends[0])
+        above[task.corpus] = above.get(task.corpus, 0.0) + 100 * weight * (ends[1] - size)
+    low, high = difference - math.hypot(*below.values()), difference + math.hypot(*above.values())
+    state: Literal["worse", "open"] = "worse" if high < 0 else "open"
+    return Placed(encoder=name, value=mean, state=state, difference=difference, low=low, high=high)
+
+
+def _stable(
+    known: Mapping[Task, Mapping[str, float]], share: Mapping[Task, float], task: Task, order: list[str]
+) -> tuple[float, float]:
+    """The shares of a task between which the first place is that of ``order``; both means are linear in the share."""
+    low, high = 0.0, 1.0
+    rest = {other: weight / (1 - share[task]) for other, weight in share.items() if other != task}
+    for name in order[1:]:
+        here = known[task][order[0]] - known[task][name]
+        there = math.fsum(weight * (known[other][order[0]] - known[other][name]) for other, weight in rest.items())
+        if here < 0 <= there:
+            high = min(high, there / (there - here))
+        elif there < 0 <= here:
+            low = max(low, there / (there - here))
+    return low, high

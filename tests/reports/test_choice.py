@@ -1,0 +1,93 @@
+"""The decision: a weighted mean with its interval, limits, and how far the weights can go."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from capim.reports.rows import choice
+from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.standing import Task
+from capim.store.errors import RequestError
+from tests.reports.stand_in import StandIn, comparison, corpus, result, spec
+
+
+def two_corpora() -> ReportData:
+    """Encoder a is 10 points better on photos, b is 20 points better on signs; intervals of 3 and of 4 points."""
+    store = StandIn(
+        specs={name: spec(name) for name in "abc"},
+        contents={name: corpus(name, n_images=40) for name in ("photos", "signs")},
+    )
+    values = {"photos": {"a": 0.6, "b": 0.5}, "signs": {"a": 0.3, "b": 0.5, "c": 0.9}}
+    for name, of in values.items():
+        for encoder, value in of.items():
+            result(store, encoder, name, "t2i/all", "R@1", value, half=0.02)
+    comparison(store, "photos", "t2i/all", "R@1", "a", "b", 0.1, 0.001, half=0.03)
+    comparison(store, "signs", "t2i/all", "R@1", "a", "b", -0.2, 0.001, half=0.04)
+    return read_report_data(store)
+
+
+def tasks(data: ReportData) -> dict[str, Task]:
+    return {task.corpus: task for task in choice.tasks_to_weigh(data)}
+
+
+def test_the_mean_its_interval_and_the_share_at_which_another_encoder_is_first_by_hand() -> None:
+    data = two_corpora()
+    of = tasks(data)
+    made = choice.choose(data, {of["photos"]: 80.0, of["signs"]: 20.0}, {})
+    first, second = made.order
+    assert (first.encoder, first.state, second.encoder) == ("a", "first", "b")
+    assert [first.value, second.value, second.difference] == pytest.approx([54, 50, -4])
+    half = math.hypot(0.8 * 3, 0.2 * 4)  # two corpora are independent
+    assert [second.low, second.high] == pytest.approx([-4 - half, -4 + half])
+    assert second.state == "worse"
+    assert made.out == {"c": "not evaluated on photos, text to image"}
+    assert [*made.same[of["photos"]]] == pytest.approx([2 / 3, 1.0])  # 10 w = 20 (1 - w)
+    assert [*made.same[of["signs"]]] == pytest.approx([0.0, 1 / 3])
+
+
+def test_tasks_of_one_corpus_count_as_wholly_dependent() -> None:
+    store = StandIn(specs={n: spec(n) for n in "ab"}, contents={"photos": corpus("photos", n_images=40)})
+    for protocol in ("t2i/all", "i2t/any"):
+        for encoder, value in (("a", 0.6), ("b", 0.5)):
+            result(store, encoder, "photos", protocol, "R@1", value, half=0.02)
+        comparison(store, "photos", protocol, "R@1", "a", "b", 0.1, 0.001, half=0.03)
+    data = read_report_data(store)
+    second = choice.choose(data, choice.weights_of(data, ["photos=1"]), {}).order[1]
+    assert [second.low, second.high] == pytest.approx([-13, -7])
+
+
+def test_a_task_without_a_test_of_the_two_gives_no_interval() -> None:
+    data = two_corpora()
+    made = choice.choose(data, {tasks(data)["signs"]: 1.0}, {})
+    assert [(each.encoder, each.state) for each in made.order] == [
+        ("c", "first"),
+        ("b", "not tested"),
+        ("a", "not tested"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "fault"),
+    [
+        (["photo=1"], "did you mean 'photos'"),
+        (["photos"], "expected a name and a number"),
+        (["photos=-1"], "expected a name and a number"),
+        (["photos=0"], "expected at least one above 0"),
+    ],
+)
+def test_wrong_weights_name_what_was_expected(texts: list[str], fault: str) -> None:
+    with pytest.raises(RequestError, match=fault):
+        choice.weights_of(two_corpora(), texts)
+
+
+def test_an_unknown_cost_is_refused_and_an_encoder_beyond_a_limit_is_out() -> None:
+    data = two_corpora()
+    with pytest.raises(RequestError, match="limits"):
+        choice.bounds_of(data, ["bytes=10"])  # nothing is known of any size here
+    limit = choice.Limit(key="rate", name="speed", unit="images/s", values={"a": 9.0}, texts={"a": "9"}, at_least=True)
+    assert limit.broken("a", 8) == ""
+    assert limit.broken("a", 10) == "speed: 9"
+    assert limit.broken("b", 10) == "speed is not known"

@@ -1,0 +1,62 @@
+"""Stores of earlier formats: refused with the command, upgraded without a model, the same vectors and outcomes."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from capim.store import EmbeddingStore
+from capim.store.connection import Connection
+from capim.store.errors import RequestError
+from capim.store.rows import now, register
+from capim.store.schema import FORMAT
+from tests.command import command
+
+GOLDEN = sorted(Path(__file__).parents[1].joinpath("golden", "stores").glob("format-*.tar.xz"))
+
+
+@pytest.fixture(params=GOLDEN, ids=lambda file: file.name.partition(".")[0])
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def table(workspace: Path, name: str) -> pa.Table:
+    opened = Connection(str(workspace / "store")).open(name)
+    assert opened is not None
+    return opened.to_table()
+
+
+def test_an_upgraded_store_has_its_vectors_and_outcomes_and_makes_its_figures_again(workspace: Path) -> None:
+    kept = {name: table(workspace, name) for name in Connection(str(workspace / "store")).names()}
+    kept = {name: rows for name, rows in kept.items() if "derived" not in rows.column_names and name != "formats"}
+    refused = command("results", workspace, code=2).err
+    assert (
+        f"this release of capim reads format {FORMAT}: run `capim store upgrade` (nothing is encoded again)" in refused
+    )
+    printed = command("store upgrade --format json", workspace)
+    assert "results" in {row["table"] for row in printed.rows}
+    assert "0 damaged or lost" in command("store verify", workspace).err
+    for name, rows in kept.items():
+        assert table(workspace, name).select(rows.column_names).equals(rows), name
+    again = command("store upgrade", workspace)
+    assert "nothing to do" in again.err
+    command("evaluate --replicates 100 --protocols t2i/all --device cpu", workspace)
+    results = command("results --format json", workspace).rows
+    assert {row["encoder"] for row in results} == {"one", "other"}
+    assert len(EmbeddingStore.open(workspace / "store").rows("outcomes")) == len(kept["outcomes"])
+
+
+@pytest.mark.parametrize(("written", "words"), [(4, "has format 4"), (FORMAT + 1, f"has format {FORMAT + 1}")])
+def test_a_format_that_cannot_be_upgraded_is_refused_and_left_alone(tmp_path: Path, written: int, words: str) -> None:
+    connection = Connection(str(tmp_path / "store"))
+    register(connection, "formats", [{"format": written, "written": now()}])
+    before = sorted(path.name for path in (tmp_path / "store").rglob("*"))
+    assert words in command("store upgrade", tmp_path, code=2).err
+    assert sorted(path.name for path in (tmp_path / "store").rglob("*")) == before
+    with pytest.raises(RequestError, match=words):
+        EmbeddingStore.open(tmp_path / "store")
