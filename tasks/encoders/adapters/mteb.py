@@ -96,7 +96,8 @@ def _encoded(model: Any, task: Any, spec: EncoderSpec, modality: Modality, items
     from torch.utils.data import DataLoader
 
     role = str(spec.options[f"{modality}_role"])
-    data: Any = DataLoader(_Items(_INPUTS[modality], items), batch_size=len(items), collate_fn=_columns)
+    rows: Any = _Items(_INPUTS[modality], items)
+    data: Any = DataLoader(rows, batch_size=len(items), collate_fn=_columns)
     # mteb's wrapper of MultiVectorEncoder searches, and encodes under another name
     encode = getattr(model, "encode", None) or model._encode  # noqa: SLF001
     found = encode(
