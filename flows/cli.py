@@ -11,6 +11,7 @@ import argparse
 import atexit
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -75,6 +76,7 @@ COMMANDS: dict[str, Command] = {
     "ann": steps.ann,
     "list": inspection.list_known,
     "check": inspection.check,
+    "certify-model": inspection.certify_model,
     "completion": completion,
 }
 GROUPS: dict[str, dict[str, Command]] = {
@@ -203,10 +205,10 @@ def _end(code: int) -> NoReturn:
 
 def _explain(error: Exception) -> tuple[int, str]:
     """Exit code and message of an error."""
-    if isinstance(error, RequestError):
-        return WRONG_REQUEST, str(error)
-    if isinstance(error, WorkError):
-        return FAILED, str(error)
+    if isinstance(error, RequestError | WorkError):
+        return WRONG_REQUEST if isinstance(error, RequestError) else FAILED, str(error)
+    if isinstance(error, ModuleNotFoundError) and (package := _of_run(error.name or "")):
+        return WRONG_REQUEST, f"this needs {package}, and here is what reads a store alone: pip install 'capim[run]'"
     if isinstance(error, RecursionError):
         return (
             WRONG_REQUEST,
@@ -219,6 +221,21 @@ def _explain(error: Exception) -> tuple[int, str]:
 
         return FAILED, str(explained("the work failed", error))
     return FAILED, f"unexpected {type(error).__name__}: {error}\nrun the command again with --debug for the traceback"
+
+
+def _of_run(module: str) -> str:
+    """The package of a module that is missing, if the extra ``run`` would install it; else nothing.
+
+    Examples:
+        >>> _of_run("prefect.client"), _of_run("numpy"), _of_run("huggingface_hub")
+        ('prefect', '', 'huggingface-hub')
+    """
+    from importlib.metadata import requires
+
+    package = module.partition(".")[0].replace("_", "-")
+    named = [each for each in requires("capim") or () if re.search(r"extra *== *['\"]run['\"]", each)]
+    found = {re.split(r"[^\w-]", each.replace("_", "-"))[0].lower() for each in named}
+    return package if package.lower() in found else ""
 
 
 def _print_error(message: str) -> None:

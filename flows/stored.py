@@ -602,9 +602,12 @@ def _exported(
     data = read_report_data(store, **names)
     if what in ("results", "paper"):
         from capim.reports.exports import export_results
-        from capim.tasks.runtime.exports import ndcg_rows
 
-        more = ndcg_rows(store, data) if kind == "mteb" else ()
+        more: Iterable[Mapping[str, Any]] = ()
+        if kind == "mteb":
+            from capim.tasks.runtime.exports import ndcg_rows
+
+            more = ndcg_rows(store, data)
         kind = "paper" if what == "paper" else kind
         return export_results(replace(data, results=(*data.results, *more)), to, kind=kind)
     from capim.reports.exports.tracking import TRACKERS

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.files import write_csv, write_json
-from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, Progress, clock, listening
+from capim.tasks.hub.progress import DOWNLOADED, Progress, listening
+from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -304,6 +305,8 @@ def _terminal(overall: Overall) -> Iterator[None]:
 
         def listen(progress: Progress) -> None:
             seconds = time.monotonic() - begun
+            if progress.unit == DOWNLOADED and not progress.done:
+                console.print(progress.work, markup=False, highlight=False)
             if ended := overall.listen(progress, seconds):
                 console.print(ended, markup=False, highlight=False)
             rest = overall.left(seconds)
@@ -326,6 +329,8 @@ def _lines(overall: Overall) -> Iterator[None]:
     started = begun  # the step in work
 
     def listen(progress: Progress) -> None:
+        if progress.unit == DOWNLOADED and not progress.done:
+            write(progress.work)
         nonlocal started
         now = time.monotonic()
         if progress.step and progress.done == 0:

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
-from huggingface_hub import EvalResult, ModelCardData
 from langcodes import Language
 
 from capim.reports.exports.tabular import csv_bytes, json_bytes
@@ -238,10 +237,14 @@ def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
     results = [_result(data, task, row, spec) for task, row in rows if row is not None and row["value"] is not None]
     if not results:
         return {}
+    from huggingface_hub import ModelCardData
+
     return {name: ModelCardData(model_name=encoder, eval_results=results).to_yaml().encode() + b"\n"}
 
 
-def _result(data: ReportData, task: Task, row: Row, spec: EncoderSpec) -> EvalResult:
+def _result(data: ReportData, task: Task, row: Row, spec: EncoderSpec) -> Any:
+    from huggingface_hub import EvalResult
+
     corpus = data.corpora[task.corpus]
     return EvalResult(
         task_type=TYPES.get(Protocol.of(task.protocol).direction, "caption-pairing"),

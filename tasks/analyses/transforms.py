@@ -121,7 +121,8 @@ def whitening(images: Matrix, captions: Matrix) -> Change:
     stacked = np.concatenate([images - means[0], captions - means[1]])
     covariance = stacked.T @ stacked / len(stacked)
     values, axes = np.linalg.eigh(covariance + 0.01 * np.trace(covariance) / len(covariance) * np.eye(len(covariance)))
-    spherical = axes / np.sqrt(np.maximum(values, np.finfo(np.float64).tiny))
+    least = values.max() * np.finfo(np.float64).eps or 1.0  # all vectors may be one
+    spherical = axes / np.sqrt(np.maximum(values, least))
 
     def whitened(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
         first, second = images - means[0], captions - means[1]

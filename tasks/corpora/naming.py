@@ -10,6 +10,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -287,6 +288,8 @@ def _availability(name: str, entry: CorpusEntry) -> str:
         return f"with {', '.join(required)}"
     if not entry.hub:
         return "yes"
+    if find_spec("huggingface_hub") is None:
+        return "no: pip install 'capim[run]'"
     from huggingface_hub.constants import HF_HUB_CACHE, is_offline_mode
 
     if (Path(HF_HUB_CACHE) / f"datasets--{entry.hub.replace('/', '--')}").is_dir():

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec, Option, Precision, Storage, VectorKind
+from capim.tasks.encoders import of_mteb
 from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_faults, adapter_named, is_own_code
 
 log = logging.getLogger(__name__)
@@ -123,6 +124,8 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         options = row.get("options", {})
         faults = adapter_faults(adapter, options if isinstance(options, Mapping) else {})
         # the code of a package or of the user may be the model itself
+        if not faults and adapter == of_mteb.ADAPTER and isinstance(row.get("checkpoint"), str):
+            row = {**of_mteb.row_of(str(row["checkpoint"])), **row}
         if not faults and not row.get("checkpoint") and (is_own_code(adapter) or adapter_named(adapter).release):
             row = {**row, "checkpoint": adapter}
     try:

@@ -8,19 +8,20 @@ needs (a base model, a tokenizer, code) are pinned to a commit too: ``resolve`` 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_named, require_libraries
+from capim.tasks.hub import folder_at
 
 ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 PACKAGE = Path(__file__).parent
@@ -135,7 +136,7 @@ def related_repositories(adapter: str, read: ReadJson) -> list[str]:
         ['vidore/base']
     """
     names: list[str | None] = []
-    if adapter == "colvision":
+    if adapter in ("colvision", "mteb"):
         names = [read("adapter_config.json").get("base_model_name_or_path")]
     elif adapter == "openclip":
         text = read("open_clip_config.json").get("model_cfg", {}).get("text_cfg", {})
@@ -266,22 +267,6 @@ def needed_files(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
     return [file for file in files if file in chosen or not file.endswith(_HEAVY)]
 
 
-def commit_of(repository: str, revision: str) -> str:
-    """The commit that a branch or tag of a hub repository names: from the hub, or else from the cache.
-
-    Raises:
-        RequestError: The repository or revision does not exist.
-        WorkError: The hub cannot be reached and the cache does not have it, or access is restricted.
-    """
-    from huggingface_hub import HfApi, constants
-
-    def resolved(local: bool) -> str:
-        local |= constants.HF_HUB_OFFLINE
-        return str(HfApi().resolve_revision(repository, revision=revision, local_files_only=local).resolved)
-
-    return _from_hub_or_cache(resolved, repository, revision)
-
-
 def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
     """The folder of one commit of a hub repository, with only the weights that are needed.
 
@@ -292,67 +277,9 @@ def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
 
     Raises:
         RequestError: The repository or commit does not exist.
-        WorkError: The hub cannot be reached and the cache does not have it, or access is restricted.
+        WorkError: As of :func:`capim.tasks.hub.folder_at`.
     """
-    from huggingface_hub import HfApi, snapshot_download
-
-    def folder(local: bool) -> str:
-        files = None if local else needed_files(HfApi().list_repo_files(repository, revision=commit), weights)
-        return str(snapshot_download(repository, revision=commit, allow_patterns=files, local_files_only=local))
-
-    return Path(_from_hub_or_cache(folder, repository, commit))
-
-
-def _from_hub_or_cache(ask: Callable[[bool], str], repository: str, revision: str) -> str:
-    """What ``ask(False)`` gets from the hub, or where that fails ``ask(True)`` from the cache."""
-    try:
-        return ask(False)
-    except Exception as error:
-        with contextlib.suppress(Exception):  # the first error has the reason
-            return ask(True)
-        raise hub_error(error, repository, revision) from error
-
-
-def hub_error(error: Exception, repository: str, revision: str) -> RequestError | WorkError:
-    """A failure of the hub as an error that names the repository and the next step; other errors are raised."""
-    from huggingface_hub import constants, errors
-
-    where, download = f"https://huggingface.co/{repository}", f"hf download {repository} --revision {revision}"
-    if isinstance(error, errors.GatedRepoError):
-        return WorkError(
-            f"{repository} is gated: accept its terms at {where} while logged in, then set HF_TOKEN to a token of "
-            "that account (or run: hf auth login)"
-        )
-    if isinstance(error, errors.RevisionNotFoundError):
-        return RequestError(f"{repository} has no revision {revision!r}; see {where}/commits/main")
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return RequestError(f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}")
-    if isinstance(error, errors.HFValidationError):
-        return RequestError(f"{repository!r} is neither an existing folder nor the id of a hub repository")
-    if isinstance(error, errors.RevisionResolutionError) and constants.HF_HUB_OFFLINE:
-        return WorkError(
-            f"{repository} at {revision!r} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; "
-            f"unset it, or run with network access: {download}"
-        )
-    unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
-    if isinstance(error, (*unreachable, errors.HTTPError, OSError)):
-        return WorkError(
-            f"the hub cannot be reached for {repository} at {revision!r} and the cache does not hold it; "
-            f"with network access, run: {download}"
-        )
-    raise error
-
-
-def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any]:
-    """The contents of a JSON file of a repository, empty if it has no such file."""
-    from huggingface_hub import errors, hf_hub_download
-
-    try:
-        return json_file(Path(hf_hub_download(repository, name, revision=commit)))
-    except (errors.EntryNotFoundError, errors.LocalEntryNotFoundError):
-        return {}
-    except Exception as error:
-        raise hub_error(error, repository, commit) from error
+    return folder_at(repository, commit, partial(needed_files, patterns=weights))
 
 
 def complete_folder(spec: EncoderSpec) -> Path:

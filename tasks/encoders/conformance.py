@@ -395,8 +395,8 @@ def _hub_switched_off() -> Iterator[None]:
 
 def _agreement(spec: EncoderSpec, found: Sequence[Embeddings], device: str, trust_remote_code: bool) -> CheckResult:
     """Whether another precision on the CPU gives nearly the same vectors."""
-    if adapter_named(spec.adapter).endpoint:
-        return CheckResult("agrees with another precision", "skip", "the service chooses it")
+    if adapter_named(spec.adapter).endpoint or spec.adapter == "mteb":
+        return CheckResult("agrees with another precision", "skip", "the service, or mteb's loader, chooses it")
     other: Precision = "float32" if spec.precision != "float32" else "bfloat16"
     name = f"agrees with {other} on the CPU"
     try:

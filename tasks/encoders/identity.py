@@ -21,14 +21,13 @@ from typing import Any
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
+from capim.tasks.encoders import of_mteb
 from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, adapter_named, is_own_code
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.catalog import catalog, spec_of
 from capim.tasks.encoders.checkpoint import (
     ReadJson,
-    commit_of,
     digest_of,
-    hub_json,
     json_file,
     local_path,
     open_clip_tag,
@@ -36,6 +35,7 @@ from capim.tasks.encoders.checkpoint import (
     repository_of,
 )
 from capim.tasks.encoders.endpoint import resolve_endpoint
+from capim.tasks.hub import commit_of, hub_json
 
 ROLES = {"caption": "query", "image": "document"}
 """The usual role of each modality: captions search among images."""
@@ -60,6 +60,8 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     """
     if spec.adapter == "http":
         return resolve_endpoint(spec)
+    if spec.adapter == of_mteb.ADAPTER:
+        spec = of_mteb.resolved(spec)
     spec = _with_code(spec)
     if spec.checkpoint == spec.adapter:  # the code is the model
         return spec
@@ -210,6 +212,9 @@ def roles_line(spec: EncoderSpec) -> str:
         "captions as query with 'Query: {caption}', images as document with 'Describe this image'"
     """
     parts = []
+    if spec.adapter == of_mteb.ADAPTER:
+        roles = ", ".join(f"{modality}s as {spec.options[f'{modality}_role']}" for modality in ROLES)
+        return f"{roles}, with mteb's prompts for {spec.options['task']}"
     for modality, usual in ROLES.items() if adapter_named(spec.adapter).roles else ():
         role = spec.options.get(f"{modality}_role", usual)
         given = [spec.options.get(f"{modality}_{name}") for name in ("prompt", "template")]

@@ -32,14 +32,13 @@ from capim.tasks.encoders import (
 from capim.tasks.encoders.checkpoint import (
     digest_of,
     folder_of,
-    hub_error,
     local_path,
     open_clip_tag,
-    snapshot,
 )
 from capim.tasks.encoders.conformance import CHECKS, SHORT, six_scenes
 from capim.tasks.encoders.identity import pin, pinned_toml
 from capim.tasks.encoders.weights import read_tensors
+from capim.tasks.hub import hub_error
 from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES
 
@@ -121,25 +120,6 @@ def test_an_unreachable_hub_does_not_matter_when_the_cache_has_the_commit(family
         resolve(spec(checkpoint="nobody/nothing"))
 
 
-def test_only_the_weights_that_an_adapter_reads_are_fetched(monkeypatch, tmp_path) -> None:
-    files = ["open_clip_config.json", "open_clip_pytorch_model.bin", "model.safetensors", "pytorch_model.bin", "m.onnx"]
-    patterns: dict[str, list[str]] = {}
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.HfApi.list_repo_files", lambda *_, **__: files)
-    monkeypatch.setattr(
-        "huggingface_hub.snapshot_download",
-        lambda name, **kw: patterns.update({name: kw["allow_patterns"]}) or tmp_path,
-    )
-    for adapter in ("openclip", "hf_dual"):
-        snapshot(f"some/{adapter}", "0" * 40, ADAPTERS[adapter].weights)
-    snapshot("some/related", "0" * 40, ())
-    assert patterns == {
-        "some/openclip": files[:2],
-        "some/hf_dual": ["open_clip_config.json", "model.safetensors"],
-        "some/related": files[:1],
-    }
-
-
 def test_a_missing_package_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
@@ -177,7 +157,7 @@ def test_the_catalog_names_the_benchmarks_models() -> None:
 def test_every_adapter_for_checkpoints_is_covered_by_a_family() -> None:
     assert {case.adapter for case in CASES.values()} == {
         name for name, each in ADAPTERS.items() if not each.endpoint
-    } - {"module"}
+    } - {"module", "mteb"}  # test_of_mteb.py
 
 
 def test_open_clips_own_names_lead_to_a_repository_at_a_commit(hub_cache, tmp_path) -> None:

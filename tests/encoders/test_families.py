@@ -19,7 +19,9 @@ from tests.encoders.families.table import CASES
 
 IN_PACKAGES = {name: entry for name, entry in catalog().items() if entry.checkpoint == entry.adapter}
 TRIED = (
-    {case.adapter for case in CASES.values()} | {entry.adapter for entry in IN_PACKAGES.values()} | {"module", "http"}
+    {case.adapter for case in CASES.values()}
+    | {entry.adapter for entry in IN_PACKAGES.values()}
+    | {"module", "http", "mteb"}
 )
 
 

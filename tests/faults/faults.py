@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from tests.faults import corruption, damages, disks, hostile, kills, networks, surroundings, together
+from tests.faults import corruption, damages, disks, hostile, hubs, kills, networks, surroundings, together
 from tests.faults.fault import Fault
 
-ALL = [
-    fault
-    for kind in (kills, disks, networks, corruption, damages, hostile, surroundings, together)
-    for fault in kind.FAULTS
-]
+_KINDS = (kills, disks, networks, hubs, corruption, damages, hostile, surroundings, together)
+ALL = [fault for kind in _KINDS for fault in kind.FAULTS]
 
 
 def chosen(*, quick: bool = False, only: str = "") -> list[Fault]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -44,17 +46,25 @@ found = search(store, one, encoder="tiny-clip", corpus="shapes-sample12", modali
 print(found["item_id"][0], images.ids[0])
 """
 
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+RUN = PROJECT["optional-dependencies"]["run"]
+OF_RUN = [re.split(r"[^\w-]", each)[0].replace("-", "_") for each in RUN]  # as their modules are named
+# Runs commands where nothing of the extra `run` can be imported.
+READS = SCRIPT.replace(str(MODEL_LIBRARIES), str((*MODEL_LIBRARIES, *OF_RUN, "google.protobuf", "yaml")))
+
 EMBED = "embed --quiet --device cpu --corpora shapes --sample 12 --encoders"
 CHOSEN = "--corpora shapes-sample12 --encoders tiny-clip,tiny-clip-plain --quiet"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def run_without_extras(*commands: str, workspace: Path | None = None) -> list[tuple[int, str, str]]:
+def run_without_extras(
+    *commands: str, workspace: Path | None = None, script: str = SCRIPT
+) -> list[tuple[int, str, str]]:
     """Exit code, output and errors of each command."""
     place = [] if workspace is None else ["--workspace", str(workspace)]
     words = json.dumps([[*shlex.split(each), *place] for each in commands])
-    done = subprocess.run([sys.executable, "-c", SCRIPT], input=words, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], input=words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
@@ -81,6 +91,17 @@ def test_stored_vectors_are_evaluated_compared_queried_and_reported(workspace: P
     assert [code for code, _, _ in results] == [0] * len(results), results
     assert "tiny-clip-plain" in results[3][1]
     assert "colpali-v1.3" in results[-1][1]
+
+
+def test_what_reads_a_store_needs_nothing_of_the_extra_run(workspace: Path, tmp_path: Path) -> None:
+    run_without_extras(f"evaluate {CHOSEN} --replicates 100", workspace=workspace)
+    reads = ("results", "query 'SELECT count(*) AS n FROM outcomes'", "store verify", "store info")
+    results = run_without_extras(*reads, f"export results --to {tmp_path}/r.csv", workspace=workspace, script=READS)
+    results += run_without_extras("list encoders", "list corpora", "list metrics", script=READS)
+    assert [said for code, _, said in results if code] == []
+    [(code, _, said)] = run_without_extras(f"evaluate {CHOSEN} --replicates 100", workspace=workspace, script=READS)
+    assert code == 2
+    assert said == "capim: this needs prefect, and here is what reads a store alone: pip install 'capim[run]'\n"
 
 
 def test_stored_vectors_are_searched_by_a_stored_item(workspace: Path) -> None:

@@ -5,7 +5,9 @@ A data set is downloaded once; after that ``datasets`` maps its Arrow files, and
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, WorkError
 from capim.store.files import NOT_ITS_FORMAT
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import choose_split, corpus_name
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.forms import Columns, FormName, RowOptions, TableRows, columns_of_roles, corpus_of_rows
+from capim.tasks.hub import commit_of, folder_at
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -203,7 +206,22 @@ def _published_split(dataset: str, split: str | None, config: str | None, revisi
                 split = choose_split(dataset, splits)
             elif len(splits) == 1:  # one table of several: of its only split, whatever its name
                 split = splits[0]
-        return datasets.load_dataset(dataset, **given, split=split or "test", revision=revision)
+        builder = datasets.load_dataset_builder(dataset, **given, revision=revision)
+        if not Path(builder.cache_dir).is_dir():
+            _download(builder.config.data_files or {})
+        builder.download_and_prepare()
+        return builder.as_dataset(split=split or "test")
+
+
+_ON_HUB = re.compile(r"hf://datasets/(?P<dataset>[^@]+)@(?P<commit>[0-9a-f]{40})/(?P<file>.+)")
+
+
+def _download(files_of: Mapping[str, Iterable[str]]) -> None:
+    """Download the files of all splits, which ``datasets`` prepares together, where they are on the hub."""
+    found = [place for file in chain.from_iterable(files_of.values()) if (place := _ON_HUB.fullmatch(file))]
+    if found:
+        files = [place["file"] for place in found]
+        folder_at(found[0]["dataset"], found[0]["commit"], lambda _: files, kind="dataset")
 
 
 def _refuse_files_elsewhere(dataset: str, files_of: Mapping[str, Iterable[str]]) -> None:
@@ -228,6 +246,17 @@ def configs_of(dataset: str, revision: str | None) -> list[str]:
         return list(datasets.get_dataset_config_names(dataset, revision=revision))
 
 
+def files_of(dataset: str, revision: str | None, pattern: str) -> Path:
+    """The folder with the files of a data set on the hub whose names match a pattern, downloaded if necessary.
+
+    Raises:
+        RequestError: It cannot be reached, or is gated; the message says what to do.
+    """
+    with _hub_faults(dataset, dataset):
+        commit = commit_of(dataset, revision or "main", kind="dataset")
+        return folder_at(dataset, commit, lambda names: fnmatch.filter(names, pattern), kind="dataset")
+
+
 @contextmanager
 def _hub_faults(dataset: str, where: str) -> Iterator[None]:
     """Raise what goes wrong on the hub as ``RequestError``, with what to do about it."""
@@ -249,6 +278,8 @@ def _hub_faults(dataset: str, where: str) -> Iterator[None]:
         ) from error
     except RequestError:
         raise
+    except WorkError as error:
+        raise RequestError(str(error)) from error
     except (ValueError, ImportError) as error:  # the latter: its README names an address
         raise RequestError(f"{where}: {_first_line(error)}") from error
 

@@ -24,6 +24,7 @@ from capim.tasks.corpora.files import corpus_name, require_folder, texts_in
 from capim.tasks.corpora.images.decode import image_facts
 from capim.tasks.corpora.images.image_files import IMAGE_SUFFIXES
 from capim.tasks.corpora.images.source import Folder
+from capim.tasks.corpora.readers.hub import files_of
 
 _NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
 _KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")
@@ -123,15 +124,7 @@ def read_cc3m(
         RequestError: The shards do not exist and cannot be downloaded, or one is damaged.
     """
     if root is None:
-        from huggingface_hub import snapshot_download
-
-        try:
-            root = snapshot_download(dataset, repo_type="dataset", revision=revision, allow_patterns=[shards])
-        except OSError as error:  # HfHubHTTPError is one too
-            raise RequestError(
-                f"{dataset}: its shards are not in the cache and the hub cannot be reached; connect once, or give a "
-                "folder of shards with root"
-            ) from error
+        root = files_of(dataset, revision, shards)
     return read_webdataset(
         root,
         shards=shards,

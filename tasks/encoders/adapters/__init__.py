@@ -149,6 +149,13 @@ _OWN: dict[str, Adapter] = {
         requires=("sentence_transformers",),
         extra="sentence-transformers",
     ),
+    "mteb": Adapter(
+        title="any model of mteb's table that sees images, by mteb's own loader, prompts and roles",
+        options=("task", "caption_role", "image_role"),
+        roles=True,
+        requires=("mteb",),
+        extra="mteb",
+    ),
     "http": Adapter(
         module="endpoint",
         title="a model behind an address: OpenAI's form, vLLM, Jina, Infinity, TEI, Cohere, Voyage, Gemini",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +14,10 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.readers.hub import HubImages, load_split, read_hub
 from capim.tasks.corpora.readers.negatives import ARO_HUB, read_aro
-from tests.corpora import local_copies
+from tests.corpora import hub_copies, local_copies
 from tests.corpora.own_data import contents, jpeg, publish, refusal
 
 
@@ -49,83 +48,42 @@ def same(corpus: Corpus, **description: Any) -> bool:
     return open_corpus(description).fingerprint == corpus.fingerprint
 
 
-def columns_of(rows: list[dict[str, Any]], *names: str) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in names or rows[0]}
-
-
-def read_lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
-
-
 # Of every corpus that is read from files and from the hub: one fingerprint.
 
 
-def test_coco_karpathy_from_the_hub(tmp_path: Path, local: Local) -> None:
+PLACES = {"coco-karpathy": ".", "sugarcrepe-pp": "val2017"}  # of images that the hub does not have
+OPTIONS: dict[str, dict[str, Any]] = {"crossmodal3600": {"languages": ["en", "quz", "zh"]}}
+
+
+@pytest.mark.parametrize("name", ["flickr30k-karpathy", "winoground", "xflickrco", "crossmodal3600", *PLACES])
+def test_a_corpus_is_the_same_from_the_hub(name: str, tmp_path: Path, local: Local) -> None:
+    options = OPTIONS.get(name, {})
+    corpus, root, pictures = local(name, **options)
+    hub_copies.write(name, tmp_path / "hub", root, pictures)
+    if name == "winoground":
+        options = {"tags": str(root / "tags.json")}
+    if name in PLACES:
+        options = {"images": str(root / PLACES[name])}
+    assert same(corpus, reader=name, dataset=str(tmp_path / "hub"), **options)
+
+
+def test_images_of_coco_karpathy_come_from_the_cache_or_the_data_set(tmp_path: Path, local: Local) -> None:
     corpus, root, pictures = local("coco-karpathy")
-    content = json.loads((root / "dataset_coco.json").read_text())
-    rows = [row for row in content["images"] if row["split"] == "test"]
-    columns = columns_of(rows, "filepath", "filename", "cocoid", "sentids")
-    columns["sentences"] = [[sentence["raw"] for sentence in row["sentences"]] for row in rows]
-    plain = publish(tmp_path / "plain", columns)
-    assert same(corpus, reader="coco-karpathy", dataset=plain, images=str(root))
+    hub_copies.write("coco-karpathy", tmp_path / "plain", root, pictures)
+    plain = str(tmp_path / "plain")
     assert same(corpus, reader="coco-karpathy", dataset=plain, cache=str(root)), "as if fetched before"
+    columns = datasets.load_dataset(plain, split="test").to_dict()
     with_images = publish(tmp_path / "with", {**columns, "image": pictures})
     assert same(corpus, reader="coco-karpathy", dataset=with_images)
 
 
-def test_flickr30k_from_the_hub(tmp_path: Path, local: Local) -> None:
-    corpus, root, pictures = local("flickr30k-karpathy")
-    rows = json.loads((root / "flickr30k_test.json").read_text())
-    names = [Path(row["image"]).name for row in rows]
-    columns = {"image": pictures, "caption": [row["caption"] for row in rows], "filename": names, "sentids": [[0], [1]]}
-    assert same(corpus, reader="flickr30k-karpathy", dataset=publish(tmp_path / "hub", columns))
-
-
-def test_winoground_from_the_hub(tmp_path: Path, local: Local) -> None:
-    corpus, root, pictures = local("winoground")
-    columns = columns_of(read_lines(root / "examples.jsonl"))
-    hub = publish(tmp_path / "hub", {**columns, "image_0": pictures[::2], "image_1": pictures[1::2]})
-    assert same(corpus, reader="winoground", dataset=hub, tags=str(root / "tags.json"))
-
-
-def test_bivlc_from_the_hub(tmp_path: Path, local: Local) -> None:
+def test_bivlc_without_images_is_refused(tmp_path: Path, local: Local) -> None:
     corpus, root, _ = local("bivlc")
     assert same(corpus, reader="bivlc", dataset=str(root))
     row = {"caption": ["x"], "negative_caption": ["y"], "type": ["add"], "subtype": ["obj"]}
     without = publish(tmp_path / "without", row)
     with pytest.raises(RequestError, match="no column 'image', 'negative_image'; it has 'caption'"):
         open_corpus({"reader": "bivlc", "root": without})
-
-
-def test_sugarcrepe_pp_from_the_configurations_of_the_hub(tmp_path: Path, local: Local) -> None:
-    corpus, root, _ = local("sugarcrepe-pp")
-    configs = CORPORA["sugarcrepe-pp"].table["configs"]
-    for category, config in configs.items():
-        lines = "\n".join(map(json.dumps, json.loads((root / f"{category}.json").read_text())))
-        write(tmp_path / "hub", {f"{config}.jsonl": lines.encode()})
-    listed = "".join(f"- config_name: {config}\n  data_files: {config}.jsonl\n" for config in configs.values())
-    write(tmp_path / "hub", {"README.md": f"---\nconfigs:\n{listed}---\n".encode()})
-    assert same(corpus, reader="sugarcrepe-pp", dataset=str(tmp_path / "hub"), images=str(root / "val2017"))
-
-
-def test_xflickrco_from_the_splits_of_the_hub(tmp_path: Path, local: Local) -> None:
-    corpus, root, pictures = local("xflickrco")
-    for language in CORPORA["xflickrco"].languages:
-        rows = read_lines(root / f"{language}.jsonl")
-        ids, sentences = [str(row["id"]) for row in rows], [str(row["sentences"]) for row in rows]
-        publish(tmp_path / "hub", {"id": ids, "sentences": sentences, "image": pictures}, split=language)
-    assert same(corpus, reader="xflickrco", dataset=str(tmp_path / "hub"))
-
-
-def test_crossmodal3600_from_the_splits_of_the_hub(tmp_path: Path, local: Local) -> None:
-    languages = ["en", "quz", "zh"]
-    corpus, root, pictures = local("crossmodal3600", languages=languages)
-    rows = read_lines(root / "captions.jsonl")
-    for language in languages:
-        captions = [row[language]["caption"] for row in rows]
-        columns = {"image_id": [row["image/key"] for row in rows], "captions": captions, "image": pictures}
-        publish(tmp_path / "hub", columns, split=language)
-    assert same(corpus, reader="crossmodal3600", dataset=str(tmp_path / "hub"), languages=languages)
 
 
 def test_aro_order_gives_four_pairs_for_each_caption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +165,7 @@ def test_a_gated_data_set_says_where_to_accept_its_terms(monkeypatch: pytest.Mon
     def refuse(*_: object, **__: object) -> None:
         raise DatasetNotFoundError("Dataset 'facebook/winoground' is a gated dataset on the Hub.")
 
-    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    monkeypatch.setattr(datasets, "load_dataset_builder", refuse)
     assert "accept its terms at https://huggingface.co/datasets/facebook/winoground and log in" in refusal("winoground")
 
 

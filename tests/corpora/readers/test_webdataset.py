@@ -56,7 +56,7 @@ def test_cc3m_reads_its_validation_shards_alone_and_offline_says_how_to_get_them
     shard(tmp_path / "cc3m-validation-0000.tar", {"1.png": png("red"), "1.txt": b"a"})
     shard(tmp_path / "cc3m-train-0000.tar", {"1.png": png("red"), "1.txt": b"a"})
     assert read_cc3m(tmp_path).images.num_rows == 1
-    with pytest.raises(RequestError, match="pixparse/cc3m-wds: its shards are not in the cache and the hub cannot"):
+    with pytest.raises(RequestError, match=r"pixparse/cc3m-wds .*not in the cache"):
         read_cc3m()
 
 

@@ -52,43 +52,45 @@ def _crop() -> Any:
     return transformers.CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=SQUARE)
 
 
-def build_clip(folder: Path) -> None:
+def build_clip(folder: Path, *, dim: int = DIM) -> None:
     """openai/clip-vit-large-patch14-336, facebook/metaclip-h14-fullcc2.5b."""
     tokenizer, act = clip_tokenizer(), {"hidden_act": "quick_gelu"}
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     text = TOWER | act | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 77}
-    config = transformers.CLIPConfig(projection_dim=DIM, text_config=text, vision_config=VISION | act)
+    config = transformers.CLIPConfig(projection_dim=dim, text_config=text, vision_config=VISION | act)
     _save(folder, config, _crop(), tokenizer, "CLIPProcessor")
 
 
-def build_metaclip2(folder: Path) -> None:
+def build_metaclip2(folder: Path, *, dim: int = DIM) -> None:
     """facebook/metaclip-2-worldwide-…: MetaCLIP 2 with the tokenizer of XLM-R."""
     tokenizer = xlm_roberta_tokenizer(folder)
     ids = {"eos_token_id": 2, "bos_token_id": 0, "pad_token_id": 1}
     text = TOWER | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 77}
-    config = transformers.MetaClip2Config(projection_dim=DIM, text_config=text, vision_config=VISION)
+    config = transformers.MetaClip2Config(projection_dim=dim, text_config=text, vision_config=VISION)
     _save(folder, config, _crop(), tokenizer, "CLIPProcessor")
 
 
-def build_siglip(folder: Path) -> None:
+def build_siglip(folder: Path, *, dim: int = DIM) -> None:
     """google/siglip-so400m-patch14-384: sentencepiece, padded with ``</s>``."""
     tokenizer = siglip_tokenizer(folder)
-    text = TOWER | {"vocab_size": tokenizer.vocab_size, "max_position_embeddings": 64}
-    config = transformers.SiglipConfig(text_config=text, vision_config=VISION)
+    width = {"hidden_size": dim}  # of the vector too
+    text = TOWER | width | {"vocab_size": tokenizer.vocab_size, "max_position_embeddings": 64}
+    config = transformers.SiglipConfig(text_config=text, vision_config=VISION | width)
     _save(folder, config, transformers.SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
 
 
 def _siglip2_text(folder: Path) -> tuple[Any, dict[str, Any]]:
     """Gemma's tokenizer and the configuration of the tower that reads with it."""
-    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True)
+    tokenizer = gemma_tokenizer(folder, add_bos_token=False, add_eos_token=True, model_max_length=64)
     ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
     return tokenizer, TOWER | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 64}
 
 
-def build_siglip2(folder: Path) -> None:
+def build_siglip2(folder: Path, *, dim: int = DIM) -> None:
     """google/siglip2-so400m-patch14-384 (fixed resolution): SigLIP's model, Gemma's tokenizer."""
     tokenizer, text = _siglip2_text(folder)
-    config = transformers.SiglipConfig(text_config=text, vision_config=VISION)
+    width = {"hidden_size": dim}
+    config = transformers.SiglipConfig(text_config=text | width, vision_config=VISION | width)
     _save(folder, config, transformers.SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
 
 

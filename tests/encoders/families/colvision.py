@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.encoders.families.vocabulary import gemma3_tokenizer, gemma_tokenizer
 PATCHES = (SIDE // PATCH) ** 2
 
 
-def _colpali(folder: Path, name: str = "ColPali") -> tuple[Any, Any]:
+def colpali(folder: Path, name: str = "ColPali") -> tuple[Any, Any]:
     import colpali_engine.models as col
 
     pixels = transformers.SiglipImageProcessor(size={"height": SIDE, "width": SIDE})
@@ -41,19 +42,31 @@ def _colpali(folder: Path, name: str = "ColPali") -> tuple[Any, Any]:
 
 def build_colpali(folder: Path, *, name: str = "ColPali") -> None:
     """A whole ColPali, BiPali or BiPaliProj, as colpali_engine saves it."""
-    model, processor = _colpali(folder, name)
+    _save(folder, *colpali(folder, name))
+
+
+def _save(folder: Path, model: Any, processor: Any) -> None:
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
 
 
 def build_colpali_lora(folder: Path, base: Path, *, base_name: str) -> None:
     """vidore/colpali-v1.3: a LoRA adapter without config.json, over vidore/colpaligemma-3b-pt-448-base."""
+    build_lora(folder, base, colpali, base_name=base_name, parts=True)
+
+
+def build_lora(
+    folder: Path, base: Path, make: Callable[[Path], tuple[Any, Any]], *, base_name: str, parts: bool = False
+) -> None:
+    """A LoRA adapter over a model and its processor, which are saved as its base.
+
+    ``parts``: the processor is saved as two, as before transformers had a file for it.
+    """
     import torch
     from peft import LoraConfig, get_peft_model
 
-    model, processor = _colpali(base)
-    model.save_pretrained(base)
-    processor.save_pretrained(base)
+    model, processor = make(base)
+    _save(base, model, processor)
     target = (
         r"(.*(model)(?!.*visual).*(down_proj|gate_proj|up_proj|k_proj|q_proj|v_proj|o_proj).*$|.*(custom_text_proj).*$)"
     )
@@ -64,23 +77,27 @@ def build_colpali_lora(folder: Path, base: Path, *, base_name: str) -> None:
             if "lora_B" in name:
                 weights.copy_(torch.randn_like(weights) * 0.3)
     adapted.save_pretrained(folder)
-    processor.image_processor.save_pretrained(folder)
-    processor.tokenizer.save_pretrained(folder)
+    for part in (processor.image_processor, processor.tokenizer) if parts else (processor,):
+        part.save_pretrained(folder)
     config = json.loads((folder / "adapter_config.json").read_text()) | {"base_model_name_or_path": base_name}
     (folder / "adapter_config.json").write_text(json.dumps(config))
     (folder / "config.json").unlink(missing_ok=True)
 
 
-def build_qwen(folder: Path, *, version: str, kind: str = "Col") -> None:
+def qwen(folder: Path, *, version: str, kind: str = "Col", dim: int = 32) -> tuple[Any, Any]:
     """ColQwen2, 2.5, 3 and 3.5 (versions ``2``, ``2_5``, ``3``, ``3_5``) and their Bi forms: pictures of any size."""
     import colpali_engine.models as col
 
     tokenizer = qwen_tokenizer(folder)
-    lively(getattr(col, f"{kind}Qwen{version}")(qwen_config(version, tokenizer))).save_pretrained(folder)
-    processor = getattr(col, f"{kind}Qwen{version}{'_' if version == '2_5' else ''}Processor")
-    processor(
-        image_processor=qwen_pixels(), tokenizer=tokenizer, video_processor=transformers.Qwen2VLVideoProcessor()
-    ).save_pretrained(folder)
+    model = lively(getattr(col, f"{kind}Qwen{version}")(qwen_config(version, tokenizer, dim=dim)))
+    of = getattr(col, f"{kind}Qwen{version}{'_' if version == '2_5' else ''}Processor")
+    video = transformers.Qwen2VLVideoProcessor()
+    return model, of(image_processor=qwen_pixels(), tokenizer=tokenizer, video_processor=video)
+
+
+def build_qwen(folder: Path, **which: Any) -> None:
+    """A whole model of :func:`qwen`."""
+    _save(folder, *qwen(folder, **which))
 
 
 def qwen_pixels() -> Any:
@@ -89,7 +106,7 @@ def qwen_pixels() -> Any:
     return transformers.Qwen2VLImageProcessor(min_pixels=56 * 56, max_pixels=28 * 28 * 16)
 
 
-def qwen_config(version: str, tokenizer: Any) -> Any:
+def qwen_config(version: str, tokenizer: Any, *, dim: int = 32) -> Any:
     """The configuration of a language model that sees, as in :func:`build_qwen`."""
     names = ("image_pad", "video_pad", "vision_start", "vision_end")
     special = {
@@ -99,9 +116,10 @@ def qwen_config(version: str, tokenizer: Any) -> Any:
     text = TOWER | ids | {"vocab_size": len(tokenizer), "num_key_value_heads": 1, "max_position_embeddings": 1024}
     text |= {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}}
     vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "num_heads": 2, "patch_size": 14, "spatial_merge_size": 2}
-    vision |= {"temporal_patch_size": 2, "intermediate_size": 64, "out_hidden_size": 32}
+    vision |= {"temporal_patch_size": 2, "intermediate_size": 64, "out_hidden_size": dim}
+    text |= {"hidden_size": dim, "num_attention_heads": 2 if version.startswith("3") else dim // 16}
     if version == "2":
-        vision |= {"embed_dim": 32, "mlp_ratio": 2}
+        vision |= {"embed_dim": 32, "mlp_ratio": 2, "hidden_size": dim}
         return transformers.Qwen2VLConfig(text_config=text, vision_config=vision, **special)
     if version == "2_5":
         vision |= {"fullatt_block_indexes": [1], "window_size": 56}
@@ -116,7 +134,7 @@ def qwen_config(version: str, tokenizer: Any) -> Any:
     return transformers.Qwen3_5Config(text_config=text, vision_config=vision, **special)
 
 
-def build_idefics(folder: Path) -> None:
+def idefics(folder: Path) -> tuple[Any, Any]:
     """vidore/colSmol-256M: Idefics3 (SmolVLM), pictures cut into tiles."""
     import colpali_engine.models as col
 
@@ -129,16 +147,22 @@ def build_idefics(folder: Path) -> None:
         text_config=text | {"max_position_embeddings": 1024, "head_dim": 16},
         vision_config=TOWER | {"image_size": SIDE, "patch_size": PATCH},
     )
-    _save_tiled(folder, col.ColIdefics3(config), col.ColIdefics3Processor, tokenizer)
+    return lively(col.ColIdefics3(config)), _tiled(col.ColIdefics3Processor, tokenizer)
 
 
-def build_modernvbert(folder: Path, *, kind: str = "Col") -> None:
+def build_idefics(folder: Path) -> None:
+    """A whole model of :func:`idefics`."""
+    _save(folder, *idefics(folder))
+
+
+def build_modernvbert(folder: Path, *, kind: str = "Col", dim: int = 32) -> None:
     """ModernVBERT/colmodernvbert: ModernBERT, which reads in both directions, with Idefics3's tiles."""
     import colpali_engine.models as col
 
     tokenizer = smolvlm_tokenizer(folder)
     ids = {f"{name}_token_id": 0 for name in ("pad", "bos", "eos", "cls", "sep")}
-    text = TOWER | ids | {"model_type": "modernbert", "vocab_size": len(tokenizer), "max_position_embeddings": 1024}
+    text = TOWER | ids | {"hidden_size": dim, "model_type": "modernbert", "vocab_size": len(tokenizer)}
+    text |= {"max_position_embeddings": 1024}
     vision = TOWER | {"model_type": "siglip_vision_model", "image_size": SIDE, "patch_size": PATCH}
     config = transformers.ModernVBertConfig(
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
@@ -147,17 +171,15 @@ def build_modernvbert(folder: Path, *, kind: str = "Col") -> None:
         vision_config=vision | {"vision_use_head": False},
     )
     model = getattr(col, f"{kind}ModernVBert")(config)
-    _save_tiled(folder, model, getattr(col, f"{kind}ModernVBertProcessor"), tokenizer)
+    _save(folder, lively(model), _tiled(getattr(col, f"{kind}ModernVBertProcessor"), tokenizer))
 
 
-def _save_tiled(folder: Path, model: Any, processor: Any, tokenizer: Any) -> None:
-
-    lively(model).save_pretrained(folder)
+def _tiled(processor: Any, tokenizer: Any) -> Any:
     edge = {"longest_edge": SIDE}
     pixels = transformers.Idefics3ImageProcessor(
         size={"longest_edge": 2 * SIDE}, max_image_size=edge, do_image_splitting=True
     )
-    processor(image_processor=pixels, tokenizer=tokenizer, image_seq_len=4).save_pretrained(folder)
+    return processor(image_processor=pixels, tokenizer=tokenizer, image_seq_len=4)
 
 
 def build_gemma3(folder: Path) -> None:

@@ -31,16 +31,16 @@ def _write(folder: Path, model: dict[str, Any], preprocess: dict[str, Any], *, p
         save_file(tensors, folder / "open_clip_model.safetensors")
 
 
-def build_dfn(folder: Path) -> None:
+def build_dfn(folder: Path, *, dim: int = 32) -> None:
     """apple/DFN5B-CLIP-ViT-H-14-378: QuickGELU, squashed pictures, a pickle."""
     preprocess = OPENAI | {"interpolation": "bicubic", "resize_mode": "squash"}
-    model = {"embed_dim": 32, "quick_gelu": True, "vision_cfg": VISION, "text_cfg": TEXT}
+    model = {"embed_dim": dim, "quick_gelu": True, "vision_cfg": VISION, "text_cfg": TEXT}
     _write(folder, model, preprocess, pickle=True)
 
 
-def build_laion(folder: Path) -> None:
+def build_laion(folder: Path, *, dim: int = 32) -> None:
     """laion/CLIP-ViT-H-14-laion2B-s32B-b79K: GELU, cropped pictures, only mean and deviation written down."""
-    _write(folder, {"embed_dim": 32, "vision_cfg": VISION, "text_cfg": TEXT}, OPENAI, pickle=False)
+    _write(folder, {"embed_dim": dim, "vision_cfg": VISION, "text_cfg": TEXT}, OPENAI, pickle=False)
 
 
 def build_vit_b_32(folder: Path) -> None:
@@ -84,13 +84,13 @@ def build_xlm_roberta(folder: Path) -> None:
     XLMRobertaConfig(**TOWER, **ids, max_position_embeddings=130, type_vocab_size=1).save_pretrained(folder)
 
 
-def build_over_xlm_roberta(folder: Path, tower: Path) -> None:
+def build_over_xlm_roberta(folder: Path, tower: Path, *, name: str = "xlm-roberta-base", dim: int = 24) -> None:
     """laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k: an HF text tower described in another repository."""
     vision = VISION | {"image_size": 64, "patch_size": 32}
     text = {"hf_model_name": str(tower), "hf_tokenizer_name": str(tower), "hf_pooler_type": "mean_pooler"}
-    _write(folder, {"embed_dim": 24, "vision_cfg": vision, "text_cfg": text}, OPENAI, pickle=True)
+    _write(folder, {"embed_dim": dim, "vision_cfg": vision, "text_cfg": text}, OPENAI, pickle=True)
     config = json.loads((folder / "open_clip_config.json").read_text())
-    names = {"hf_model_name": "xlm-roberta-base", "hf_tokenizer_name": "xlm-roberta-base"}
+    names = {"hf_model_name": name, "hf_tokenizer_name": name}
     config["model_cfg"]["text_cfg"] |= names
     (folder / "open_clip_config.json").write_text(json.dumps(config))
 

@@ -15,7 +15,7 @@ REMOTE_CODE = Path(__file__).with_name("jina_remote_code")
 CODE, TOWER = "jinaai/jina-clip-implementation", "jinaai/jina-bert-flash-implementation"
 
 
-def build_jina(folder: Path, code: Path, tower: Path) -> None:
+def build_jina(folder: Path, code: Path, tower: Path, *, dim: int = 32, tower_name: str = TOWER) -> None:
     """jinaai/jina-clip-v1: weights here, code in a second repository, the text tower's configuration in a third."""
     import torch
     from safetensors.torch import save_file
@@ -29,13 +29,13 @@ def build_jina(folder: Path, code: Path, tower: Path) -> None:
         shutil.copy(file, code / f"{file.stem}.py")
     tokenizer = bert_tokenizer(folder)
     BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        vocab_size=len(tokenizer), hidden_size=dim, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
         max_position_embeddings=512, pad_token_id=0,
     ).save_pretrained(tower)  # fmt: skip
-    text: dict[str, Any] = {"embed_dim": 32, "model_type": "jina_clip_text", "pooler_type": "mean_pooler"}
-    vision = {"embed_dim": 32, "width": 32, "image_size": 32, "patch_size": 16, "layers": 2, "head_width": 16}
+    text: dict[str, Any] = {"embed_dim": dim, "model_type": "jina_clip_text", "pooler_type": "mean_pooler"}
+    vision = {"embed_dim": dim, "width": 32, "image_size": 32, "patch_size": 16, "layers": 2, "head_width": 16}
     config: dict[str, Any] = {"model_type": "jina_clip", "architectures": ["JinaCLIPModel"], "torch_dtype": "float32"}
-    config |= {"projection_dim": 32, "logit_scale_init_value": 2.6592, "vision_config": vision}
+    config |= {"projection_dim": dim, "logit_scale_init_value": 2.6592, "vision_config": vision}
 
     def write(where: Path, prefix: str, text_tower: str) -> None:
         names = {"AutoConfig": "configuration_clip.JinaCLIPConfig", "AutoModel": "modeling_clip.JinaCLIPModel"}
@@ -53,19 +53,19 @@ def build_jina(folder: Path, code: Path, tower: Path) -> None:
     torch.manual_seed(0)
     tensors = {name: tensor.clone().contiguous() for name, tensor in lively(model).state_dict().items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write(folder, f"{CODE}--", TOWER)
+    write(folder, f"{CODE}--", tower_name)
 
 
-def build_uform(folder: Path, *, version: int) -> None:
+def build_uform(folder: Path, *, version: int, dim: int = 16) -> None:
     """unum-cloud/uform-vl-multilingual-v2 (one pickle of two towers) and the layout of version 3 (one file each)."""
     import torch
     from uform.torch_encoders import ImageEncoder, TextEncoder
 
     text = {"model_type": "bert", "dim": 24, "context_dim": 32, "vocab_size": plain_unigram(folder), "padding_idx": 1}
-    text |= {"num_layers": 3, "num_heads": 2, "embedding_dim": 16, "multimodal_layers_ids": [2], "pooling": "mean"}
+    text |= {"num_layers": 3, "num_heads": 2, "embedding_dim": dim, "multimodal_layers_ids": [2], "pooling": "mean"}
     text |= {"head_one_neuron": False, "max_position_embeddings": 50, "dropout_prob": 0.1}
     image: dict[str, Any] = {"dim": 32, "patch_size": 16, "image_size": 64, "num_layers": 2, "num_heads": 2}
-    image |= {"embedding_dim": 16, "pooling": "cls"}
+    image |= {"embedding_dim": dim, "pooling": "cls"}
     torch.manual_seed(0)
     towers = {"text_encoder": lively(TextEncoder(**text)), "image_encoder": lively(ImageEncoder(**image))}
     if version == 2:

@@ -24,13 +24,13 @@ def build_clip_module(folder: Path) -> None:
     (folder / "modules.json").write_text(json.dumps(modules))
 
 
-def build_single(folder: Path) -> None:
+def build_single(folder: Path, *, dim: int = 32) -> None:
     """Qwen/Qwen3-VL-Embedding-2B: prompts as a system message, the last token's vector."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Normalize
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    modules = [_qwen3_vl(), Pooling(32, pooling_mode="lasttoken"), Normalize()]
+    modules = [_qwen3_vl(dim), Pooling(dim, pooling_mode="lasttoken"), Normalize()]
     SentenceTransformer(modules=modules, prompts=PROMPTS, device="cpu").save_pretrained(str(folder))
 
 
@@ -58,14 +58,14 @@ def build_for_retrieval(folder: Path) -> None:
     transformers.ColQwen2Processor(image_processor=qwen_pixels(), tokenizer=tokenizer).save_pretrained(folder)
 
 
-def _qwen3_vl() -> Any:
+def _qwen3_vl(dim: int = 32) -> Any:
     """The module that reads text and images, in a folder of its own until it is saved again."""
     from sentence_transformers.base.modules import Transformer
 
     with TemporaryDirectory() as name:
         tokenizer = qwen_tokenizer(Path(name))
         tokenizer.model_max_length = 512
-        model = lively(transformers.Qwen3VLModel(qwen_config("3", tokenizer)))
+        model = lively(transformers.Qwen3VLModel(qwen_config("3", tokenizer, dim=dim)))
         model.save_pretrained(name)
         transformers.Qwen3VLProcessor(
             image_processor=qwen_pixels(),

@@ -1,0 +1,239 @@
+"""The Hugging Face hub: the commit that a name means, and the files of a commit in the hub's cache.
+
+Before a download it is known how large it is and whether it fits; while it runs it is a piece of work like any other
+(:mod:`capim.tasks.hub.progress`). A connection that breaks is taken up where it broke, by ``huggingface_hub``; a
+command that is repeated fetches the files that are not whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from capim.store.errors import RequestError, WorkError
+from capim.tasks.hub.progress import DOWNLOADED, track
+
+Kind = Literal["model", "dataset"]
+_MEGABYTE = 1_000_000
+_TOO_MANY_REQUESTS = 429
+
+
+def commit_of(repository: str, revision: str, *, kind: Kind = "model") -> str:
+    """The commit that a branch or tag of a hub repository names: from the hub, or else from the cache.
+
+    Raises:
+        RequestError: The repository or revision does not exist.
+        WorkError: The hub cannot be reached and the cache does not have it, or access is restricted.
+    """
+    from huggingface_hub import HfApi, constants
+
+    def resolved(local: bool) -> str:
+        local |= constants.HF_HUB_OFFLINE
+        found = HfApi().resolve_revision(repository, revision=revision, repo_type=kind, local_files_only=local)
+        return str(found.resolved)
+
+    commit = _from_hub_or_cache(resolved, repository, revision, kind)
+    if not constants.HF_HUB_OFFLINE and not _is_cached(repository, commit, kind):
+        try:  # the commit is public where the files are not
+            HfApi().auth_check(repository, repo_type=kind)
+        except Exception as error:
+            raise hub_error(error, repository, revision, kind) from error
+    return commit
+
+
+def folder_at(
+    repository: str, commit: str, chosen: Callable[[Sequence[str]], Sequence[str]], *, kind: Kind = "model"
+) -> Path:
+    """The folder of one commit of a hub repository, with the files that are chosen; those not there are downloaded.
+
+    Args:
+        repository: Hub id.
+        commit: A commit, never a branch.
+        chosen: Of the names of all files those that are needed.
+        kind: Models or data sets.
+
+    Raises:
+        RequestError: The repository or commit does not exist.
+        WorkError: The hub cannot be reached and the cache does not hold it, access is restricted, or the files do not
+            fit on the disk.
+    """
+    from huggingface_hub import snapshot_download
+
+    def folder(local: bool) -> str:
+        sizes = _sizes(repository, commit, kind, local=local)
+        files = None if sizes is None else list(chosen(list(sizes)))
+        get: dict[str, Any] = {"revision": commit, "repo_type": kind, "allow_patterns": files}
+        if local or sizes is None or files is None:
+            return str(snapshot_download(repository, local_files_only=local, **get))
+        with _download(repository, commit, {file: sizes[file] for file in files}, kind) as bar:
+            return str(snapshot_download(repository, tqdm_class=bar, **get))
+
+    return Path(_from_hub_or_cache(folder, repository, commit, kind))
+
+
+def _sizes(repository: str, commit: str, kind: Kind, *, local: bool) -> dict[str, int] | None:
+    """The files of a commit and their bytes; None where the hub is not asked and the cache does not know."""
+    from huggingface_hub import HfApi, get_cached_repo_tree
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+    with contextlib.suppress(CachedRepoTreeNotFoundError):  # a commit does not change
+        listed = get_cached_repo_tree(repository, repo_type=kind, revision=commit)
+        return {file.path: file.size for file in listed}
+    if local:
+        return None
+    return _listed(HfApi().endpoint, repository, commit, kind)
+
+
+@cache
+def _listed(endpoint: str, repository: str, commit: str, kind: Kind) -> dict[str, int]:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+    listed = HfApi(endpoint).list_repo_tree(repository, recursive=True, revision=commit, repo_type=kind)
+    return {file.path: file.size for file in listed if isinstance(file, RepoFile)}
+
+
+@contextlib.contextmanager
+def _download(repository: str, commit: str, sizes: Mapping[str, int], kind: Kind) -> Iterator[type]:
+    """A class of progress bars that reports the bytes of those of the files that the cache does not hold.
+
+    Raises:
+        WorkError: They do not fit on the disk.
+    """
+    from huggingface_hub import constants, try_to_load_from_cache
+    from tqdm.auto import tqdm
+
+    in_cache = {
+        file for file in sizes
+        if isinstance(try_to_load_from_cache(repository, file, revision=commit, repo_type=kind), str)
+    }  # fmt: skip
+    n_bytes = sum(size for file, size in sizes.items() if file not in in_cache)
+    cache = Path(constants.HF_HUB_CACHE)
+    free = _free(cache)
+    needed = n_bytes * (2 if kind == "dataset" else 1)  # the rows of a data set are written again, as Arrow
+    if needed > free:
+        raise WorkError(
+            f"{repository} takes {_size(needed)} in the hub's cache ({cache}), where {_size(free)} are free; make "
+            "room there, or set HF_HOME to a folder on another disk"
+        )
+    what = f"downloading {repository} ({_size(n_bytes)} into {cache}, {_size(free)} free)"
+    total = round(n_bytes / _MEGABYTE)
+    with track(what, total=total, unit=DOWNLOADED) if total else contextlib.nullcontext(lambda _: None) as advance:
+
+        class Bar(tqdm):  # type: ignore[misc]
+            """Never shown; of the bars of a snapshot the one that counts the bytes of files reports them."""
+
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                self._counts = str(kwargs.get("desc", "")).startswith("Reconstructing")
+                super().__init__(*args, **{**kwargs, "disable": True})
+
+            def update(self, n: float | None = 1) -> None:
+                if self._counts:
+                    advance((n or 0) / _MEGABYTE)
+
+        yield Bar
+
+
+def _free(folder: Path) -> int:
+    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+
+
+def _size(n_bytes: int) -> str:
+    """Bytes for people.
+
+    Examples:
+        >>> _size(3_944_000_000), _size(12_400_000), _size(200)
+        ('3.9 GB', '12 MB', '0 MB')
+    """
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"
+
+
+def _from_hub_or_cache(ask: Callable[[bool], str], repository: str, revision: str, kind: Kind = "model") -> str:
+    """What ``ask(False)`` gets from the hub, or where that fails ``ask(True)`` from the cache."""
+    try:
+        return ask(False)
+    except WorkError:
+        raise
+    except Exception as error:
+        with contextlib.suppress(Exception):  # the first error has the reason
+            return ask(True)
+        raise hub_error(error, repository, revision, kind) from error
+
+
+def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "model") -> RequestError | WorkError:
+    """A failure of the hub as an error that names the repository and the next step; other errors are raised."""
+    from huggingface_hub import constants, errors
+
+    place, of_kind = ("datasets/", " --repo-type dataset") if kind == "dataset" else ("", "")
+    where = f"https://huggingface.co/{place}{repository}"
+    download = f"hf download {repository} --revision {revision}{of_kind}"
+    unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    fault: RequestError | WorkError
+    if isinstance(error, errors.GatedRepoError):
+        fault = WorkError(
+            f"{repository} is gated: accept its terms at {where} while logged in, then set HF_TOKEN to a token of "
+            "that account (or run: hf auth login)"
+        )
+    elif isinstance(error, errors.RevisionNotFoundError):
+        fault = RequestError(f"{repository} has no revision {revision!r}; see {where}/commits/main")
+    elif isinstance(error, errors.RepositoryNotFoundError):
+        fault = RequestError(f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}")
+    elif isinstance(error, errors.HFValidationError):
+        fault = RequestError(f"{repository!r} is neither an existing folder nor the id of a hub repository")
+    elif status == _TOO_MANY_REQUESTS:
+        fault = WorkError(
+            f"the hub refuses {repository} for a while (429, too many requests); repeat the command later, or set "
+            "HF_TOKEN, which raises the limit"
+        )
+    elif isinstance(error, errors.RevisionResolutionError) and constants.HF_HUB_OFFLINE:
+        fault = WorkError(
+            f"{repository} at {revision!r} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; "
+            f"unset it, or run with network access: {download}"
+        )
+    elif isinstance(error, (*unreachable, errors.HTTPError, OSError)):
+        fault = WorkError(
+            f"the hub cannot be reached for {repository} at {revision!r} and the cache does not hold it; "
+            f"with network access, run: {download}"
+        )
+    else:
+        raise error
+    return fault
+
+
+def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any]:
+    """The contents of a JSON file of a repository, empty if it has no such file.
+
+    Raises:
+        RequestError: The repository or commit does not exist.
+        WorkError: The file is there, and neither the hub nor the cache gives it.
+    """
+    from huggingface_hub import errors, hf_hub_download
+
+    known: Mapping[str, int] | None = None
+    with contextlib.suppress(Exception):  # the hub is away: perhaps the cache has the file
+        known = _sizes(repository, commit, "model", local=False)
+    if known is not None and name not in known:
+        return {}
+    try:
+        contents: Mapping[str, Any] = json.loads(Path(hf_hub_download(repository, name, revision=commit)).read_bytes())
+    except errors.EntryNotFoundError as error:
+        if known is None and _is_cached(repository, commit, "model"):
+            return {}
+        raise hub_error(error, repository, commit) from error
+    except Exception as error:
+        raise hub_error(error, repository, commit) from error
+    return contents
+
+
+def _is_cached(repository: str, commit: str, kind: Kind) -> bool:
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type=kind)
+    return bool((folder / "snapshots" / commit).is_dir())

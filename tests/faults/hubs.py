@@ -1,0 +1,110 @@
+"""The first hour on a connected machine, with a double of the hub: every model and corpus by its name, from nothing.
+
+Models are miniatures in their true formats under their true names, data sets have the published numbers of rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
+from capim.tasks.encoders import entry_of
+from tests.faults.fault import Scene, expect, faults
+from tests.hub.double import HubDouble
+from tests.hub.first_hour import CORPORA_ON_HUB, FirstHour
+from tests.hub.models import ROWS
+
+_IMAGES_ELSEWHERE = {"sugarcrepe-pp": "val2017"}  # corpora whose images the hub does not have
+_AT_ONCE = 20
+
+
+@contextmanager
+def first_hour(scene: Scene, **published: Iterable[str]) -> Iterator[FirstHour]:
+    """A hub with these rows, and a home with nothing in it."""
+    scene.begin_from()
+    with HubDouble() as hub:
+        hour = FirstHour(hub, scene.folder / "hour")
+        hour.publish(**published)
+        yield hour
+
+
+def models(scene: Scene, adapter: str) -> str:
+    """Every row of the catalog with this adapter encodes a few scenes."""
+    names = [name for name in ROWS if entry_of(name).adapter == adapter]
+    with first_hour(scene, encoders=names) as hour:
+        words = ("--corpora", "shapes", "--sample", "4", "--device", "cpu", "--trust-remote-code")
+        done = hour.capim("embed", *words, "--encoders", ",".join(names))
+        expect(done.code == 0, done.err[-900:])
+        lines = [name for name in names if f"{name} on shapes-sample4: " in done.out + done.err]
+        expect(lines == names, f"not encoded: {set(names) - set(lines)}")
+        again = hour.capim("check", names[-1], HF_HUB_OFFLINE="1")
+        expect("loads offline" in again.out and "pass" in again.out, again.out[-400:] + again.err[-400:])
+    return f"{len(names)} rows encoded: {', '.join(names)}"
+
+
+def corpora(scene: Scene) -> str:
+    """Every corpus of the hub that is not one of judged pages is read, registered and evaluated."""
+    names = [name for name in CORPORA_ON_HUB if name not in JUDGED_TASKS]
+    with first_hour(scene, corpora=names) as hour:
+        plain = [name for name in names if name not in _IMAGES_ELSEWHERE]
+        for name, images in _IMAGES_ELSEWHERE.items():
+            description = hour.place / f"{name}.toml"
+            description.write_text(f'reader = "{name}"\nimages = "{hour.place / "copies" / name / images}"\n')
+            plain.append(str(description))
+        words = ("--encoders", "tiny-clip", "--device", "cpu", "--replicates", "100")
+        done = hour.capim("run", "--corpora", ",".join(plain), *words)
+        expect(done.code == 0, done.err[-900:])
+    return f"{len(names)} corpora: {', '.join(names)}"
+
+
+def pages(scene: Scene, which: Callable[[str], bool]) -> str:
+    """Published corpora of document pages, with as many rows as were counted; one with fewer would be refused."""
+    names = [name for name in CORPORA_ON_HUB if name in JUDGED_TASKS and which(name)]
+    with first_hour(scene, corpora=names) as hour:
+        for first in range(0, len(names), _AT_ONCE):
+            some = names[first : first + _AT_ONCE]
+            done = hour.capim("run", "--plan", "--corpora", ",".join(some), "--encoders", "tiny-clip")
+            expect(done.code == 0, done.err[-900:])
+            expect(all(name in done.out for name in some), f"not planned: {done.out[-400:]}")
+    return f"{len(names)} corpora of pages"
+
+
+def killed(scene: Scene) -> str:
+    """``kill -9`` in a download: no half file is taken for a whole one; the next command fetches what is missing."""
+    with first_hour(scene, encoders=["siglip-so400m", "laion-clip-h"]) as hour:
+        names = "laion-clip-h,siglip-so400m"
+        words = ("embed", "--corpora", "shapes", "--sample", "4", "--device", "cpu", "--encoders", names)
+        hour.hub.pause_after = 60_000_000
+        running = hour.start(*words)
+        ends = time.monotonic() + 300
+        while hour.hub.served["model.safetensors"] < hour.hub.pause_after and time.monotonic() < ends:
+            time.sleep(0.05)
+        running.kill()
+        running.wait()
+        hour.hub.pause_after = 0
+        cut, before = hour.hub.served["model.safetensors"], hour.hub.served["open_clip_model.safetensors"]
+        done = hour.capim(*words)
+        expect(done.code == 0, done.err[-900:])
+        expect(hour.hub.served["open_clip_model.safetensors"] == before, "a whole file was fetched again")
+        left = [path for path in Path(hour.home).rglob("*.incomplete") if path.stat().st_size]
+    return f"killed after {cut / 1e6:.0f} MB; {len(left)} useless half files left in the cache"
+
+
+FAULTS = faults(
+    "hub",
+    {
+        **{
+            f"every model of adapter {adapter}": partial(models, adapter=adapter)
+            for adapter in dict.fromkeys(entry_of(name).adapter for name in ROWS)
+        },
+        "every corpus": corpora,
+        "every corpus of pages, ViDoRe": partial(pages, which=lambda name: "idore" in name or "ViDoRe" in name),
+        "every corpus of pages, JinaVDR": partial(pages, which=lambda name: name.startswith("JinaVDR")),
+        "every corpus of pages, MIRACL-Vision": partial(pages, which=lambda name: name.startswith("MIRACL")),
+        "a download killed": killed,
+    },
+)

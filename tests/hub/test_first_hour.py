@@ -1,0 +1,64 @@
+"""The first hour on a connected machine, with rows of the catalog and corpora by their names; all: ``make faults``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from capim.store import EmbeddingStore
+from capim.tasks.encoders import catalog
+from tests.hub.double import HubDouble
+from tests.hub.first_hour import FirstHour
+from tests.hub.models import ROWS
+
+CLIP, COLPALI = "openai/clip-vit-large-patch14-336", "vidore/colpali-v1.3"
+WORDS = ("embed", "--device", "cpu", "--encoders", "openai-clip-l-336,colpali-v1.3", "--corpora")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def hour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstHour]:
+    with HubDouble() as hub:
+        made = FirstHour(hub, tmp_path_factory.mktemp("first-hour"))
+        made.publish(encoders=["openai-clip-l-336", "colpali-v1.3"], corpora=["coco-karpathy", "winoground"])
+        yield made
+
+
+def test_who_is_refused_reads_one_line_and_nothing_is_stored(hour: FirstHour) -> None:
+    gated = [("datasets", "facebook/winoground"), ("models", CLIP), ("models", COLPALI)]
+    for each in gated:
+        hour.hub.repositories[each].gate = "terms"  # type: ignore[index]
+    done = hour.capim(*WORDS, "coco-karpathy,winoground", token="")
+    assert done.code == 2 or done.code == 1, done.err
+    assert len([line for line in done.err.splitlines() if line.strip()]) <= 3, done.err
+    assert f"{CLIP} is gated: accept its terms at https://huggingface.co/{CLIP}" in done.err
+    assert not (hour.place / "ws" / "store").exists()
+    for each in gated:
+        hour.hub.repositories[each].gate = ""  # type: ignore[index]
+
+
+def test_cut_refused_for_a_while_and_repeated_it_ends_well(hour: FirstHour) -> None:
+    hour.hub.cuts = {"model.safetensors": [1000, 300_000], "adapter_model.safetensors": [10]}
+    hour.hub.limited = 1
+    done = hour.capim(*WORDS, "coco-karpathy,winoground")
+    assert done.code == 0, done.err
+    assert not hour.hub.unknown
+    assert f"downloading {CLIP} (1 MB into {hour.home}/hub/hub, " in done.err
+    assert "Generating" not in done.err, "bars of libraries"
+    store = EmbeddingStore.open(str(hour.place / "ws" / "store"))
+    assert {row["name"] for row in store.corpora().to_pylist()} == {"coco-karpathy", "winoground"}
+    hour.hub.away = True
+    again = hour.capim(*WORDS, "coco-karpathy,winoground", HF_HUB_OFFLINE="1")
+    assert again.code == 0, again.err
+    assert again.out.count(" 0 items encoded, ") + again.err.count(" 0 items encoded, ") == 4
+
+
+def test_every_row_is_rehearsed() -> None:
+    on_hub = {name for name, entry in catalog().items() if entry_is_of_hub(entry.checkpoint, entry.adapter)}
+    assert on_hub == set(ROWS)
+
+
+def entry_is_of_hub(checkpoint: str, adapter: str) -> bool:
+    return checkpoint != adapter and not checkpoint.startswith("package:")
