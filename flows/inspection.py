@@ -357,7 +357,7 @@ def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int
     return 1 if damaged else 0
 
 
-def upgrade(*, workspace: str | None) -> Rows:
+def upgrade(*, workspace: str | None) -> None:
     """Bring a store that an earlier release wrote to the format of this one; nothing is encoded again.
 
     Vectors, corpora and outcomes stay. Figures whose tables have other columns now are removed, and the next run, or
@@ -367,10 +367,11 @@ def upgrade(*, workspace: str | None) -> Rows:
     """
     from capim.store.inventory import upgrade_store
 
-    done = [asdict(each) for each in upgrade_store(run_config({"workspace": workspace}).store_uri)]
-    if not done:
-        sys.stderr.write("the store has the format of this release: nothing to do\n")
-    return Rows(rows=done, code=0)
+    n_changed = 0
+    for n_changed, each in enumerate(upgrade_store(run_config({"workspace": workspace}).store_uri), 1):
+        sys.stdout.write(f"{each.table}: {each.done} ({', '.join(each.columns)}; {each.n_rows:,} rows)\n")
+    if not n_changed:
+        sys.stdout.write("the store has the format of this release: nothing to do\n")
 
 
 def compact(*, workspace: str | None) -> Rows:

@@ -50,7 +50,7 @@ from tests.flows.leaf_parsers import leaf_parsers
 SHAPES, PAIRS = "shapes-sample12", "shapes-winoground-sample12"
 RUN = "--corpora shapes --sample 12 --encoders tiny-clip --replicates 100 --device cpu"
 STORED = f"--corpora {SHAPES} --replicates 100"
-PROGRAM = {"help", "debug", "verbose", "quiet"}  # of the program, whatever the command; tested below
+PROGRAM = {"help", "debug", "verbose", "quiet", "isolated"}  # of the program; tested below and in test_isolation
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,7 @@ VALUES = {
     "to": "{tmp}/f.json", "trust_remote_code": "", "weights": "1,2", "yes": "",
 }  # fmt: skip
 """Option -> a value that is neither its default nor that of the words without it."""
+UNPUBLISHED = "tiny-clip has no figure here that is published for it"
 SPECIAL = {
     **{f"{name} corpora": Case(BASES[name], "--corpora shapes-winoground") for name in ("run", "embed", "watch")},
     **{f"{name} encoders": Case(BASES[name], "--encoders tiny-clip-plain") for name in ("run", "embed", "watch")},
@@ -131,6 +132,12 @@ SPECIAL = {
         for name, words in {"format": "format json", "columns": "columns value", "wide": "wide"}.items()
     },
     "run plan": Case(BASES["run"], "--plan"),
+    "certify-model encoder": Case("certify-model", "laion-clip-h", refused="laion-clip-h has no figure here"),
+    **{
+        f"certify-model {name}": Case("certify-model tiny-clip", f"--{name} {value}".strip(), refused=UNPUBLISHED)
+        for name, value in {"to": "{tmp}/f.csv", "format": "json", "columns": "metric", "wide": ""}.items()
+    },
+    "list everything": Case("list encoders", "--all"),
     "certify corpus": Case("certify", PAIRS, without=SHAPES),
     "why run": Case("why", "{run}", without="lost"),
     "report compare": Case("report", "--compare {report} {report}"),
