@@ -367,10 +367,11 @@ def upgrade(*, workspace: str | None) -> None:
     """
     from capim.store.inventory import upgrade_store
 
-    n_changed = 0
-    for n_changed, each in enumerate(upgrade_store(run_config({"workspace": workspace}).store_uri), 1):
+    done = False
+    for each in upgrade_store(run_config({"workspace": workspace}).store_uri):
         sys.stdout.write(f"{each.table}: {each.done} ({', '.join(each.columns)}; {each.n_rows:,} rows)\n")
-    if not n_changed:
+        done = True
+    if not done:
         sys.stdout.write("the store has the format of this release: nothing to do\n")
 
 

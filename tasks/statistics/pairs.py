@@ -516,7 +516,7 @@ def _compared(
 
     ``per_query``: first minus second encoder, on the queries of ``clusters``, which both have.
     """
-    difference = agreeing_with_test(facts.difference, flip.p, level=resampling.level)
+    difference = _within(agreeing_with_test(facts.difference, flip.p, level=resampling.level), scale.span)
     reasons, detectable, critical = [*facts.effect.reasons], None, flip.critical or TWO_SIDED
     if IDENTICAL not in reasons:  # of encoders that never differ, that one reason
         reasons = [difference.reason, *reasons] if difference.reason else reasons
@@ -543,6 +543,13 @@ def _compared(
     )
 
 
+def _within(interval: Interval, span: float | None) -> Interval:
+    """The interval, with no end beyond the largest difference that the figure can have."""
+    if span is None or interval.low is None or interval.high is None:
+        return interval
+    return replace(interval, low=max(interval.low, -span), high=min(interval.high, span))
+
+
 def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
     values = np.asarray(row, dtype=np.float64)
     if values.shape[:1] != (clusters.n_queries,):
@@ -553,6 +560,9 @@ def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
     if np.isinf(values).any():
         raise ValueError(f"encoder {name!r}: {int(np.isinf(values).sum())} values are infinite")
     return values
+
+
+_NO_END = 1e-9  # of the squared weight: what rounding leaves where a quadratic inequality has no end
 
 
 def _simultaneous(
@@ -568,13 +578,13 @@ def _simultaneous(
         yield from ((difference - critical, difference + critical) for critical in criticals)
         return
     sums, weights = clusters.sums(per_query[None])[:, 0], clusters.totals
+    most = math.inf if scale.span is None else scale.span
     for critical in criticals:
         square, slope, rest = (
             float(a.sum() * b.sum() - critical**2 * (a @ b))
             for a, b in ((weights, weights), (weights, sums), (sums, sums))
         )
-        if square <= 0:
+        if square <= _NO_END * float(weights.sum()) ** 2:
             return
         middle, half = slope / square, math.sqrt(max(0.0, slope**2 - square * rest)) / square
-        most = math.inf if scale.span is None else scale.span
         yield max(middle - half, -most), min(middle + half, most)

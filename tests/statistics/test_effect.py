@@ -172,3 +172,14 @@ def test_impossible_p_values_are_refused(wrong: list[float]) -> None:
 def test_an_unknown_adjustment_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="max-t, holm, benjamini-hochberg, got 'bonferroni'"):
         Resampling(adjustment="bonferroni")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_no_end_of_a_difference_lies_beyond_what_the_figure_can_reach(n: int) -> None:
+    """Two images had simultaneous intervals of 3,355,443,200 points: what rounding left of a quadratic without end."""
+    values = np.random.default_rng(0).integers(0, 2, (3, 2 * n)).astype(float)
+    clusters = Clusters.of(np.repeat(np.arange(n), 2))
+    for span in (1.0, None):
+        for pair in compare_encoders(dict(zip("abc", values, strict=True)), clusters, Resampling(), Scale(span=span)):
+            ends = [*(pair.simultaneous or ()), pair.difference.low, pair.difference.high]
+            assert all(end is None or abs(end) <= (span or 10) for end in ends)
