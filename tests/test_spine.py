@@ -11,6 +11,7 @@ import torch
 
 from capim.store import EmbeddingStore
 from tests.command import command, json_rows
+from tests.reports.pages import readable
 
 EVERY = "tiny-clip,tiny-clip-plain,tiny-colpali"
 RUN = f"run --encoders {EVERY} --replicates 500 --device cpu --quiet --corpora"
@@ -74,7 +75,7 @@ def test_other_batches_another_order_and_one_core_give_the_same_figures(workspac
         command(f"{other} --batch-size 7", tmp_path / "workspace")
     finally:
         torch.set_num_threads(threads)
-    tags = ("image_tag", "caption_tag", "evaluation", "derived")  # drawn at random, and digests of such
+    tags = ("image_tag", "caption_tag", "evaluation", "derived", "result")  # drawn at random, and digests of such
 
     def untagged(folder: Path) -> list[tuple[str, ...]]:
         return sorted(tuple(str(v) for k, v in sorted(row.items()) if k not in tags) for row in _figures(folder))
@@ -126,7 +127,7 @@ def test_another_interval_and_another_adjustment_can_be_asked_for_and_taken_back
 @pytest.mark.slow
 def test_the_report_is_one_page_with_markdown_and_numbers_beside_it(workspace: Path) -> None:
     [report] = sorted((workspace / "reports").glob("*/report.html"))[:1]
-    html = report.read_text()
+    html = readable(report.read_text("utf-8"))
     assert "tiny-colpali" in html
     assert "t2i/all" in html
     assert report.with_name("report.md").is_file()
