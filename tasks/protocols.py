@@ -182,7 +182,7 @@ class Protocol:
     @property
     def sides(self) -> tuple[Modality, Modality]:
         """What searches and what is searched, of retrieval: captions images, images captions, or images images."""
-        return _SIDES[self.direction]
+        return _SIDES.get(self.direction, _SIDES["i2t"])
 
     @cached_property
     def title(self) -> str:

@@ -245,7 +245,7 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(wor
     command(f"{COMPARE} --adjustment benjamini-hochberg")
     assert current(workspace, "comparisons", metric=name) == own["comparisons"]
     again = command(f"compare {metric} {SAME} --adjustment benjamini-hochberg")
-    assert "3 comparisons by own.py:short" in again.err
+    assert "3 comparisons by own:short(n=12)" in again.err
     assert {row["adjustment"] for row in current(workspace, "comparisons", metric=name)} == {"benjamini-hochberg"}
     assert rows(workspace, "results", metric=name) == own["results"]
     page = readable(command("report").page.read_text())
@@ -338,7 +338,7 @@ def test_rows_of_an_earlier_state_of_the_file_are_not_shown_beside_those_of_the_
 
 def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(workspace: Path) -> None:
     said = command(f"{EVALUATE} --metric own.py:nowhere").err
-    assert "0 results and 0 comparisons by own.py:nowhere stored" in said
+    assert "0 results and 0 comparisons by own:nowhere stored" in said
     assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
 
 

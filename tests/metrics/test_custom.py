@@ -298,7 +298,7 @@ def test_a_first_item_that_the_user_judged_right_counts_in_both_directions(tmp_p
         return metric.metric(corpus=corpus).per_query(outcomes).tolist()
 
     asked = [captions[0], captions[4], captions[2]]
-    to_images = {"n_gallery": 3, "direction": "t2i", "protocol": "t2i/all"}
+    to_images = {"n_gallery": 3, "protocol": "t2i/all"}
     assert right([2, 2, 1], asked, [2, 1, 2], **to_images) == [1.0, 1.0, 1.0]
     assert right([2, 2, 1], asked, [1, 2, 2], **to_images) == [0.0, 0.0, 1.0]
     assert right([2, 2], [images[1], images[2]], [4, 0], n_gallery=15) == [1.0, 1.0]

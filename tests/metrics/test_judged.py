@@ -179,7 +179,7 @@ def test_the_metrics_of_judged_documents_and_of_captioned_images_are_not_mixed()
     outcomes = outcomes_of_scores(np.array([[3, 2, 1]], dtype=np.float32), [[1, None, 0]])
     names = [metric.name for metric in metrics_of(outcomes)]
     assert set(TREC) < set(names)
-    assert set(names) - set(TREC) == {"unjudged@10"}
+    assert set(names) - set(TREC) == {"unjudged@10", "P@1", "P@5", "P@10", "R-Precision"}
 
 
 def test_the_share_of_unjudged_documents_counts_ties_and_knows_what_was_dismissed() -> None:

@@ -21,7 +21,8 @@ from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, bootstrap_samples
 from tests.ranking.conftest import corpus_in, small_corpus, task_of, tasks_of
 
-OTHER_FORMS = ("winoground", "t2i/judged")  # of corpora of quadruples, and of judged ones
+LABELS = ("i2t/class", "i2t/class-balanced", "t2i/class", "i2i/label")
+OTHER_FORMS = ("winoground", "t2i/judged", *LABELS)  # of corpora of quadruples, of judged and of labelled ones
 FIVE = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]  # captions 0 to 4 of two images, of which the first or both have six
 
 
