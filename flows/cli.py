@@ -208,7 +208,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, RequestError | WorkError):
         return WRONG_REQUEST if isinstance(error, RequestError) else FAILED, str(error)
     if isinstance(error, ModuleNotFoundError) and (package := _of_run(error.name or "")):
-        return WRONG_REQUEST, f"this needs {package}, and here is what reads a store alone: pip install 'capim[run]'"
+        return WRONG_REQUEST, f"{package} is missing: this installation reads stores alone; pip install 'capim[run]'"
     if isinstance(error, RecursionError):
         return (
             WRONG_REQUEST,
