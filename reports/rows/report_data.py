@@ -16,10 +16,10 @@ from capim.store import SealedSet
 from capim.store.errors import without_credentials
 from capim.store.files import json_value
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
-from capim.tasks.statistics.ranking import PairTest, RankSet, rank_encoders
 
 if TYPE_CHECKING:
     from capim.reports.rows.gallery import SelectedQuery
+    from capim.tasks.statistics.ranking import RankSet
 
 Row: TypeAlias = Mapping[str, Any]
 K = TypeVar("K")
@@ -156,6 +156,8 @@ class ReportData:
 
     def ranks(self, corpus: str, protocol: str, metric: str) -> dict[str, RankSet]:
         """Encoder to the ranks that it can hold; empty unless every pair of two or more was compared."""
+        from capim.tasks.statistics.ranking import PairTest, rank_encoders  # SciPy, which results need not
+
         encoders = [r["encoder"] for r in self.ranked(corpus, protocol, metric) if r["value"] is not None]
         pairs = [self.comparison(corpus, protocol, metric, a, b) for a, b in combinations(encoders, 2)]
         found = [r for r in pairs if r is not None]

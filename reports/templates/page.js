@@ -408,7 +408,7 @@ const gallery = (place, block) => {
     ...(block.filters ?? []).map(({ name, label, options }) => make("label", {}, label, make("select", { name }, option("", "all"), ...options.map((each) => option(each))))),
     make("label", {}, "Text", text), make("button", { type: "reset" }, "Show all"));
   const shown = make("output", { className: "shown", ariaLive: "polite" });
-  const wall = make("div", { className: "walls" }), viewer = make("dialog", { className: "viewer", ariaLabel: "One query with all answers" });
+  const wall = make("div", { className: "walls" }), viewer = make("dialog", { className: "viewer", tabIndex: -1, ariaLabel: "One query with all answers" });
   const chosen = () => Object.fromEntries([...new FormData(form)].filter(([, value]) => value.trim()));
   const fits = (i, wanted) => Object.entries(wanted).every(([name, value]) => name === "text"
     ? value.toLowerCase().split(/\s+/).every((word) => texts[i].includes(word)) : (cases[i].tags[name] ?? []).includes(value));
@@ -503,6 +503,7 @@ const gallery = (place, block) => {
         make("ul", { className: "tags" }, ...(one.labels ?? []).map((label) => make("li", {}, label))))),
       make("div", { className: "answers" }, ...one.answers.map((each) => answer(one, each))));
     if (!viewer.open) viewer.showModal();
+    if (!viewer.contains(document.activeElement)) viewer.focus(); // the button that had it is gone: keys would go nowhere
     viewer.scrollTop = 0;
   };
   viewer.addEventListener("click", (event) => { if (event.target === viewer) viewer.close(); });

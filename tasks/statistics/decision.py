@@ -27,7 +27,6 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 ALPHA = 0.05  # of a budget: the probability of any false statement
@@ -163,7 +162,12 @@ def adjusted(
     if not ((p >= 0) & (p <= 1)).all():
         raise ValueError(f"p-values must lie in 0..1, got {p[(p < 0) | (p > 1) | np.isnan(p)].tolist()}")
     result: list[float | None] = [None] * len(p_values)
-    values = _holm(p) if adjustment == "holm" else scipy.stats.false_discovery_control(p)
+    if adjustment == "holm":
+        values = _holm(p)
+    else:
+        from scipy.stats import false_discovery_control  # not for readers of a store
+
+        values = false_discovery_control(p)
     for i, value in zip(tested, values, strict=True):
         result[i] = float(value)
     return result
@@ -234,11 +238,13 @@ def chance_p(value: float, chance: float, n_effective: float) -> float | None:
         >>> chance_p(0.0, 0.001, 50.0), chance_p(1.0, 0.5, 1.0)
         (1.0, None)
     """
+    from scipy.special import betainc, betaincc  # not for readers of a store
+
     if n_effective < 2 or not 0 < chance < 1:
         return None
     hits = min(max(value, 0.0), 1.0) * n_effective
-    above = scipy.special.betainc(hits, n_effective - hits + 1, chance) if hits > 0 else 1.0
-    below = scipy.special.betaincc(hits + 1, n_effective - hits, chance) if hits < n_effective else 1.0
+    above = betainc(hits, n_effective - hits + 1, chance) if hits > 0 else 1.0
+    below = betaincc(hits + 1, n_effective - hits, chance) if hits < n_effective else 1.0
     return min(1.0, 2 * float(min(above, below)))
 
 

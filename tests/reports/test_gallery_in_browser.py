@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
 
 import pytest
 
@@ -18,6 +19,7 @@ from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, random_store
 from tests.reports.app.stores import evaluate, missed_and_found
 from tests.reports.app.test_in_browser import violations
+from tests.reports.pages import blocks
 from tests.reports.test_browser import Watched
 
 if TYPE_CHECKING:
@@ -54,116 +56,112 @@ def watched(browser: Browser) -> Iterator[Watched]:
 
 
 def shown(watched: Watched) -> list[str]:
-    """Corpus, protocol and id of the queries that are shown."""
-    return watched.page.locator(".case:not([hidden]) .about").all_text_contents()
+    """Addresses of the queries on the wall, with all of every cause."""
+    for button in watched.page.locator(".wall button").all():
+        if button.inner_text().startswith("All "):
+            button.click()
+    links = watched.page.locator(".wall li a").all()
+    return [(link.get_attribute("href") or "").rpartition("case=")[2] for link in links]
+
+
+def fitting(watched: Watched) -> int:
+    """How many cases fit, as the page says."""
+    return int(watched.page.locator(".gallery output").inner_text().split(" of ")[0])
+
+
+def opened(watched: Watched, address: str) -> None:
+    """The page at its failures, which are made when they are seen."""
+    watched.page.goto(address)
+    watched.page.locator("#failures").scroll_into_view_if_needed()
+    watched.page.locator(".wall li").first.wait_for()
 
 
 def test_missed_by_a_and_found_by_b_is_in_the_address_and_the_same_after_loading_it(
     watched: Watched, address: str
 ) -> None:
     page = watched.page
-    page.goto(address)
-    everything = shown(watched)
+    opened(watched, address)
+    everything = fitting(watched)
     page.locator("[name=missed]").select_option(A)
     page.locator("[name=found]").select_option(B)
-    chosen = shown(watched)
-    assert 0 < len(chosen) < len(everything)
-    assert page.url.endswith(f"#cases?missed={A}&found={B}")
+    chosen, n_chosen = shown(watched), fitting(watched)
+    assert 0 < n_chosen < everything
+    assert f"missed={A}&found={B}" in page.url
     sent = page.url
     page.goto("about:blank")
-    page.goto(sent)
-    assert shown(watched) == chosen
+    opened(watched, sent)
+    assert (shown(watched), fitting(watched)) == (chosen, n_chosen)
     assert page.locator("[name=missed]").input_value() == A
-    page.reload()
-    assert shown(watched) == chosen
     page.get_by_role("button", name="Show all").click()
-    page.wait_for_function("location.hash === '#cases'")
-    assert shown(watched) == everything
+    page.wait_for_function("!location.hash.includes('missed')")
+    assert fitting(watched) == everything
     assert watched.complaints == []
 
 
 def test_counts_are_those_of_sql(watched: Watched, address: str, store: EmbeddingStore) -> None:
     """Over all stored queries of the gallery's protocols, and over the queries that the page holds."""
-    watched.page.goto(f"{address}#cases?missed={A}&found={B}")
+    opened(watched, f"{address}#cases?missed={A}&found={B}")
     shown_protocols = (
         "(protocol IN ('t2i/all', 'i2t/any') AND corpus = 'shapes' "
         "OR corpus = 'shapes-multilingual' AND protocol LIKE '%2%/%/%')"
     )
-    fitting = {" · ".join(query) for query in missed_and_found(store, A, B, shown_protocols)}
-    on_the_page = set(watched.page.locator(".case .about").all_text_contents())
-    assert set(shown(watched)) == on_the_page & fitting
-    text = watched.page.locator("output.shown").inner_text()
-    assert f"{len(on_the_page & fitting)} of {len(on_the_page)} cases fit." in text
-    assert text.endswith(f" {len(fitting)} are missed by {A} and found by {B}.")
+    stored = {" · ".join(query) for query in missed_and_found(store, A, B, shown_protocols)}
+    held = {
+        case["about"] for case in blocks(Path(unquote(urlparse(address).path)).read_text("utf-8"))["cases"]["cases"]
+    }
+    text = watched.page.locator(".gallery output").inner_text()
+    assert f"{len(held & stored)} of {len(held)} cases fit." in text
+    assert text.endswith(f" {len(stored)} are missed by {A} and found by {B}.")
 
 
 def test_every_corpus_and_direction_has_cases_and_words_of_the_text_filter(watched: Watched, address: str) -> None:
     page = watched.page
-    page.goto(address)
+    opened(watched, address)
     for name, options in {
         "corpus": {"shapes", "shapes-multilingual"},
         "direction": {"text to image", "image to text"},
         "language": {"de", "en", "es", "fr", "it", "ru"},
     }.items():
-        select = page.locator(f"[name={name}]")
+        select = page.locator(f".gallery [name={name}]")
         assert {option for option in select.locator("option").all_text_contents() if option != "all"} == options
         for option in options:
             select.select_option(option)
-            assert shown(watched), option
+            assert fitting(watched), option
         select.select_option("")
-    page.locator("[name=text]").fill("Roter Kreis")
-    words = page.locator(".case:not([hidden]) h4").all_text_contents()
-    assert words == [] or all("roter" in text.lower() or "scene" in text for text in words)
-    page.locator("[name=text]").fill("no such words")
-    assert shown(watched) == []
-    assert page.url.endswith("#cases?text=no+such+words")
+    page.locator(".gallery [name=text]").fill("no such words")
+    assert fitting(watched) == 0
+    assert "text=no+such+words" in page.url
     page.goto(f"{address}#cases?missed=nobody&text=%3Cimg%3E")
     assert page.locator("[name=missed]").input_value() == ""
     assert watched.complaints == []
 
 
-def test_pictures_enlarge_by_keyboard_uncropped_and_the_focus_returns(watched: Watched, address: str) -> None:
+def test_a_query_opens_by_keyboard_with_the_answers_of_all_encoders_and_the_focus_returns(
+    watched: Watched, address: str
+) -> None:
     page = watched.page
-    page.goto(address)
-    button = page.locator(".case .enlarge").first
-    button.focus()
+    opened(watched, address)
+    tile = page.locator(".wall li a").first
+    tile.focus()
     page.keyboard.press("Enter")
     viewer = page.locator("dialog.viewer")
-    assert viewer.is_visible()
-    caption = viewer.locator("figcaption")
-    first = caption.inner_text()
+    viewer.wait_for()
+    assert viewer.locator(".answer").count() == len(SPECS)
+    first = viewer.locator("h4").inner_text()
     page.keyboard.press("ArrowRight")
-    assert caption.inner_text() != first
+    assert viewer.locator("h4").inner_text() != first
     page.keyboard.press("ArrowLeft")
-    assert caption.inner_text() == first
+    assert viewer.locator("h4").inner_text() == first
     page.keyboard.press("Escape")
     assert not viewer.is_visible()
-    assert button.evaluate("button => button === document.activeElement")
-    page.locator(".case .answer svg.thumb").nth(1).click()
-    assert viewer.locator("svg").bounding_box()["width"] > 300  # type: ignore[index]
-    viewer.get_by_role("button", name="Close").click()
-    assert not viewer.is_visible()
-    fits = "images => images.every((i) => i.getAttribute('preserveAspectRatio') === 'xMidYMid meet')"
-    assert page.locator("symbol image").evaluate_all(fits)
-
-
-def test_answers_of_all_encoders_stand_open_and_are_printed(watched: Watched, address: str) -> None:
-    page = watched.page
-    page.goto(address)
-    assert page.locator(".gallery details").count() == 0
-    assert page.locator(".case").first.locator(".answer:visible").count() == len(SPECS)
+    assert tile.evaluate("link => link === document.activeElement")
     page.emulate_media(media="print")
-    assert page.locator(".case").first.locator(".answer svg.thumb").first.is_visible()
-    assert not page.locator(".filters").is_visible()
-    assert not page.locator(".enlarge").first.is_visible()
-    assert page.locator("output.shown").is_visible()
+    assert not page.locator(".filters").first.is_visible()
 
 
 def test_axe_finds_nothing_in_the_failures(browser: Browser, address: str) -> None:
-    """A few of the cases, which look alike, are enough: axe takes minutes for all."""
     context = browser.new_context(bypass_csp=True)
     page = context.new_page()
-    page.goto(f"{address}#cases?missed={A}")
-    page.evaluate("document.querySelectorAll('.case:not([hidden]) ~ .case ~ .case').forEach((each) => each.remove())")
+    opened(Watched(page), f"{address}#cases?missed={A}")
     assert violations(page, "failures", inside="#failures") == []
     context.close()
