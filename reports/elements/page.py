@@ -162,7 +162,7 @@ class Cell:
     Attributes:
         text: The value as displayed: ``"46.3"``, ``"LAION-CLIP-H"``, ``"–"`` for a missing one.
         note: Small print after it, such as the interval.
-        state: What the tests say of it, in words: ``"equivalent"``, ``"4.3 points worse"``, ``"at chance"``.
+        state: What the tests say of it, in words: ``"equivalent"``, ``"4.3 points worse"``, ``"below chance"``.
         title: Tooltip: exact value, ties, reason of a missing value.
         sort: The exact number to sort by; empty to sort by ``text``.
         mark: Emphasis.
