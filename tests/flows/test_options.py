@@ -138,7 +138,7 @@ SPECIAL = {
         for name, value in {"to": "{tmp}/f.csv", "format": "json", "columns": "metric", "wide": ""}.items()
     },
     "list everything": Case("list encoders", "--all"),
-    "certify encoders": Case(f"certify {SHAPES}", "--encoders tiny-clip", refused="certify simulates two encoders"),
+    "certify encoders": Case(f"certify {PAIRS}", "--encoders tiny-clip", refused="certify simulates two encoders"),
     "certify corpus": Case("certify", PAIRS, without=SHAPES),
     "why run": Case("why", "{run}", without="lost"),
     "report compare": Case("report", "--compare {report} {report}"),
