@@ -175,7 +175,7 @@ class _Planning:
 
     def _encode(self, spec: EncoderSpec, corpus: Corpus, key: SetKey) -> int:
         """Adds the part of one set; returns how many of its items are to be encoded."""
-        n_items = len(corpus.images if key.modality == "image" else corpus.captions)
+        n_items = len(corpus.items(key.modality))
         n = 0
         if corpus.fingerprint not in self._registered:
             n = n_items

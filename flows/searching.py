@@ -87,7 +87,7 @@ def find(
     if index:
         build_index(store, encoder=encoder, corpus=corpus, modality=modality)
     hits = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=index)
-    items = stored.images if modality == "image" else stored.captions
+    items = stored.items(modality)
     shown = ("width", "height", "objects", "sha") if modality == "image" else ("text", "language", "image_id")
     files = dict(zip(texts(stored.images["id"]), texts(stored.images["key"]), strict=True))
     rows = []

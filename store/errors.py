@@ -164,6 +164,20 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a number as Python reads it.
+
+    Examples:
+        >>> [is_number(text) for text in ("-0.5", "1e3", "nan", "1,5", "")]
+        [True, True, True, False, False]
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def csv_text(text: str) -> str:
     r"""A text as a cell of CSV that no spreadsheet runs as a formula: with ``'`` before it where one could begin.
 
@@ -173,13 +187,7 @@ def csv_text(text: str) -> str:
         >>> [csv_text(text) for text in ("=HYPERLINK(x)", "a=b", "-0.5", "+1e3", "'=x", "\tx")]
         ["'=HYPERLINK(x)", 'a=b', '-0.5', '+1e3', "''=x", "'\tx"]
     """
-    if not _FORMULA.match(text.lstrip("'")):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
+    return f"'{text}" if _FORMULA.match(text.lstrip("'")) and not is_number(text) else text
 
 
 def text_of_csv(cell: str) -> str:

@@ -32,6 +32,11 @@ NOT_ITS_FORMAT = (
 """What libraries and our own code raise for a file that holds something else than its suffix says."""
 
 
+def is_vector(value: object) -> bool:
+    """Whether a value read from JSON is a list of numbers, and not an empty one."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, int | float) for one in value)
+
+
 def existing_file(path: Path, what: str = "") -> Path:
     """The path of a file; raises :class:`RequestError` for a folder, a pipe or a device, and where there is nothing."""
     if path.is_file():

@@ -27,7 +27,9 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from math import inf
 from threading import RLock, current_thread, main_thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
@@ -223,17 +225,19 @@ def _interruptible(work: Callable[[], pa.Table], interrupt: Callable[[], None], 
     """What some work of DuckDB gives, done in another thread.
 
     While DuckDB waits for threads of its own, it hears neither Ctrl-C nor a clock. Threads get no signals, so that
-    those of a server start none without a limit.
+    those of a server start none without a limit. No wait is long: a signal that another thread receives wakes none.
 
     Raises:
         RequestError: It took longer than so many seconds.
     """
     if seconds is None and current_thread() is not main_thread():
         return work()
+    last = monotonic() + (inf if seconds is None else seconds)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(copy_context().run, work)
         try:
-            wait([future], seconds)
+            while not future.done() and (left := last - monotonic()) > 0:
+                wait([future], min(left, 0.1))
             late = not future.done()
         finally:
             while not future.done():

@@ -40,7 +40,6 @@ from capim.tasks.statistics.draws import Resampling
 SAMPLE = 100  # queries of an evaluation whose outcomes are computed again
 _SLACK = 1e-9  # of a figure that another machine adds up in another order
 _OF_THE_RUN = ("run", "created")  # columns that say who made a row
-_TIMES = ("seconds", "seconds_per_query")  # in the details of slices: how long it took
 _DERIVED = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
 
 
@@ -339,7 +338,7 @@ def _difference(stored: Row, computed: Row) -> str:
 def _equal(stored: object, computed: object) -> bool:
     if isinstance(computed, str) and isinstance(stored, str) and computed.startswith("{"):
         kept, made = json.loads(stored), json.loads(computed)
-        return kept.keys() == made.keys() and all(_equal(kept[name], made[name]) for name in kept if name not in _TIMES)
+        return kept.keys() == made.keys() and all(_equal(kept[name], made[name]) for name in kept)
     if isinstance(computed, float) and isinstance(stored, float):
         close = math.isclose(stored, computed, rel_tol=_SLACK, abs_tol=_SLACK)
         return close or (math.isnan(stored) and math.isnan(computed))

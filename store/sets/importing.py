@@ -397,7 +397,7 @@ def _files(
                 continue
             path = Path(file)
             try:
-                n_items = (corpus.images if modality == "image" else corpus.captions).num_rows
+                n_items = corpus.items(modality).num_rows
                 contents = read(path, modality, n_items)
             except RequestError as fault:
                 faults += fault.faults
@@ -425,7 +425,7 @@ def _plan(
     """Checks one file against its corpus and against the stored set; every fault begins with the path."""
     corpus = file.corpus
     key = SetKey.of(spec, corpus.name, corpus.fingerprint, file.modality)
-    items = ItemIndex.of(corpus.name, file.modality, corpus.images if file.modality == "image" else corpus.captions)
+    items = ItemIndex.of(corpus.name, file.modality, corpus.items(file.modality))
     rounding, checksums, n_vectors = Rounding(), np.zeros(len(items), np.uint32), 0
     try:
         contents = read(file.path, file.modality, len(items))
@@ -476,10 +476,7 @@ def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | No
         except RequestError as fault:
             reason = str(fault)
     free = [modality for modality in fits if not given[modality]]
-    if (
-        len({read(path, each, (corpus.images if each == "image" else corpus.captions).num_rows).array for each in free})
-        == 2
-    ):
+    if len({read(path, each, corpus.items(each).num_rows).array for each in free}) == 2:
         return free
     if len(free) == 1 and (len(fits) == 1 or any(given.values())):
         return free

@@ -77,7 +77,7 @@ class Items:
     @classmethod
     def of_corpus(cls, corpus: Corpus, modality: Modality) -> Items:
         """All images or captions of a corpus, also by their file names or texts."""
-        table = corpus.images if modality == "image" else corpus.captions
+        table = corpus.items(modality)
         of: Kind = "images" if modality == "image" else "captions"
         ids = texts(table["id"])
         return cls(kind=of, of=of, ids=ids, linked=names_of(corpus, modality), left_out=left_out_of(corpus, modality))

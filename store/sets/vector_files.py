@@ -20,8 +20,8 @@ import pyarrow as pa
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from capim.store.errors import RequestError, text_of_csv, unknown
-from capim.store.files import NOT_ITS_FORMAT, existing_file
+from capim.store.errors import RequestError, is_number, text_of_csv, unknown
+from capim.store.files import NOT_ITS_FORMAT, existing_file, is_vector
 from capim.store.sets.matching import USUAL, plain_name
 from capim.store.types import Modality
 from capim.store.vectors import offsets_of
@@ -252,7 +252,7 @@ def _read_csv(path: Path) -> Contents:
         rows = list(csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
     if not rows:
         raise ValueError("the file is empty")
-    has_header = not _is_number(rows[0][-1]) and not rows[0][-1].startswith("[")
+    has_header = not is_number(rows[0][-1]) and not rows[0][-1].startswith("[")
     header = rows.pop(0) if has_header else [""] * len(rows[0])
     cells = list(zip(*rows, strict=True)) or [()] * len(header)
     lists = next((at for at, column in enumerate(cells) if column and all(c.startswith("[") for c in column)), None)
@@ -262,46 +262,34 @@ def _read_csv(path: Path) -> Contents:
     else:
         named = [plain_name(name) in USUAL for name in header]
         rest = [
-            at for at, column in enumerate(cells) if named[at] or (column and not all(_is_number(c) for c in column))
+            at for at, column in enumerate(cells) if named[at] or (column and not all(is_number(c) for c in column))
         ]
         numbers = [at for at in range(len(cells)) if at not in rest]
         vectors = np.array([[float(row[at]) for at in numbers] for row in rows], dtype=np.float32)
     return Contents({"embeddings": vectors}, {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest})
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _read_json(path: Path) -> Contents:
     """Rows with a list of numbers: objects in an array, in lines, in ``data`` or ``samples``; or id -> list."""
     with path.open(encoding="utf-8-sig") as file:
         rows = [json.loads(line) for line in file if line.strip()] if path.suffix == ".jsonl" else json.load(file)
-    if isinstance(rows, dict) and rows and all(map(_is_vector, rows.values())):
+    if isinstance(rows, dict) and rows and all(map(is_vector, rows.values())):
         return Contents({"embeddings": _matrix(list(rows.values()))}, {"ids": list(rows)})
     if isinstance(rows, dict):
         inner = next((rows[name] for name in _LISTS if isinstance(rows.get(name), list)), None)
         rows = inner or [{"id": key, **value} for key, value in rows.items() if isinstance(value, dict)]
-    if rows and all(map(_is_vector, rows)):
+    if rows and all(map(is_vector, rows)):
         return Contents({"embeddings": _matrix(rows)}, {})
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise ValueError("expected rows with an id and a list of numbers")
     names = dict.fromkeys(chain.from_iterable(rows))
     cells = {name: [row.get(name) for row in rows] for name in names}
-    vectors = {name: _matrix(column) for name, column in cells.items() if all(map(_is_vector, column))}
+    vectors = {name: _matrix(column) for name, column in cells.items() if all(map(is_vector, column))}
     ids = {name: column for name, column in cells.items() if all(isinstance(one, str | int) for one in column)}
     return Contents(vectors, ids)
 
 
 _LISTS = ("data", "samples", "rows", "points", "items")
-
-
-def _is_vector(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, int | float) for one in value)
 
 
 def _matrix(rows: Iterable[list[float]]) -> NDArray[np.float32]:

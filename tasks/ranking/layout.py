@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from capim.store.schema import LABEL
 from capim.store.types import Corpus
 from capim.tasks.corpora.images.source import photograph_key
 from capim.tasks.corpora.subset import first_linked
@@ -58,6 +59,11 @@ class CorpusLayout:
         """
         keys: list[Any] = self.corpus.images["key"].to_pylist()
         return first_linked([photograph_key(key) for key in keys], self.corpus.images["sha"].to_pylist())
+
+    @cached_property
+    def labels(self) -> pa.Table:
+        """The rows of the corpus' relevance that give an image (the query) a class (the item); none without labels."""
+        return self.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
 
     @cached_property
     def main(self) -> tuple[str, str] | None:

@@ -117,34 +117,25 @@ def _judged_languages(layout: CorpusLayout) -> list[str]:
 
 
 def _labelled(layout: CorpusLayout) -> str | None:
-    if not layout.corpus.relevance.filter(pc.field("ground_truth") == LABEL).num_rows:
-        return "its images have no labels (docs/labels.md)"
-    return None
+    return None if layout.labels.num_rows else "its images have no labels (docs/labels.md)"
 
 
 def _one_label(layout: CorpusLayout) -> str | None:
-    if fault := _labelled(layout):
-        return fault
-    return "an image has several labels" if _labels_of_an_image(layout) > 1 else None
+    return _labelled(layout) or ("an image has several labels" if _most(layout, "query_id") > 1 else None)
 
 
 def _several_labels(layout: CorpusLayout) -> str | None:
-    if fault := _labelled(layout):
-        return fault
-    return None if _labels_of_an_image(layout) > 1 else "every image has one label, so i2t/class says as much"
-
-
-def _labels_of_an_image(layout: CorpusLayout) -> int:
-    labels = layout.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
-    return int(pc.max(labels.group_by("query_id").aggregate([([], "count_all")])["count_all"]).as_py())
+    one = "every image has one label, so i2t/class says as much"
+    return _labelled(layout) or (None if _most(layout, "query_id") > 1 else one)
 
 
 def _shared_labels(layout: CorpusLayout) -> str | None:
-    if fault := _labelled(layout):
-        return fault
-    labels = layout.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
-    images_of = labels.group_by("item_id").aggregate([([], "count_all")])["count_all"]
-    return None if pc.max(images_of).as_py() > 1 else "no two images share a label"
+    return _labelled(layout) or (None if _most(layout, "item_id") > 1 else "no two images share a label")
+
+
+def _most(layout: CorpusLayout, side: str) -> int:
+    """The most labels of an image (``query_id``), or images of a class (``item_id``)."""
+    return int(pc.max(layout.labels[side].value_counts().field("counts")).as_py())
 
 
 def _rule(

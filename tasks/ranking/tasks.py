@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.schema import JUDGED, LABEL
+from capim.store.schema import JUDGED
 from capim.store.types import Modality
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.corpora.subset import first_linked
@@ -385,8 +385,8 @@ def sharing_labels(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
 
 def _labels(layout: CorpusLayout) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The image of every label that an image has, and the first prompt of the class, as ords."""
-    rows = layout.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
-    return ords_of(rows["query_id"], layout.corpus.images), ords_of(rows["item_id"], layout.corpus.captions)
+    rows, corpus = layout.labels, layout.corpus
+    return ords_of(rows["query_id"], corpus.images), ords_of(rows["item_id"], corpus.captions)
 
 
 def _prompts(layout: CorpusLayout) -> dict[int, NDArray[np.int32]]:

@@ -120,7 +120,7 @@ class SetEncoder:
         and leave the seal to whoever started the shards.
         """
         begun = time.perf_counter()
-        table = corpus.images if modality == "image" else corpus.captions
+        table = corpus.items(modality)
         key = SetKey.of(self.spec, corpus.name, corpus.fingerprint, modality)
         if self._store.intact(key):
             return EncodedSet(n_items=len(table))

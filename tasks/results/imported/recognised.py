@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from capim.store.errors import RequestError
-from capim.store.files import NOT_ITS_FORMAT, READ_SUFFIXES
+from capim.store.errors import RequestError, is_number
+from capim.store.files import NOT_ITS_FORMAT, READ_SUFFIXES, is_vector
 
 What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published", "manifest", "folder"]
 WORDS: Mapping[What, str] = {
@@ -166,7 +166,7 @@ def _of_json(path: Path, loaded: object) -> Recognised:
     if not rows:
         raise RequestError(f"{path}: no rows in it")
     first = rows[0]
-    if _is_vector(first) or (isinstance(first, dict) and any(map(_is_vector, first.values()))):
+    if is_vector(first) or (isinstance(first, dict) and any(map(is_vector, first.values()))):
         return Recognised("vectors", path, _side(path.stem))
     if isinstance(first, dict):
         return _of_columns(path, list(first), list(first.values())) or Recognised("outcomes", path)
@@ -188,8 +188,8 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
         )
     if kind_of(dict.fromkeys(map(our_name, names))) is not None:
         return Recognised("outcomes", path)
-    numeric = [cell for cell in cells if isinstance(cell, str) and _is_number(cell)]
-    if any(map(_is_vector, cells)) or any(str(cell).startswith("[") for cell in cells) or len(numeric) > 3:
+    numeric = [cell for cell in cells if isinstance(cell, str) and is_number(cell)]
+    if any(map(is_vector, cells)) or any(str(cell).startswith("[") for cell in cells) or len(numeric) > 3:
         return Recognised("vectors", path, _side(path.stem))
     return Recognised("outcomes", path) if path.suffix in READ_SUFFIXES and len(names) > 1 else None
 
@@ -197,9 +197,9 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
 def _of_lines(path: Path) -> Recognised:
     with path.open(encoding="utf-8-sig", errors="replace") as lines:
         words = next((line.split() for line in lines if line.strip()), [])
-    if len(words) == 6 and _is_number(words[4]):
+    if len(words) == 6 and is_number(words[4]):
         return Recognised("run", path)
-    if len(words) in (3, 4) and _is_number(words[-1]):
+    if len(words) in (3, 4) and is_number(words[-1]):
         return Recognised("run" if len(words) == 3 and not _QRELS.search(path.stem.lower()) else "qrels", path)
     raise RequestError(
         f"{path}: not known; its first line has {len(words)} words. A run has 6 (query Q0 item rank score tag), qrels "
@@ -224,7 +224,7 @@ def _header(path: Path) -> tuple[list[str], list[Any]]:
             return (list(first), list(first.values())) if isinstance(first, dict) else ([], [])
         rows = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
         header, first_row = next(rows, []), next(rows, [])
-    if path.suffix == ".tsv" and len(header) in (3, 4) and _is_number(header[-1]):
+    if path.suffix == ".tsv" and len(header) in (3, 4) and is_number(header[-1]):
         return [], []  # lines of a run or qrels
     return header, first_row
 
@@ -255,15 +255,3 @@ def _is_mteb(path: Path) -> bool:
     except (ValueError, OSError, RecursionError):
         return False
     return isinstance(loaded, dict) and _is_published(loaded)
-
-
-def _is_vector(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, int | float) for one in value)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
