@@ -43,12 +43,8 @@ def listed(request: Request) -> Response:
     snapshot = state.snapshot()
     wanted, evaluated = read_filter(request.query_params, snapshot)
     whole = QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
-
-    def count(of: QueryFilter) -> int:
-        key = ("count", of.but(sort="", encoders=()))
-        return snapshot.kept(key, lambda: int(state.rows(filters.count_of(of, evaluated))["n"][0].as_py()))
-
-    total, changed = count(wanted), request.query_params.get("version", snapshot.version) != snapshot.version
+    total, every = (count(state, snapshot, of, evaluated) for of in (wanted, whole))
+    changed = request.query_params.get("version", snapshot.version) != snapshot.version
     ways = [
         f"{how} by {show.listing(names)}" for how, names in (("missed", wanted.wrong), ("found", wanted.right)) if names
     ]
@@ -58,7 +54,7 @@ def listed(request: Request) -> Response:
         "columns": shown(wanted, evaluated),
         "rows": [] if changed else list(_rows(state, snapshot, wanted, evaluated)),
         "changed": changed,
-        "sentence": f"{total:,} of {show.count(count(whole), 'query', 'queries')} {' and '.join(ways)}".rstrip(),
+        "sentence": f"{total:,} of {show.count(every, 'query', 'queries')} {' and '.join(ways)}".rstrip(),
         "more": link_of(wanted, page=wanted.page + 1, version=snapshot.version) if total > PAGE * wanted.page else "",
         "reload": link_of(wanted.but()),
         "whole": link_of(whole),
@@ -68,6 +64,12 @@ def listed(request: Request) -> Response:
     }
     statement = filters.select(wanted, evaluated)
     return respond(request, View(template="queries.html", title="Queries", statement=statement, values=values))
+
+
+def count(state: State, snapshot: StoreSnapshot, of: QueryFilter, evaluated: EvaluatedTask) -> int:
+    """How many queries a filter has."""
+    key = ("count", of.but(sort="", encoders=()))
+    return snapshot.kept(key, lambda: int(state.rows(filters.count_of(of, evaluated))["n"][0].as_py()))
 
 
 def link_of(wanted: QueryFilter, **more: object) -> str:
