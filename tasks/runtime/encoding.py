@@ -38,9 +38,9 @@ from capim.tasks.encoders import Encoder, adapter_named, load_encoder
 from capim.tasks.encoders.device import choose_device, device_identity, device_name
 from capim.tasks.encoders.encoder import service_of
 from capim.tasks.encoders.endpoint import LOWEST_COSINE, probe_vectors
+from capim.tasks.hub.progress import track
 from capim.tasks.reference.changes import cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CorpusRef, library_versions, this_host
 
 if TYPE_CHECKING:
