@@ -73,21 +73,20 @@ def test_needed_files_are_downloaded_once_with_progress_in_megabytes(hub: HubDou
     assert [line for line in hub.asked[asked:] if "resolve" in line] == []
 
 
-@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("offline", [True, False])
 def test_a_model_whose_other_weights_were_left_out_is_whole_without_the_hub(
-    hub: HubDouble, wanted, monkeypatch
+    hub: HubDouble, offline, monkeypatch
 ) -> None:
     """Before, the cache was asked for every file of the repository, and said that it lacks some."""
     folder = get()
-    if not wanted:
-        (folder / "tokenizer.json").unlink()
     hub.away = True
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    if wanted:
-        assert get() == folder
-    else:
-        with pytest.raises(WorkError, match="cannot be reached for a/model"):
-            get()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+    assert get() == folder
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(WorkError, match="cannot be reached for a/model"):
+        get()
+    with pytest.raises(WorkError, match="HF_HUB_OFFLINE is set.*hf download b/b" if offline else "cannot be reached"):
+        commit_of("b/b", "main")
 
 
 def test_a_download_cut_at_ten_places_goes_on_where_it_was_cut(hub: HubDouble, monkeypatch) -> None:
@@ -111,6 +110,11 @@ def test_a_download_that_is_given_up_leaves_no_half_file_and_the_next_command_ke
     get()
     assert hub.served["tokenizer.json"] == before["tokenizer.json"] == 2
     assert hub.served["model.safetensors"] == BIG
+
+
+def test_a_revision_that_is_not_there_is_named_with_the_page_of_those_that_are(hub: HubDouble) -> None:
+    with pytest.raises(RequestError, match=r"a/model has no revision 'none'; see https://.*/a/model/commits/main"):
+        commit_of("a/model", "none")
 
 
 def test_a_branch_that_moved_is_another_commit_and_the_old_one_stays(hub: HubDouble, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 def fit(
     model: torch.nn.Module, parameters: Iterable[Any], recipe: Recipe, losses: Iterator[torch.Tensor], **settings: Any
 ) -> None:
-    """Train by a stream of losses; their mean is logged every 50 steps, or every half of the steps if fewer than 100."""
+    """Train by a stream of losses; their mean is logged every 50 steps, at least twice."""
     torch.set_num_threads(recipe.threads)
     optimiser = torch.optim.AdamW(parameters, lr=recipe.peak, betas=(0.9, 0.98), **settings)
     every, seen = min(50, recipe.steps // 2), list[float]()
@@ -96,9 +96,8 @@ def train_clip(recipe: Recipe) -> tuple[CLIPModel, CLIPProcessor]:
         for captions, images, _ in captioned_scenes(recipe, random.Random(recipe.seed)):
             # what the saved image processor gives for images that already are 64 pixels square
             pixels = (stacked(images) / 255 - _MEAN) / _STD
-            yield model(
-                pixel_values=pixels, **tokenizer(captions, return_tensors="pt", padding=True), return_loss=True
-            ).loss
+            read = tokenizer(captions, return_tensors="pt", padding=True)
+            yield model(pixel_values=pixels, **read, return_loss=True).loss
             with torch.no_grad():
                 model.logit_scale.clamp_(0, np.log(100))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import transformers
 
@@ -15,6 +14,7 @@ from capim.store.types import EncoderSpec
 from capim.tasks.encoders import entry_from
 from tests.encoders.families import clip, colvision, sentence
 from tests.encoders.families.clip import SQUARE, TOWER, VISION, lively
+from tests.encoders.families.hub import add_to_cache, place_of
 from tests.encoders.families.vocabulary import bert_tokenizer
 
 BASE = "vidore/colpaligemma-3b-pt-448-base"
@@ -71,41 +71,21 @@ CASES: dict[str, Case] = {
 
 
 def spec_in_cache(name: str, cache: Path) -> EncoderSpec:
-    """The spec of a model of mteb's table, whose repositories are put into the cache if they are not there yet."""
+    """The spec of a model of mteb's table, whose repositories are put into the cache if they are not there yet.
+
+    mteb asks for the pinned commit, and of a base model and of some processors for the newest.
+    """
+    import mteb
     import torch
 
     case = CASES[name]
-    entry = entry_from("x", {"adapter": "mteb", "checkpoint": name, "dim": case.dim})
-    commit = str(_meta(name).revision)
     with TemporaryDirectory() as work:
         folder, base = Path(work) / "repository", Path(work) / "base"
         folder.mkdir()
-        if not _place(cache, name).exists():
+        if not place_of(cache, name).exists():
             torch.manual_seed(0)
             case.build(folder, *([base] if case.based else []))
-            _add(cache, name, folder, commit)
+            add_to_cache(cache, name, folder, str(mteb.get_model_meta(name).revision))
             if case.based:
-                _add(cache, case.based, base, "ba5e" * 10)
-    return entry.spec
-
-
-def _meta(name: str) -> Any:
-    import mteb
-
-    return mteb.get_model_meta(name)
-
-
-def _place(cache: Path, repository: str) -> Path:
-    return cache / f"models--{repository.replace('/', '--')}"
-
-
-def _add(cache: Path, repository: str, folder: Path, commit: str) -> None:
-    """mteb asks for the pinned commit, and of a base model and of some processors for the newest."""
-    place = _place(cache, repository)
-    shutil.copytree(folder, place / "snapshots" / commit)
-    for absent in {"config.json", "processor_config.json"} - {path.name for path in folder.iterdir()}:
-        none = place / ".no_exist" / commit / absent  # as a download notes it
-        none.parent.mkdir(parents=True, exist_ok=True)
-        none.touch()
-    (place / "refs").mkdir(exist_ok=True)
-    (place / "refs" / "main").write_text(commit)
+                add_to_cache(cache, case.based, base, "ba5e" * 10)
+    return entry_from("x", {"adapter": "mteb", "checkpoint": name, "dim": case.dim}).spec

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from capim.store.types import EncoderSpec, VectorKind
 from tests.encoders.families import clip, colvision, openclip, others, sentence
-from tests.encoders.families.hub import add_to_cache
+from tests.encoders.families.hub import add_to_cache, place_of
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def spec_in_cache(name: str, cache: Path) -> EncoderSpec:
     import torch
 
     case = CASES[name]
-    if not (cache / f"models--{case.repository.replace('/', '--')}").exists():
+    if not place_of(cache, case.repository).exists():
         with TemporaryDirectory() as work:
             folder = Path(work) / "repository"
             folder.mkdir()
