@@ -13,9 +13,10 @@ from huggingface_hub import constants
 from huggingface_hub.utils import _http
 
 from capim.store.errors import RequestError, WorkError
+from capim.store.types import EncoderSpec
 from capim.tasks import hub as ours
 from capim.tasks.encoders.adapters import ADAPTERS
-from capim.tasks.encoders.checkpoint import snapshot
+from capim.tasks.encoders.checkpoint import downloads_of, snapshot
 from capim.tasks.hub import commit_of, folder_at, hub_json
 from capim.tasks.hub.progress import DOWNLOADED, Progress, listening
 from tests.hub.double import TOKEN, HubDouble
@@ -181,6 +182,16 @@ def test_a_file_that_is_there_and_cannot_be_had_is_an_error_and_not_an_empty_one
     hub.away = True
     with pytest.raises(WorkError, match="cannot be reached"):
         hub_json("a/model", commit, "config.json")
+
+
+def test_what_would_be_downloaded_is_known_before_and_nothing_afterwards(hub: HubDouble) -> None:
+    commit = commit_of("a/model", "main")
+    spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/model", revision=commit, dim=8)
+    sizes = {"a/model/config.json": 22, "a/model/model.safetensors": BIG, "a/model/tokenizer.json": 2}
+    assert downloads_of(spec) == sizes
+    assert not list(Path(constants.HF_HUB_CACHE).rglob("*.safetensors"))
+    get()
+    assert downloads_of(spec) == {}
 
 
 def test_files_that_do_not_fit_are_not_begun(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
