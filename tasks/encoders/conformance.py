@@ -34,21 +34,14 @@ PRECISION_COSINE = 0.999
 NEIGHBOUR_TOLERANCE = {"float32": 2e-5, "bfloat16": 2e-2, "float16": 4e-3}
 _OPEN_CLIP_RESIZE: dict[str, Literal["crop", "squash"]] = {"shortest": "crop", "squash": "squash"}
 _COLOURS = {
-    "red": (220, 40, 40),
-    "green": (40, 170, 60),
-    "blue": (50, 80, 220),
-    "yellow": (235, 205, 40),
-    "purple": (150, 60, 190),
-    "orange": (245, 140, 30),
-}
+    "red": (220, 40, 40), "green": (40, 170, 60), "blue": (50, 80, 220),
+    "yellow": (235, 205, 40), "purple": (150, 60, 190), "orange": (245, 140, 30),
+}  # fmt: skip
 _SCENES = (
-    ("red", "circle", "blue", "square"),
-    ("green", "triangle", "yellow", "circle"),
-    ("purple", "square", "orange", "triangle"),
-    ("blue", "circle", "red", "triangle"),
-    ("yellow", "square", "green", "circle"),
-    ("orange", "circle", "purple", "triangle"),
-)
+    ("red", "circle", "blue", "square"), ("green", "triangle", "yellow", "circle"),
+    ("purple", "square", "orange", "triangle"), ("blue", "circle", "red", "triangle"),
+    ("yellow", "square", "green", "circle"), ("orange", "circle", "purple", "triangle"),
+)  # fmt: skip
 
 SHORT = "a red bus"
 CAPTIONS = (
@@ -397,7 +390,9 @@ def _agreement(spec: EncoderSpec, found: Sequence[Embeddings], device: str, trus
     name = f"agrees with {other} on the CPU"
     try:
         encoder = load_encoder(replace(resolve(spec), precision=other), trust_remote_code=trust_remote_code)
-        lowest = lowest_cosine(found, suite_embeddings(encoder))
+        pairs = zip(found, suite_embeddings(encoder), strict=True)
+        items = (each for one, two in pairs for each in zip(_items(one), _items(two), strict=True))
+        lowest = min(float((one * two).sum(axis=1).mean()) for one, two in items)  # of many vectors their mean
     except (WorkError, RequestError, RuntimeError) as error:
         return CheckResult(name, "fail", f"{type(error).__name__}: {error}")
     detail = f"lowest cosine between {spec.precision} on {device} and {other} on cpu is {lowest:.5f}"
@@ -408,15 +403,6 @@ def suite_embeddings(encoder: Encoder) -> tuple[Embeddings, Embeddings]:
     """Embeddings of the six scenes, and those of their captions and of four others."""
     images, captions = six_scenes()
     return encode_images(encoder, images), encode_captions(encoder, [*captions, *CAPTIONS])
-
-
-def lowest_cosine(a: Sequence[Embeddings], b: Sequence[Embeddings]) -> float:
-    """The lowest cosine of any item with itself in another run; for multi-vectors, the mean over an item's vectors."""
-    return min(
-        float((x * y).sum(axis=1).mean())
-        for left, right in zip(a, b, strict=True)
-        for x, y in zip(_items(left), _items(right), strict=True)
-    )
 
 
 def _items(block: Embeddings) -> Ragged:

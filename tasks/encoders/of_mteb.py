@@ -54,7 +54,7 @@ def why_not(meta: Any, *, installed: bool = True) -> str:
     if meta.name.startswith("mteb/baseline"):
         return "is random"
     missing = meta._missing_dependencies(meta._resolve_extras_groups()) if installed else []  # noqa: SLF001
-    return f"needs {', '.join(each.partition('; extra')[0] + _found(each) for each in missing)}" if missing else ""
+    return f"needs {', '.join(each.partition(';')[0] + _found(each) for each in missing)}" if missing else ""
 
 
 def _found(requirement: str) -> str:

@@ -155,8 +155,8 @@ class LoadReports:
 
     def faults(self) -> dict[str, str]:
         """What is wrong with each weight of the model or of the files, in the words of a loader that broke off."""
-        missing = {name: "missing" for *_, report in self._all for name in report.missing_keys}
-        return missing | self._reshaped() | dict.fromkeys(self._unexpected(), "unused")
+        missing = [name for *_, report in self._all for name in report.missing_keys]
+        return dict.fromkeys(missing, "missing") | self._reshaped() | dict.fromkeys(self._unexpected(), "unused")
 
     def _reshaped(self) -> dict[str, str]:
         return {

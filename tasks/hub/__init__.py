@@ -190,38 +190,30 @@ def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "mo
     place, of_kind = ("datasets/", " --repo-type dataset") if kind == "dataset" else ("", "")
     where = f"https://huggingface.co/{place}{repository}"
     download = f"hf download {repository} --revision {revision}{of_kind}"
-    unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    fault: RequestError | WorkError
-    if isinstance(error, errors.GatedRepoError):
-        fault = WorkError(
-            f"{repository} is gated: accept its terms at {where} while logged in, then set HF_TOKEN to a token of "
-            "that account (or run: hf auth login)"
-        )
-    elif isinstance(error, errors.RevisionNotFoundError):
-        fault = RequestError(f"{repository} has no revision {revision!r}; see {where}/commits/main")
-    elif isinstance(error, errors.RepositoryNotFoundError):
-        fault = RequestError(f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}")
-    elif isinstance(error, errors.HFValidationError):
-        fault = RequestError(f"{repository!r} is neither an existing folder nor the id of a hub repository")
-    elif status == _TOO_MANY_REQUESTS:
-        fault = WorkError(
-            f"the hub refuses {repository} for a while (429, too many requests); repeat the command later, or set "
-            "HF_TOKEN, which raises the limit"
-        )
-    elif isinstance(error, errors.RevisionResolutionError) and constants.HF_HUB_OFFLINE:
-        fault = WorkError(
-            f"{repository} at {revision!r} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; "
-            f"unset it, or run with network access: {download}"
-        )
-    elif isinstance(error, (*unreachable, errors.HTTPError, OSError)):
-        fault = WorkError(
-            f"the hub cannot be reached for {repository} at {revision!r} and the cache does not hold it; "
-            f"with network access, run: {download}"
-        )
-    else:
-        raise error
-    return fault
+    at, offline = f"{repository} at {revision!r}", constants.HF_HUB_OFFLINE
+    too_many = getattr(getattr(error, "response", None), "status_code", None) == _TOO_MANY_REQUESTS
+    network = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
+    # the first row that fits; the classes of the first three are also errors of HTTP
+    table: list[tuple[bool, type[RequestError] | type[WorkError], str]] = [
+        (isinstance(error, errors.GatedRepoError), WorkError,
+         f"{repository} is gated: accept its terms at {where} while logged in, then set HF_TOKEN (or: hf auth login)"),
+        (isinstance(error, errors.RevisionNotFoundError), RequestError,
+         f"{repository} has no revision {revision!r}; see {where}/commits/main"),
+        (isinstance(error, errors.RepositoryNotFoundError), RequestError,
+         f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}"),
+        (isinstance(error, errors.HFValidationError), RequestError,
+         f"{repository!r} is neither an existing folder nor the id of a hub repository"),
+        (too_many, WorkError,
+         f"the hub refuses {repository} for a while (429, too many requests): repeat it later, or set HF_TOKEN"),
+        (isinstance(error, errors.RevisionResolutionError) and offline, WorkError,
+         f"{at} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; unset it or run: {download}"),
+        (isinstance(error, (*network, errors.HTTPError, OSError)), WorkError,
+         f"the hub cannot be reached for {at} and the cache does not hold it; with network access, run: {download}"),
+    ]  # fmt: skip
+    for fits, fault, message in table:
+        if fits:
+            return fault(message)
+    raise error
 
 
 def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any]:

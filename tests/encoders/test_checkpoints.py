@@ -144,43 +144,39 @@ def test_a_commit_in_the_catalog_is_the_one_that_mteb_pins() -> None:
     assert given == {name: mteb.get_model_meta(name, fetch_from_hf=False).revision for name in given}
 
 
-def test_a_model_by_open_clips_name_loads_from_the_pinned_commit(hub_cache, tmp_path, monkeypatch) -> None:
-    import open_clip
-
-    from tests.encoders.families.openclip import OPENAI, TEXT, VISION, _write
-
-    model = {"embed_dim": 32, "quick_gelu": True, "vision_cfg": VISION, "text_cfg": TEXT}
-    _write(tmp_path / "tinyvit", model, OPENAI, pickle=False)
-    (tmp_path / "tinyvit.json").write_text(json.dumps(model))
-    open_clip.add_model_config(tmp_path / "tinyvit.json")
-    (tmp_path / "tinyvit" / "open_clip_config.json").unlink()
-    add_to_cache(hub_cache, "timm/tinyvit", tmp_path / "tinyvit")
-    known = {
-        "hf_hub": "timm/tinyvit/",
-        "quick_gelu": True,
-        "resize_mode": "squash",
-        "interpolation": "bicubic",
-        **OPENAI,
-    }
-    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tinyvit", {"openai": known})
-    encoder: Any = load_encoder(spec(adapter="openclip", checkpoint="tinyvit/openai", dim=32))
-    assert encoder.spec.revision == commit("timm/tinyvit")
-    assert CHECKS["resizing as declared"](encoder) == "squash"
-
-
 @pytest.fixture(scope="module")
-def tiny_architecture(tmp_path_factory) -> dict[str, Any]:
-    """The weights of an architecture that open_clip knows as ``tinytower``."""
+def tiny_folder(tmp_path_factory) -> Path:
+    """The files of an architecture that open_clip knows as ``tinytower``."""
     import open_clip
 
     from tests.encoders.families.openclip import OPENAI, TEXT, VISION, _write
 
     folder = tmp_path_factory.mktemp("tower")
-    model = {"embed_dim": 32, "quick_gelu": True, "vision_cfg": VISION, "text_cfg": TEXT | {"vocab_size": 49408}}
+    model = {"embed_dim": 32, "quick_gelu": True, "vision_cfg": VISION, "text_cfg": TEXT}
     _write(folder, model, OPENAI, pickle=False)
+    (folder / "open_clip_config.json").unlink()
     (folder / "tinytower.json").write_text(json.dumps(model))
     open_clip.add_model_config(folder / "tinytower.json")
-    return read_tensors(folder / "open_clip_model.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny_architecture(tiny_folder) -> dict[str, Any]:
+    """Its weights."""
+    return read_tensors(tiny_folder / "open_clip_model.safetensors")
+
+
+def test_a_model_by_open_clips_name_loads_from_the_pinned_commit(tiny_folder, hub_cache, monkeypatch) -> None:
+    import open_clip
+
+    from tests.encoders.families.openclip import OPENAI
+
+    add_to_cache(hub_cache, "timm/tinytower", tiny_folder)
+    known = {"hf_hub": "timm/tinytower/", "quick_gelu": True, "resize_mode": "squash", "interpolation": "bicubic"}
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tinytower", {"openai": known | OPENAI})
+    encoder: Any = load_encoder(spec(adapter="openclip", checkpoint="tinytower/openai", dim=32))
+    assert encoder.spec.revision == commit("timm/tinytower")
+    assert CHECKS["resizing as declared"](encoder) == "squash"
 
 
 def as_trained(tensors: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,26 +31,15 @@ from tests.encoders.own_module import write_module, write_weights
 
 PLAIN_PROMPT = "<|vision_start|><|image_pad|><|vision_end|>"
 NAMED = 'files = ["weights.npy"]\n'
-_recordings: list[list[Path]] = []
+_opened: list[Path] | None = None  # by Python, while it is recorded
 
 
 def _note(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "open" and isinstance(arguments[0], str):
-        for recording in _recordings:
-            recording.append(Path(arguments[0]).absolute())
+    if _opened is not None and event == "open" and isinstance(arguments[0], str):
+        _opened.append(Path(arguments[0]).absolute())
 
 
 sys.addaudithook(_note)  # stays until the process ends
-
-
-@contextmanager
-def recorded() -> Iterator[list[Path]]:
-    """The files that Python opens in the block."""
-    _recordings.append([])
-    try:
-        yield _recordings[-1]
-    finally:
-        _recordings.clear()
 
 
 def module(file: Path, **fields: object) -> EncoderSpec:
@@ -144,11 +131,12 @@ def test_check_says_what_it_cannot_know_of_a_module(tmp_path) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_in_a_folder_is_loaded_from_files_that_its_identity_covers(
-    name, copied_family, hub_cache, tmp_path
+    name, copied_family, hub_cache, tmp_path, monkeypatch
 ) -> None:
-    folder, spec = tmp_path / "model", resolve(copied_family(name))
-    with recorded() as opened:
-        load_encoder(spec, trust_remote_code=CASES[name].remote_code)
+    folder, spec, opened = tmp_path / "model", resolve(copied_family(name)), list[Path]()
+    monkeypatch.setattr(sys.modules[__name__], "_opened", opened)
+    load_encoder(spec, trust_remote_code=CASES[name].remote_code)
+    monkeypatch.undo()
     own = {path for path in opened if path.is_relative_to(folder)}
     assert own
     pinned = [key.removeprefix("revision:") for key in spec.options if key.startswith("revision:")]
