@@ -72,11 +72,11 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     with suppress(WorkError):  # the check of table 'sets', below, names the fault
         registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     for name, sealed in sorted(registered.items()):
-        yield _checked(store, name, partial(_sealed_set, store, sealed))
+        yield _checked(store, name, partial(_set, store, name, sealed))
     parts = {part for row in corpora for part in _parts_of(row)}
     for name in store.connection.names():
         if name.startswith(SET_PREFIXES) and name not in registered:
-            yield _checked(store, name, partial(_unsealed_set, store, name))
+            yield _checked(store, name, partial(_set, store, name, None))
         elif name in TABLES:
             yield _checked(store, name, partial(_table, store, name))
         elif name.startswith((CORPUS_PREFIX, PARTS_PREFIX)) and name not in parts:
@@ -159,24 +159,20 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
         ) from fault
 
 
-def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> tuple[State, str]:
-    name, items = sealed.key.table, _items(store, sealed.key)
-    if store.connection.find(name) is None:
-        raise missing_table(store.connection, sealed.key)
-    contents = examine(open_set(store.connection, sealed.key, sealed), sealed.key, items)
-    if contents.digest != sealed.digest:
-        problem = f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed"
-        return "damaged", f"{problem}. {drop_remedy(sealed.key)}"
-    _compare_files(store, name)
-    return "sound", f"{sealed.n_rows} rows, {sealed.tag}"
-
-
-def _unsealed_set(store: EmbeddingStore, name: str) -> tuple[State, str]:
-    store.connection.find(name)  # raises what is wrong with its files
-    key = stored_key(store.connection, name)
+def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> tuple[State, str]:
+    connection = store.connection
+    table = connection.find(name)  # raises what is wrong with its files
+    if sealed is not None and table is None:
+        raise missing_table(connection, sealed.key)
+    key = stored_key(connection, name) if sealed is None else sealed.key
     items = _items(store, key)
-    contents = examine(open_set(store.connection, key, None), key, items)
+    contents = examine(open_set(connection, key, sealed), key, items)
+    if sealed is not None and contents.digest != sealed.digest:
+        problem = f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed"
+        return "damaged", f"{problem}. {drop_remedy(key)}"
     _compare_files(store, name)
+    if sealed is not None:
+        return "sound", f"{sealed.n_rows} rows, {sealed.tag}"
     n_present = np.count_nonzero(contents.rows_of)
     return "incomplete", f"{n_present} of {len(items)} items, not sealed. Run `capim embed` to complete it"
 
@@ -259,36 +255,34 @@ def repair_one(store: EmbeddingStore, name: str, *, accept: bool = False) -> str
     ``accept``: take what a table without a record of its digests holds as right, and record it.
     """
     with storage_faults(f"repairing {name!r}"):
-        return _repaired(store, name, accept=accept)
-
-
-def _repaired(store: EmbeddingStore, name: str, *, accept: bool) -> str:
-    if name.startswith(PARTS_PREFIX):
-        store.connection.drop(name)
-        return "dropped"
-    if name == ROOT:
-        problems = store.connection.digests.root.problems()
-        if problems and not accept:
-            raise WorkError(
-                f"{'; '.join(problems)}; without it nothing says which tables there are", remedy=_ROOT_REMEDY
+        connection, digests, accepted = store.connection, store.connection.digests, ""
+        if name.startswith(PARTS_PREFIX):
+            connection.drop(name)
+            return "dropped"
+        if name == ROOT:
+            if not (problems := digests.root.problems()):
+                return "nothing to repair"
+            if not accept:
+                raise WorkError(
+                    f"{'; '.join(problems)}; without it nothing says which tables there are", remedy=_ROOT_REMEDY
+                )
+            digests.accept_root()
+            return "what the tables hold is recorded as right"
+        if accept:
+            unrecorded = any(fault.is_of_record for fault in digests.faults(name))
+            accepted = (
+                "; what it holds is recorded as right" if unrecorded else "; its record was there: nothing to accept"
             )
-        if problems:
-            store.connection.digests.accept_root()
-        return "what the tables hold is recorded as right" if problems else "nothing to repair"
-    accepted = ""
-    if accept:
-        unrecorded = any(fault.is_of_record for fault in store.connection.digests.faults(name))
-        accepted = "; what it holds is recorded as right" if unrecorded else "; its record was there: nothing to accept"
-    if name in TABLES or name.startswith(CORPUS_PREFIX):
-        done = repair(store, name, accept=accept)
-        if name == "formats" and store.connection.find(name) is None:  # a store of another format has no root
-            register(store.connection, name, [{"format": FORMAT, "written": now()}], update=False)
-        gone = "; no run makes these again" if name in HISTORY and done.rows else ""
-        return f"{done.restored} files restored, {done.files} removed with {done.rows:,} rows{gone}{accepted}"
-    if name.startswith(SET_PREFIXES):
-        _restore(store, name, accept=accept)  # the manifest says which set it is
-    missing = repair(store, find_set(store, name).table, accept=accept).rows
-    return f"{missing:,} items are missing now{accepted}"
+        if name in TABLES or name.startswith(CORPUS_PREFIX):
+            done = repair(store, name, accept=accept)
+            if name == "formats" and connection.find(name) is None:  # a store of another format has no root
+                register(connection, name, [{"format": FORMAT, "written": now()}], update=False)
+            gone = "; no run makes these again" if name in HISTORY and done.rows else ""
+            return f"{done.restored} files restored, {done.files} removed with {done.rows:,} rows{gone}{accepted}"
+        if name.startswith(SET_PREFIXES):
+            _restore(store, name, accept=accept)  # the manifest says which set it is
+        missing = repair(store, find_set(store, name).table, accept=accept).rows
+        return f"{missing:,} items are missing now{accepted}"
 
 
 def _restore(store: EmbeddingStore, name: str, *, accept: bool) -> list[FileFault]:
