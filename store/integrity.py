@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
 Check: TypeAlias = Callable[[], tuple[State, str]]
 """Gives state and detail of a part of a store, or raises what is wrong with it."""
+_LEFT = "nothing: its making or its removal was interrupted"
 HISTORY = ("runs", "batches", "watched", "probes", "weights")
 """Tables whose rows say what happened: no run makes them again."""
 
@@ -162,8 +163,10 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
 def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> tuple[State, str]:
     connection = store.connection
     table = connection.find(name)  # raises what is wrong with its files
-    if sealed is not None and table is None:
-        raise missing_table(connection, sealed.key)
+    if table is None:
+        if sealed is not None:
+            raise missing_table(connection, sealed.key)
+        return "sound", _LEFT
     key = stored_key(connection, name) if sealed is None else sealed.key
     items = _items(store, key)
     contents = examine(open_set(connection, key, sealed), key, items)
@@ -181,7 +184,7 @@ def _table(store: EmbeddingStore, name: str) -> tuple[State, str]:
     _compare_files(store, name)
     table = store.connection.find(name)
     if table is None:
-        raise WorkError(f"the folder of table {name!r} has no manifest")
+        return "sound", _LEFT
     if name == "encoders":
         store.encoders()  # compares every spec with its fingerprint
     with storage_faults(f"reading table {name!r}"):

@@ -59,10 +59,12 @@ class StoreInfo:
 def info(store: EmbeddingStore) -> StoreInfo:
     """Counts and sizes of everything stored, and who wrote it; reads no vectors."""
     names, n_bytes = store.connection.names(), 0
-    for name in names:
+    for name in [*names]:
         with suppress(WorkError):  # `capim store verify` names the fault
-            table = store.connection.find(name)
-            n_bytes += 0 if table is None else data_bytes(table)
+            if (table := store.connection.find(name)) is None:
+                names.remove(name)  # its making or its removal was interrupted
+            else:
+                n_bytes += data_bytes(table)
     registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     writers = _writers(store)
     sets = [

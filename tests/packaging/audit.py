@@ -23,8 +23,8 @@ def pins() -> list[str]:
     return (ROOT / "requirements.txt").read_text().splitlines()
 
 
-def renew() -> None:
-    """Write the list: name, version, day of upload."""
+def renew() -> int:
+    """Write the list: name, version, day of upload; returns 0."""
     with tempfile.TemporaryDirectory() as folder:
         project = {"name": "pins", "version": "0", "requires-python": ">=3.11", "dependencies": pins()}
         lines = (f"{name} = {json.dumps(value)}" for name, value in project.items())
@@ -37,6 +37,7 @@ def renew() -> None:
         found += [(package["name"], package["version"], min(days))] if days else []
     with PINS.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([("name", "version", "uploaded"), *found])
+    return 0
 
 
 def main() -> int:
