@@ -180,11 +180,8 @@ class EmbeddingStore:
         }
         for part in _COUNTED:
             if parts[part].num_rows != row[f"n_{part}"]:
-                raise WorkError(
-                    f"corpus {row['name']!r} has {parts[part].num_rows} of {row[f'n_{part}']} {part}",
-                    remedy="Restore its tables from a backup, or run `capim store drop --corpus "
-                    f"{row['name']} --yes`, then the same command again",
-                )
+                problem = f"corpus {row['name']!r} has {parts[part].num_rows} of {row[f'n_{part}']} {part}"
+                raise WorkError(problem, remedy=drop_corpus_remedy(row["name"]))
         corpus = Corpus(
             **{name: row[name] for name in ("name", "licence", "origin", "main_metric")},
             languages_reference=row["reference_language"],
@@ -214,10 +211,8 @@ class EmbeddingStore:
                 name = corpus_table(part, corpus.name, corpus.fingerprint)
                 n = self.connection.create(name, contents.schema, contents).count_rows()
                 if n != contents.num_rows:
-                    raise WorkError(
-                        f"table {name!r} has {n} rows, the corpus has {contents.num_rows}",
-                        remedy=f"Run `capim store drop --corpus {corpus.name} --yes`, then the same command again",
-                    )
+                    problem = f"table {name!r} has {n} rows, the corpus has {contents.num_rows}"
+                    raise WorkError(problem, remedy=drop_corpus_remedy(corpus.name))
         sample, seed = corpus.draw or (None, None)
         row = {
             **{name: getattr(corpus, name) for name in ("name", "fingerprint", "licence", "origin", "main_metric")},
@@ -504,6 +499,11 @@ def is_spec_of(*, name: str, fingerprint: str, spec: str, **_: object) -> bool:
         return (stored.name, stored.fingerprint) == (name, fingerprint)
     except (TypeError, ValueError):  # not JSON, or not the fields of a spec
         return False
+
+
+def drop_corpus_remedy(name: str) -> str:
+    """What to do about a corpus whose tables cannot be repaired."""
+    return f"Restore its tables from a backup, or run `capim store drop --corpus {name} --yes`, then the same command"
 
 
 def corpus_table(part: str, name: str, fingerprint: str) -> str:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.connection import load_lance, retrying, storage_faults, temporary_files
-from capim.store.digests import RECORDS, ROOT, FileFault
-from capim.store.embedding_store import EmbeddingStore, corpus_table, is_spec_of
+from capim.store.digests import RECORDS, ROOT, FileFault, repair_remedy
+from capim.store.embedding_store import EmbeddingStore, corpus_table, drop_corpus_remedy, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import find_set, stored_key
 from capim.store.rows import PARTS_PREFIX, delete, now, one_of, register
@@ -64,10 +64,7 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     """
     corpora = _corpora(store)
     for row in corpora:
-        remedy = (
-            f"Restore its tables from a backup, or run `capim store drop --corpus {row['name']} --yes`, then the same "
-            "`capim run`: the corpus is read and encoded again"
-        )
+        remedy = drop_corpus_remedy(row["name"])
         yield _checked(store, f"corpus {row['name']}", partial(_corpus, store, row["name"], row["fingerprint"]), remedy)
     registered: dict[str, SealedSet] = {}
     with suppress(WorkError):  # the check of table 'sets', below, names the fault
@@ -90,10 +87,7 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
     if files := temporary_files(store.connection, timedelta(0)):
         size = sum(path.stat().st_size for path in files if path.exists())
-        detail = (
-            f"{len(files)} files of {size} bytes, from running or killed processes; `capim store compact` removes "
-            "those older than a day"
-        )
+        detail = f"{len(files)} files of {size} bytes; `capim store compact` removes those older than a day"
         yield StoreCheck(what="temporary files", state="incomplete", detail=detail)
 
 
@@ -127,10 +121,7 @@ def _checked(store: EmbeddingStore, what: str, check: Check, remedy: str = "") -
     if what in HISTORY and not all(file.copied for file in files):
         remedy = f"Restore the table from a backup, or run `capim store repair {what}`, which removes what is damaged"
         return StoreCheck(what=what, state="lost", detail=f"{problem}; no run makes its rows again. {remedy}")
-    remedy = (
-        remedy or f"Run `capim store repair {what}`, which removes what is damaged, then the same command that made it"
-    )
-    return StoreCheck(what=what, state="damaged", detail=f"{problem}. {remedy}")
+    return StoreCheck(what=what, state="damaged", detail=f"{problem}. {remedy or repair_remedy(what)}")
 
 
 def _compare_files(store: EmbeddingStore, name: str) -> tuple[State, str]:
@@ -154,10 +145,8 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
         return store.item_index(key)
     except (RequestError, WorkError) as fault:
         _compare_files(store, key.table)
-        raise _CorpusError(
-            f"not checked: corpus {key.corpus!r} cannot be read. Follow the advice for that corpus, or for table "
-            "'corpora', then run `capim store verify` again"
-        ) from fault
+        told = "Follow the advice for that corpus, or for table 'corpora', then verify again"
+        raise _CorpusError(f"not checked: corpus {key.corpus!r} cannot be read. {told}") from fault
 
 
 def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> tuple[State, str]:
@@ -201,10 +190,8 @@ def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreChe
     named = {tag for column in rows.columns for tag in pc.unique(column).to_pylist() if tag}
     dropped = sorted(named - tags)
     if dropped:
-        detail = (
-            f"{len(dropped)} embedding sets that results were computed from are no longer stored "
-            f"({', '.join(dropped[:3])}): these results cannot be reproduced"
-        )
+        sets = f"{len(dropped)} embedding sets of results are no longer stored ({', '.join(dropped[:3])})"
+        detail = f"{sets}: these results cannot be reproduced"
         yield StoreCheck(what="results", state="incomplete", detail=detail)
 
 

@@ -290,9 +290,10 @@ class TextToImage:
     def write_slices(self, spec: EncoderSpec, slices: Sequence[Slice]) -> int:
         """Store slices of one encoder; returns their number."""
         fingerprints = {spec.name: spec.fingerprint}
-        details = [dict(each.detail or {}) for each in slices]
-        seconds = [detail.pop("seconds_per_query", None) for detail in details]
-        untimed = [replace(each, detail=detail or None) for each, detail in zip(slices, details, strict=True)]
+        timed = "seconds_per_query"
+        seconds = [(each.detail or {}).get(timed) for each in slices]
+        details = [each.detail and {k: v for k, v in each.detail.items() if k != timed} for each in slices]
+        untimed = [replace(each, detail=detail) for each, detail in zip(slices, details, strict=True)]
         rows = slice_rows(
             untimed, corpus=self.corpus, protocol=self.protocol.id, fingerprints=fingerprints, run=self.run
         )
