@@ -94,7 +94,7 @@ def test_two_writers_at_once_leave_every_row_once(tmp_path):
 def test_what_is_left_of_a_table_without_a_version_is_no_damage(store):
     """A process was killed while it removed the files, or before the first version was there."""
     key = fill(store, make_corpus(20), make_spec())
-    store.write_rows("results", rows_of("results", {"result": "r"}))
+    store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
     delete(store.connection, "sets", "set_name", [key.table])
     for name in (key.table, "results"):
         store.connection.digests.end(name)
@@ -103,7 +103,7 @@ def test_what_is_left_of_a_table_without_a_version_is_no_damage(store):
     fresh = EmbeddingStore.open(store.uri)
     assert info(fresh).sets.num_rows == fresh.rows("results").num_rows == 0
     fill(fresh, make_corpus(20), make_spec())
-    fresh.write_rows("results", rows_of("results", {"result": "r"}))
+    fresh.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
     assert states(store) == {"sound"}
 
 
