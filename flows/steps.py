@@ -478,7 +478,7 @@ def watch(
     Example: capim watch --corpora shapes --encoders tiny-clip
 
     Args:
-        strict: also fail on a drop of a point where there are too few images for any drop to be significant
+        strict: also fail on a drop of a point or more where there are too few images for any drop to be significant
     """
     check_names(config, "watch")
     from capim.tasks.reference.changes import WatchRule
@@ -507,8 +507,8 @@ def report(
 ) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
-    Prints what the report recommends, and its path. Of figures with several settings it shows those with the default
-    ones; the report of `capim run` shows what that run used, whatever else is in the store.
+    Prints what the report recommends, and its path. Where a figure has several settings, it shows the default ones;
+    the report of `capim run` shows what that run used, whatever else is in the store.
 
     With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
     and what changed between the runs.
@@ -623,8 +623,8 @@ def import_(
 ) -> None:
     """Import what another program computed: embeddings, outcomes of models without embeddings, runs, published figures.
 
-    capim looks at what is there and says what it takes it for, how its rows were matched with images, captions or
-    queries, and what it stores; --plan only says it. An option names what a file is where that cannot be known.
+    capim recognises what a file holds, and says so, how its rows were matched with images, captions or queries, and
+    what it stores; with --plan it stores nothing. Where a file cannot be recognised, an option says what it is.
 
     Rows are matched by a column of ids, file names or texts under any usual name; by position only where there is none.
     Images and captions can be imported by two commands, and one model for many corpora, under one name and --revision.
@@ -636,8 +636,8 @@ def import_(
         images = "images.npy"
         captions = "captions.npy"
 
-    Qrels and runs need no texts and no images: trec_eval's figures under its names, and those of capim beside them. The
-    same file again changes nothing.
+    Qrels and runs need neither texts nor images; they give trec_eval's figures under its names, and capim's beside
+    them. Importing the same file again changes nothing.
 
     Example: capim import images.npz captions.npz --encoder theirs --corpus shapes
 
@@ -650,7 +650,7 @@ def import_(
         captions: caption embeddings, in the same formats
         revision: version of the model (default: that of the stored model, else unversioned)
         note: a remark about the model; kept and shown with it
-        same_as: what is imported is of this stored encoder, and stands in one row with it
+        same_as: stored encoder that made what is imported, which is shown in one row with it
         manifest: import many sets: a TOML file with a table [[set]] for each
         folder: import DIR/ENCODER/CORPUS/images.* and captions.*
         outcomes: outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or
@@ -658,12 +658,12 @@ def import_(
         scores: scores of every caption (rows) with every image (columns): .npy, .npz or .pt
         run: lists of the best items: TREC's run format, a table or JSON; may be repeated
         qrels: what is relevant for the queries of runs: TREC's or BEIR's format, a table or JSON
-        published: figures of others, to be shown beside own ones: CLIP_benchmark, MTEB, ViDoRe, or a CSV with the
-            columns model, dataset, metric, value
-        protocol: protocols of the outcomes, scores or run (default: all it tells)
-        by_position: rows follow the order of the corpus, whatever their columns hold
+        published: figures that others published, to be shown beside your own: CLIP_benchmark, MTEB, ViDoRe, or a CSV
+            with the columns model, dataset, metric, value
+        protocol: protocols of the outcomes, scores or run (default: all that the file allows)
+        by_position: take rows in the order of the corpus, whatever their columns hold
         plan: say what would be done, and do nothing
-        replace: replace what is stored with other contents
+        replace: replace stored contents that differ
     """
     given = _recognised(paths, {name: value for name, value in given.items() if name != "paths"})
     kind = _check_import({*given})
