@@ -34,12 +34,12 @@ from capim.flows.config import (
 from capim.flows.inspection import check_names
 from capim.flows.stored import in_order
 from capim.flows.terminal import Form, Row, Rows, say
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, plain, unknown
 from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
-    from capim.store import EmbeddingStore
     from capim.tasks.metrics.custom import CustomMetric
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, RankingRef, SetsRef
 
@@ -254,8 +254,6 @@ def evaluate(
     done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
 
     def figures() -> list[Row]:
-        from capim.store import EmbeddingStore
-
         store = EmbeddingStore.open(config.store_uri)
         keys = store.keys_in([each for reference in done for each in reference.uses])
         return in_order(store.rows("results", derived=sorted(keys)).to_pylist())
@@ -296,7 +294,6 @@ def _evaluate_metric(
     given = metric if isinstance(metric, str) else loaded  # a text can be a parameter of a Prefect run
     done: list[MetricRef] = _run("benchmark:evaluate_custom", config, given, quiet=quiet, results=results)
     from capim.reports.rows.standing import against_best, pair_rows
-    from capim.store import EmbeddingStore
 
     left_out = [line for reference in done for line in reference.left_out]
     figures = [row for reference in done for row in reference.results]
@@ -355,7 +352,6 @@ def compare(
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
     done: Compared = _run("benchmark:compare", config, quiet=quiet)
     from capim.reports.rows.standing import summary
-    from capim.store import EmbeddingStore
     from capim.tasks.compare import compared_rows
 
     for each in done.renewed:
@@ -376,7 +372,6 @@ def compare_command(
     if isinstance(done, Rows):
         return done
     from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows
-    from capim.store import EmbeddingStore
     from capim.tasks.compare import compared_rows
 
     store = EmbeddingStore.open(config.store_uri)
@@ -667,7 +662,10 @@ def import_(
     """
     given = _recognised(paths, {name: value for name, value in given.items() if name != "paths"})
     kind = _check_import({*given})
-    _check_files(given)
+    named = [("run", path) for path in given.get("run", ())]
+    named += [(name, given[name]) for name in ("outcomes", "scores", "qrels", "published") if name in given]
+    if faults := [f"{path}: no such file; check --{name}" for name, path in named if not Path(path).exists()]:
+        raise RequestError(faults)
     given |= _usual_corpus(kind, given, config)
 
     from capim.flows.exchange import import_ as flow
@@ -675,6 +673,7 @@ def import_(
     from capim.flows.execution import start
     from capim.store.sets.importing import ImportRow, read_manifest, rows_of_folder
     from capim.tasks.imports import Identity
+    from capim.tasks.results.imported.runs import tag_of
     from capim.tasks.results.imported.sources import Kind, Source
 
     if kind in ("embeddings", "a manifest", "a folder"):
@@ -683,8 +682,8 @@ def import_(
         elif kind == "a folder":
             rows = rows_of_folder(Path(given["folder"]))
         else:
-            named = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
-            of_row = {name: given[name] for name in named if name in given}
+            columns = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
+            of_row = {name: given[name] for name in columns if name in given}
             rows = [ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)]
         say(*start(flow, config, rows, replace=replace, by_position=by_position, plan=plan))
         return
@@ -692,7 +691,7 @@ def import_(
     path, *more = [given[option]] if isinstance(given[option], str) else given[option]
     if more:
         raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
-    name = given.get("encoder") or given.get("same_as") or (_tag_of(path) if option == "run" else "")
+    name = given.get("encoder") or given.get("same_as") or (tag_of(Path(path)) if option == "run" else "")
     source = Source(
         cast("Kind", option),
         path,
@@ -726,31 +725,16 @@ def _recognised(paths: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _check_files(given: Mapping[str, Any]) -> None:
-    """Refuse files that are not there, before anything heavy is loaded."""
-    names = [("run", path) for path in given.get("run", ())]
-    names += [(name, given[name]) for name in ("outcomes", "scores", "qrels", "published") if name in given]
-    if faults := [f"{path}: no such file; check --{name}" for name, path in names if not Path(path).exists()]:
-        raise RequestError(faults)
-
-
 def _judged(folder: Path) -> str | dict[str, Any]:
     """The corpus of a folder of queries, documents and judgements, whose images need not be there."""
     has_images = (folder / "images").is_dir()
     return str(folder) if has_images else {"reader": "judged", "dataset": str(folder.absolute()), "ids_only": True}
 
 
-def _tag_of(path: str) -> str:
-    from capim.tasks.results.imported.runs import tag_of
-
-    return tag_of(Path(path))
-
-
 def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
     """The only stored corpus, where one is needed and none is named."""
     if "corpus" in given or "qrels" in given or kind not in ("embeddings", "outcomes", "scores", "runs"):
         return {}
-    from capim.store import EmbeddingStore
     from capim.store.schema import texts
 
     try:
@@ -824,13 +808,10 @@ def rerank(
         second: encoder that re-ranks the first N results
         depths: re-ranking depths (default: 1,5,10,20,50,100)
     """
-    try:
-        numbers = tuple(int(depth) for depth in depths)
-    except ValueError as error:
-        raise RequestError(f"--depths must be whole numbers, got {', '.join(depths)}") from error
+    numbers = _numbers("--depths", depths, int, "whole numbers")
     if any(not 1 <= depth <= 100 for depth in numbers):
         raise RequestError(
-            f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(map(str, numbers))}"
+            f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(depths)}"
         )
     check_names(replace(config, encoders=(first, second)), "rerank")
     done = _run("exchange:rerank_flow", config, first, second, numbers, quiet=quiet)
@@ -855,16 +836,20 @@ def fuse(
     encoders = tuple(config.encoders)
     if len(encoders) < 2:
         raise RequestError(f"--encoders must name at least two encoders to fuse, got {', '.join(encoders) or 'none'}")
-    try:
-        numbers = tuple(float(weight) for weight in weights)
-    except ValueError as error:
-        raise RequestError(f"--weights must be numbers, got {', '.join(weights)}") from error
+    numbers = _numbers("--weights", weights, float, "numbers")
     if numbers and len(numbers) != len(encoders):
         raise RequestError(f"--weights must be one number per encoder: expected {len(encoders)}, got {len(numbers)}")
     if numbers and not (all(0 <= weight < float("inf") for weight in numbers) and any(numbers)):
         raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
     done = _run("exchange:fuse_flow", config, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
+
+
+def _numbers(option: str, words: Sequence[str], kind: Callable[[str], T], expected: str) -> tuple[T, ...]:
+    try:
+        return tuple(map(kind, words))
+    except ValueError as error:
+        raise RequestError(f"{option} must be {expected}, got {', '.join(words)}") from error
 
 
 def ann(
@@ -891,7 +876,6 @@ def ann(
         methods: only these (default: all that apply)
     """
     check_names(config, "ann")
-    from capim.store import EmbeddingStore
     from capim.tasks.analyses.compression import METHODS
 
     faults = [unknown("method", name, METHODS) for name in methods if name not in METHODS]

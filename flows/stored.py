@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
 from capim.store.schema import texts
 from capim.store.types import Modality, is_fingerprint
 
 if TYPE_CHECKING:
-    from capim.store import EmbeddingStore
     from capim.tasks.corpora.naming import Row
 
 
@@ -38,8 +38,6 @@ def open_store(workspace: str | None) -> EmbeddingStore:
     Raises:
         RequestError: There is no store; says how to make one.
     """
-    from capim.store import EmbeddingStore
-
     return EmbeddingStore.open(run_config({"workspace": workspace}).store_uri)
 
 

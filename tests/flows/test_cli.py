@@ -18,7 +18,7 @@ from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.runtime.progress import track
 from tests.command import command
-from tests.flows.conftest import WORDS
+from tests.flows.conftest import RUN
 from tests.flows.leaf_parsers import all_parsers
 
 
@@ -134,7 +134,7 @@ def test_a_run_that_has_nothing_to_do_imports_nothing_that_computes_or_draws(sma
     heavy = ("torch", "transformers", "scipy.stats", "scipy.special", "scipy.sparse", "altair", "jinja2", "lancedb")
     program = (
         "import sys; from capim.flows.cli import main\n"
-        f"code = main({[*WORDS, str(workspace)]!r})\n"
+        f"code = main({[*RUN.split(), '--workspace', str(workspace)]!r})\n"
         f"sys.exit(code or ','.join(m for m in {heavy!r} if m in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
