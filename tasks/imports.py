@@ -76,10 +76,10 @@ def import_embedding_files(
         raise RequestError(faults)
     named = [(row, corpora[row.corpus]) for row in rows]
     imported = import_sets(store, named, storage=storage, replace=replace, by_position=by_position, plan_only=plan)
-    lines = [f"{done.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
+    lines = [f"{done.file.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
     if plan:
         return [*lines, *(f"{_label(done)}: to be stored ({done.state}); nothing was written" for done in imported)]
-    sources = [(done.key.table, done.key.modality, done.matched.by, str(done.path), done.key) for done in imported]
+    sources = [(done.key.table, done.key.modality, done.matched.by, str(done.file.path), done.key) for done in imported]
     _record_imports(store, sources, run=run)
     return [*lines, *map(_done_line, imported), *_next_steps(store, imported)]
 
@@ -113,7 +113,7 @@ def _label(done: ImportedSet) -> str:
     about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
     about += [f"{name}: {value}" for name, value in done.spec.options.items()]
     encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
-    return f"{encoder}: {done.n_items:,} {done.key.modality}s of {done.key.corpus}"
+    return f"{encoder}: {len(done.items):,} {done.key.modality}s of {done.key.corpus}"
 
 
 def _done_line(done: ImportedSet) -> str:
