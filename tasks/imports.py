@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, noted
 from capim.store.removal import drop_evaluations
 from capim.store.schema import IMPORTS, PUBLISHED, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
@@ -68,10 +68,8 @@ def import_embedding_files(
     corpora: dict[str, Corpus] = {}
     faults = catalog_faults(row.encoder for row in rows if not row.same_as)
     for what in dict.fromkeys(row.corpus for row in rows):
-        try:
+        with noted(faults):
             corpora[what] = corpus_for_import(store, what)
-        except RequestError as fault:
-            faults += fault.faults
     if faults:
         raise RequestError(faults)
     named = [(row, corpora[row.corpus]) for row in rows]
@@ -260,12 +258,7 @@ def _store(
         store.write_encoder(encoder)
         for key in new:
             store.write_rows("outcomes", imported.rows(key), replace="evaluation")
-        sets = SetsRef(
-            encoder=encoder.name,
-            encoder_fingerprint=encoder.fingerprint,
-            corpus=subject.name,
-            corpus_fingerprint=subject.fingerprint,
-        )
+        sets = SetsRef(**imported.subject)
         by_protocol = {each.protocol.id: key for key, each in imported.outcomes.items()}
         sources = [(key, protocol, each.matched.get(protocol, ""), path, sets) for protocol, key in by_protocol.items()]
         _record_imports(store, sources, run=run)
