@@ -23,13 +23,12 @@ from capim.reports.app.filters import QueryFilter, read_filter, shown
 from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.gallery_pages import token_words
-from capim.reports.rows.gallery import RankedList, SelectedQuery
+from capim.reports.rows.gallery import RankedList, SelectedQuery, relevant_documents
 from capim.reports.rows.report_data import CAUSES
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
 from capim.store.schema import texts
-from capim.store.types import Corpus
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, language_name
 
@@ -173,7 +172,9 @@ def query(request: Request) -> Response:
     first = next(iter(rows.values()))
     contents = snapshot.data.corpora[wanted.corpus]
     protocol = Protocol.of(first["protocol"])
-    relevant = relevant_items(contents, protocol, query_id, int(first["cluster"]))
+    key = ("relevant", wanted.corpus, protocol.name)
+    judged = snapshot.kept(key, lambda: relevant_documents(contents, protocol.name)) if direction == "t2i" else {}
+    relevant = judged.get(first["query_ord"]) or (int(first["cluster"]),)  # of a caption without judgements its image
     selected = SelectedQuery(
         corpus=wanted.corpus,
         direction=direction,
@@ -231,22 +232,6 @@ def _keep(state: State, judgement: Judgement) -> None:
             raise RequestError(f"{name!r} is not in corpus {judgement.corpus!r}")
     if judgement.item_id not in state.judgements_of(judgement.corpus, judgement.direction, judgement.query_id):
         add_judgement(state.judgements, judgement)
-
-
-def relevant_items(contents: Corpus, protocol: Protocol, query_id: str, cluster: int) -> tuple[int, ...]:
-    """Positions of the relevant images of a caption; for other queries that of their image.
-
-    By the ground truth that the protocol names, if the corpus has one of that name; else the image of the caption.
-    """
-    judged = contents.relevance.filter(
-        (pc.field("ground_truth") == protocol.name)
-        & (pc.field("query_id") == query_id)
-        & (pc.field("direction") == protocol.direction)
-    )
-    kept = judged.filter(pc.field("grade") > 0).sort_by([("grade", "descending")])
-    if protocol.direction != "t2i" or not kept.num_rows:
-        return (cluster,)
-    return tuple(pc.index(contents.images["id"], item).as_py() for item in kept["item_id"])
 
 
 def _outcomes(
