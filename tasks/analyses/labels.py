@@ -61,7 +61,7 @@ def prompts(data: AnalysisInput) -> Iterator[Slice]:
     from capim.tasks.ranking.apart import score_apart
 
     task = data.task
-    if task.prompts is None or task.among_queries:
+    if task.prompts is None:
         return
     texts = data.corpus.captions["text"].to_pylist()
     groups = data.corpus.captions["query_group"].to_pylist()

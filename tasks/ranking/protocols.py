@@ -152,19 +152,19 @@ def _rule(
     return ProtocolRule(protocol=protocol, obstacle=obstacle, build=build, on_request=on_request)
 
 
-_to_images, _to_captions = builders.captions_to_images, builders.images_to_captions
+_own = builders.own_items
 PROTOCOLS: dict[str, ProtocolRule] = {
     rule.protocol.id: rule
     for rule in (
-        _rule("t2i/all", _to_images, _retrieval),
-        _rule("i2t/any", _to_captions, _retrieval),
-        _rule("t2i/first", partial(_to_images, below=1), _multi_positive),
-        _rule("i2t/any5", partial(_to_captions, below=FIVE), _five),
-        _rule("i2t/symmetric-first", partial(_to_captions, below=1), _multi_positive),
-        _rule("t2i/ordinal-mean", partial(_to_images, below=FIVE), _five),
+        _rule("t2i/all", _own, _retrieval),
+        _rule("i2t/any", _own, _retrieval),
+        _rule("t2i/first", partial(_own, below=1), _multi_positive),
+        _rule("i2t/any5", partial(_own, below=FIVE), _five),
+        _rule("i2t/symmetric-first", partial(_own, below=1), _multi_positive),
+        _rule("t2i/ordinal-mean", partial(_own, below=FIVE), _five),
         _rule("i2t/symmetric-mean", builders.images_to_each_ordinal, _five),
-        _rule("t2i/1k", partial(_to_images, below=FIVE, folds=FOLDS), _folds),
-        _rule("i2t/1k", partial(_to_captions, below=FIVE, folds=FOLDS), _folds),
+        _rule("t2i/1k", partial(builders.in_folds, below=FIVE, folds=FOLDS), _folds),
+        _rule("i2t/1k", partial(builders.in_folds, below=FIVE, folds=FOLDS), _folds),
         _rule(_JUDGED, builders.judged, _graded),
         _rule("winoground", builders.quadruples, _quadruples),
         _rule(f"i2t/{CLASS}", builders.classes, _labelled),
@@ -211,9 +211,9 @@ def _tags(layout: CorpusLayout) -> list[ProtocolRule]:
 def _languages(layout: CorpusLayout) -> list[ProtocolRule]:
     """One protocol per direction, language and translator, where there is more than one part."""
     return [
-        _rule(f"{direction}/{'/'.join(part)}", partial(build, part=part))
+        _rule(f"{direction}/{'/'.join(part)}", partial(_own, part=part))
         for part in (layout.parts if len(layout.parts) > 1 else ())
-        for direction, build in (("t2i", _to_images), ("i2t", _to_captions))
+        for direction in ("t2i", "i2t")
     ]
 
 
