@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from capim.store.errors import RequestError
 from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
-from capim.store.types import Corpus, ImageSource, Modality
+from capim.store.types import SIDES, Corpus, ImageSource, Modality
 from capim.tasks.corpora.files import some
 from capim.tasks.corpora.images.hashes import ImageHashes, hashes_in_use
 
@@ -74,7 +74,7 @@ class QuadrupleRow(NamedTuple):
 
 
 class RelevanceRow(NamedTuple):
-    """One positive of an extra ground truth; ``direction`` is ``t2i`` (query: caption) or ``i2t`` (query: image).
+    """One positive of an extra ground truth; ``direction`` is one of ``SIDES`` (``t2i``: the query is a caption).
 
     In the ground truth ``judged`` a row with a grade of 0 or below is a document that was judged not relevant.
     """
@@ -183,9 +183,8 @@ def build_corpus(
 
     def kept_relevance() -> Iterator[RelevanceRow]:  # taken after the captions
         for row in relevance:
-            of_caption = row.direction == "t2i"
-            image, caption = (row.item_id, row.query_id) if of_caption else (row.query_id, row.item_id)
-            if image not in left_out and caption not in lost:
+            ends = zip(SIDES.get(row.direction, SIDES["i2t"]), (row.query_id, row.item_id), strict=True)
+            if not any(id_ in (left_out if side == "image" else lost) for side, id_ in ends):
                 yield row
 
     kept_quadruples = (
@@ -297,13 +296,13 @@ def _check_ids(corpus: Corpus, faults: Faults) -> None:
     seen: set[tuple[str, ...]] = set()
     for row in zip(*(column.to_pylist() for column in corpus.relevance.drop_columns("grade").columns), strict=True):
         truth, direction, query, item = row
-        if direction not in ("t2i", "i2t"):
-            faults.add("directions other than t2i and i2t in a ground truth", repr(direction))
+        if direction not in SIDES:
+            faults.add(f"directions other than {', '.join(SIDES)} in a ground truth", repr(direction))
             continue
         if row in seen:
             faults.add("positives listed twice in a ground truth", f"{truth} {query!r}")
         seen.add(row)
-        queries, items = (captions, images) if direction == "t2i" else (images, captions)
+        queries, items = (images if side == "image" else captions for side in SIDES[direction])
         if query not in queries:
             faults.add("queries of a ground truth that are not in the corpus", f"{truth} {query!r}")
         if item not in items:

@@ -1,7 +1,8 @@
-"""Searches whose vectors are not those of captions and images as they are stored: classes, and images among images.
+"""Searches whose vectors are not those of captions and images as they are stored, or that leave items out.
 
 A class is the mean of the vectors of its prompts, as in zero-shot classification (Radford and others 2021). An image
-that searches images is no item of its own gallery. Vectors of one modality fit into memory here.
+that searches images is no item of its own gallery; an image with a text that changes it is a weighted sum of both.
+Vectors of one modality fit into memory here.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ class Sides(NamedTuple):
 
 
 def sides_of(task: RetrievalTask, images: VectorRows, captions: VectorRows) -> Sides:
-    """The vectors of a task's queries and of its items; it has one gallery.
+    """The vectors of a task's queries and of its items.
 
     Args:
-        task: Any with one gallery; its classes become vectors here.
+        task: Any; its classes, and its images with a text, become vectors here.
         images: Unit vectors in corpus order, shape ``(n_images, dim)``.
         captions: Likewise.
 
     Raises:
-        ValueError: A vector is zero or not finite, or the prompts of a class cancel each other out.
+        ValueError: A vector is zero or not finite, or those of a class or a query cancel each other out.
     """
-    [gallery] = task.galleries
+    gallery = np.unique(np.concatenate(task.galleries))
 
     def vectors(modality: Modality, ords: NDArray[np.int32]) -> NDArray[np.float32]:
         if modality == "caption" and task.prompts is not None:
@@ -65,11 +66,15 @@ def sides_of(task: RetrievalTask, images: VectorRows, captions: VectorRows) -> S
     numbered = replace(
         task,
         queries=np.arange(len(task.queries), dtype=np.int32),
-        galleries=(np.arange(len(gallery), dtype=np.int32),),
+        galleries=tuple(map(within, task.galleries)),
         relevant=within(task.relevant),
         excluded=None if excluded is None else np.stack([excluded[:, 0], within(excluded[:, 1])], axis=1),
     )
-    return Sides(numbered, vectors(of_query, task.queries), vectors(of_items, gallery), gallery)
+    queries = vectors(of_query, task.queries)
+    if task.references is not None:
+        weight = task.text_weight
+        queries = _unit(weight * queries.astype(np.float64) + (1 - weight) * vectors("image", task.references))
+    return Sides(numbered, queries, vectors(of_items, gallery), gallery)
 
 
 def score_apart(
@@ -108,8 +113,12 @@ def _means(vectors: VectorRows, groups: Sequence[NDArray[np.int32]]) -> NDArray[
     check_values(read, "caption", int(ords[0]))
     starts = np.cumsum([0, *map(len, groups[:-1])])
     sums = np.add.reduceat(read, starts, axis=0, dtype=np.float64)
+    return _unit(sums)
+
+
+def _unit(sums: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Sums of vectors at length 1."""
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     if not (norms > 0).all():
-        raise ValueError(f"the prompts of {int((norms == 0).sum())} classes cancel each other out")
-    means: NDArray[np.float32] = (sums / norms).astype(np.float32)
-    return means
+        raise ValueError(f"the vectors of {int((norms == 0).sum())} classes or queries cancel each other out")
+    return np.asarray(sums / norms, dtype=np.float32)

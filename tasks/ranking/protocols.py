@@ -17,16 +17,18 @@ from typing import Any, TypeAlias, cast
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.schema import JUDGED, LABEL, texts
+from capim.store.schema import COMPOSED, JUDGED, LABEL, REVISITED, SIMILARITY, SPECIAL_TRUTHS, SUBSET, texts
 from capim.store.types import Corpus, VectorKind
 from capim.tasks.protocols import (
     ALL_NEGATIVES,
     BALANCED,
     CLASS,
+    COMPOSED_SUBSET,
     MACRO,
     MICRO,
     ORIENTATIONS,
     PACKAGES,
+    REVISITED_GRADES,
     Protocol,
     ProtocolRule,
 )
@@ -133,6 +135,10 @@ def _shared_labels(layout: CorpusLayout) -> str | None:
     return _labelled(layout) or (None if _most(layout, "item_id") > 1 else "no two images share a label")
 
 
+def _has(truth: str, what: str, layout: CorpusLayout) -> str | None:
+    return None if layout.corpus.relevance.filter(pc.field("ground_truth") == truth).num_rows else f"it has no {what}"
+
+
 def _most(layout: CorpusLayout, side: str) -> int:
     """The most labels of an image (``query_id``), or images of a class (``item_id``)."""
     return int(pc.max(layout.labels[side].value_counts().field("counts")).as_py())
@@ -171,6 +177,14 @@ PROTOCOLS: dict[str, ProtocolRule] = {
         _rule(f"i2t/{BALANCED}", partial(builders.classes, balanced=True), _one_label),
         _rule(f"t2i/{CLASS}", builders.classes, _several_labels),
         _rule(f"i2i/{LABEL}", builders.sharing_labels, _shared_labels),
+        *(
+            _rule(f"i2i/{name}", builders.landmarks, partial(_has, REVISITED, "judged landmarks (docs/labels.md)"))
+            for name in REVISITED_GRADES
+        ),
+        _rule(f"t2i/{COMPOSED}", builders.composed, partial(_has, COMPOSED, "texts that change an image")),
+        _rule(f"t2i/{COMPOSED_SUBSET}", builders.composed, partial(_has, SUBSET, "hard subsets of images")),
+        _rule(f"i2i/{SIMILARITY}", builders.rated_pairs, partial(_has, SIMILARITY, "pairs of images with a rating")),
+        _rule("t2t/own", builders.sharing_images, _multi_positive, on_request=True),
     )
 }
 
@@ -220,8 +234,8 @@ def _languages(layout: CorpusLayout) -> list[ProtocolRule]:
 def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
     """``cxc``, ``eccv`` and other ground truths that came with the corpus."""
     grouped = layout.corpus.relevance.group_by(["ground_truth", "direction"], use_threads=False).aggregate([])
-    own = (JUDGED, LABEL)
-    names = [(row["direction"], row["ground_truth"]) for row in grouped.to_pylist() if row["ground_truth"] not in own]
+    rows = (row for row in grouped.to_pylist() if row["ground_truth"] not in SPECIAL_TRUTHS)
+    names = [(row["direction"], row["ground_truth"]) for row in rows]
     return [
         _rule(
             f"{direction}/{name}",
@@ -306,7 +320,7 @@ def select_protocols(
 
 def _needs_one_vector(corpus: Corpus, protocol: Protocol) -> bool:
     """Whether only encoders with one vector per item have it: images that search images, and means of prompts."""
-    if protocol.direction == "i2i":
+    if protocol.sides[0] == protocol.sides[1] or protocol.name in (COMPOSED, COMPOSED_SUBSET):
         return True
     return protocol.name in (CLASS, BALANCED) and int(pc.max(corpus.captions["ordinal"]).as_py()) > 0
 

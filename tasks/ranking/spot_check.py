@@ -56,10 +56,9 @@ def _wrong_ranks(
     chosen: NDArray[np.intp],
     rows: NDArray[np.intp],
 ) -> Iterator[str]:
-    some = task.of_queries(chosen)
-    ords: dict[int, NDArray[np.int32]] = {}
+    some, ords = task.of_queries(chosen), None
     if task.is_apart and not callable(images) and not callable(captions):
-        some, captions, images, ords[0] = sides_of(some, images, captions)
+        some, captions, images, ords = sides_of(some, images, captions)
     to_images = task.is_apart or task.protocol.direction == "t2i"
     for number, gallery in enumerate(some.galleries):
         within = np.flatnonzero(some.gallery_of == number)
@@ -72,7 +71,7 @@ def _wrong_ranks(
             if some.excluded is not None:
                 searched = ~np.isin(gallery, some.excluded[some.excluded[:, 0] == at, 1])
             relevant = np.isin(gallery[searched], some.relevant[some.offsets[at] : some.offsets[at + 1]])
-            items = ords.get(number, gallery)[searched]
+            items = (gallery if ords is None else ords[gallery])[searched]
             for what in _wrong(outcomes, rows[at], items, of_query[searched], relevant):
                 yield f"query {some.query_ids[at]!r}: {what}"
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.schema import JUDGED
+from capim.store.schema import COMPOSED, EXCLUDED, JUDGED, REVISITED, SIMILARITY, SUBSET
 from capim.store.types import Modality
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.corpora.subset import first_linked
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import COMPOSED_SUBSET, REVISITED_GRADES, Protocol
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, ords_of
 
 # --- The task that a protocol sets on a corpus: queries, galleries and relevant items, or small sets to choose in.
@@ -45,6 +45,8 @@ class RetrievalTask:
             gallery that is left out of its search: itself, or one that is neither right nor wrong. None: none is.
         prompts: Where captions are prompts of classes: the first prompt of a class, which stands for it among queries
             or items, -> int32 ords of all its prompts, whose mean is its vector. Else None.
+        references: int32, shape ``(n_queries,)``: ord of an image that is part of the query. Else None.
+        text_weight: Of the caption in ``text_weight * caption + (1 - text_weight) * reference``, 0..1.
     """
 
     protocol: Protocol
@@ -60,6 +62,8 @@ class RetrievalTask:
     dismissed: NDArray[np.int64] | None = None
     excluded: NDArray[np.int64] | None = None
     prompts: Mapping[int, NDArray[np.int32]] | None = None
+    references: NDArray[np.int32] | None = None
+    text_weight: float = 0.5
 
     def __post_init__(self) -> None:
         name = f"protocol {self.protocol.id!r}"
@@ -87,7 +91,8 @@ class RetrievalTask:
     def is_apart(self) -> bool:
         """Whether it is no search of captions and images by each other, as they are stored."""
         several = any(len(ords) > 1 for ords in (self.prompts or {}).values())
-        return several or self.excluded is not None
+        one, other = self.protocol.sides
+        return several or one == other or self.references is not None
 
     @property
     def query_of_relevant(self) -> NDArray[np.int64]:
@@ -119,6 +124,7 @@ class RetrievalTask:
             grades=None if self.grades is None else self.grades[entries],
             dismissed=of_kept(self.dismissed),
             excluded=of_kept(self.excluded),
+            references=None if self.references is None else self.references[kept],
         )
 
     def highest_ord(self, modality: Modality) -> int:
@@ -388,6 +394,66 @@ def among_others(
         gallery=np.arange(layout.n_images, dtype=np.int32) if gallery is None else gallery,
         excluded=np.stack([np.arange(len(own := np.unique(queries[asks]))), own], axis=1),
     )
+
+
+def landmarks(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """Images of landmarks search all images that are no queries; what is neither right nor wrong is left out.
+
+    Easy, medium and hard as in Revisited Oxford and Paris (Radenović et al. 2018, section 3).
+    """
+    links, grades = judgements(layout, REVISITED, protocol)
+    right = np.isin(grades, REVISITED_GRADES[protocol.name])
+    gallery = np.setdiff1d(np.arange(layout.n_images, dtype=np.int32), links[:, 0])
+    task = search(layout, protocol, *links[right].T, gallery=gallery)
+    return replace(task, excluded=_within(task, links[~right]))
+
+
+def composed(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """Texts that change an image search all images (CIRR, FashionIQ, CIRCO), or the few of their hard subset.
+
+    The image is named by the group of the text. Texts about one image are one cluster.
+    """
+    groups = layout.corpus.captions["query_group"]
+    references = pc.index_in(groups, value_set=layout.corpus.images["id"].combine_chunks()).fill_null(-1).to_numpy()
+    links, _ = judgements(layout, COMPOSED, protocol)
+    gallery = np.arange(layout.n_images, dtype=np.int32)
+    task = search(layout, protocol, *links.T, gallery=gallery, clusters=references)
+    task = replace(task, references=references[task.queries].astype(np.int32))
+    left_out = _within(task, judgements(layout, EXCLUDED, protocol)[0])
+    if protocol.name != COMPOSED_SUBSET:
+        return replace(task, excluded=left_out if len(left_out) else None)
+    members, _ = judgements(layout, SUBSET, protocol)
+    task = task.of_queries(np.flatnonzero(np.isin(task.queries, members[:, 0])))
+    own = [np.unique(members[members[:, 0] == query, 1]) for query in task.queries]
+    return replace(task, galleries=tuple(own), gallery_of=np.arange(len(own), dtype=np.int32))
+
+
+def rated_pairs(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """Each pair of images that people rated is a query with one item; its grade is the rating in thousandths, from 1.
+
+    Pairs that share an image are one cluster.
+    """
+    links, grades = judgements(layout, SIMILARITY, protocol)
+    one, other = np.ascontiguousarray(links.T)
+    n = len(links)
+    return RetrievalTask(
+        protocol=protocol,
+        query_ids=layout.image_ids[one] + "|" + layout.image_ids[other],
+        queries=one,
+        clusters=one[first_linked(one.tolist() + other.tolist(), [*range(n), *range(n)])[:n]],
+        galleries=tuple(other[:, None]),
+        gallery_of=np.arange(n, dtype=np.int32),
+        offsets=np.arange(n + 1, dtype=np.int64),
+        relevant=other,
+        weights=np.ones(n),
+        grades=grades - min(0, int(grades.min())) + 1,
+    )
+
+
+def _within(task: RetrievalTask, links: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Pairs of a query and an item, as ords, with the query's position in the task; those of its queries."""
+    links = links[np.isin(links[:, 0], task.queries)]
+    return np.stack([np.searchsorted(task.queries, links[:, 0]), links[:, 1].astype(np.int64)], axis=1)
 
 
 def _labels(layout: CorpusLayout) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
