@@ -302,7 +302,8 @@ def against_first(
 ) -> Iterator[Slice]:
     """The mean of each level's values over all queries, with its paired difference from the first level."""
     table = np.stack(list(levels.values()))
-    means = part_means(table, np.ones((1, table.shape[1]), dtype=bool), data.clusters, data.resampling)
+    whole, share = np.ones((1, table.shape[1]), dtype=bool), data.is_share(metric)
+    means = part_means(table, whole, data.clusters, data.resampling, share=share)
     changes = paired_differences(table, data.clusters, [(at, 0) for at in range(len(table))], data.resampling)
     for at, (name, change) in enumerate(zip(levels, changes, strict=True)):
         counted = means.interval(at, 0), *means.counts(at, 0)

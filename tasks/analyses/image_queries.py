@@ -25,6 +25,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.slices import part_means
 
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))  # of the text, that are tried
+CHOSEN = "text weighted as is best on the other half"
 THRESHOLDS = (0.99, 0.95, 0.9)  # cosines from which an image is a near-duplicate of an earlier one
 
 
@@ -44,14 +45,15 @@ def composed(data: AnalysisInput) -> Iterator[Slice]:
         values = np.stack([_values(replace(data.task, text_weight=weight), vectors, metric) for weight in WEIGHTS])
         best = [int(values[:, half].mean(axis=1).argmax()) for half in (~second, second)]
         chosen = np.where(second, values[best[0]], values[best[1]])
-        weights = ", ".join(f"{WEIGHTS[at]:g}" for at in sorted(best))
         levels = {
             "image and text": values[WEIGHTS.index(0.5)],
-            f"weight of the text by the other half ({weights})": chosen,
+            CHOSEN: chosen,
             "image alone": values[0],
             "text alone": values[-1],
         }
-        yield from against_first(data, encoder, "composed", levels, metric)
+        for each in against_first(data, encoder, "composed", levels, metric):
+            own = {"weights": [WEIGHTS[at] for at in best]} if each.level_name == CHOSEN else {}
+            yield replace(each, detail={**(each.detail or {}), **own})
 
 
 def without_duplicates(data: AnalysisInput) -> Iterator[Slice]:
@@ -67,8 +69,10 @@ def without_duplicates(data: AnalysisInput) -> Iterator[Slice]:
         if not isinstance(vectors := data.vectors(encoder), SingleVectors):
             continue
         nearest = nearest_earlier(vectors.images)
-        whole = METRICS[data.metric].per_query(outcomes)
-        means = part_means(whole[None], np.ones((1, len(whole)), dtype=bool), data.clusters, data.resampling)
+        whole, share = METRICS[data.metric].per_query(outcomes), data.is_share(data.metric)
+        means = part_means(
+            whole[None], np.ones((1, len(whole)), dtype=bool), data.clusters, data.resampling, share=share
+        )
         counted = means.interval(0, 0), *means.counts(0, 0)
         yield Slice(encoder, "duplicates", "", data.metric, *counted, level_name="all images")
         repeated = {"equal bytes": copies} | {f"cosine from {t:g}": copies | (nearest >= t) for t in THRESHOLDS}
@@ -91,9 +95,10 @@ def _without(
     if left is None:
         return
     task, rows = left
+    share = data.is_share(data.metric)
     table = np.stack([_values(task, vectors, data.metric), whole[rows]])
     clusters = Clusters.of(task.clusters, np.unique(task.clusters).astype(np.int64), task.weights)
-    means = part_means(table, np.ones((1, len(rows)), dtype=bool), clusters, data.resampling)
+    means = part_means(table, np.ones((1, len(rows)), dtype=bool), clusters, data.resampling, share=share)
     [change] = paired_differences(table, clusters, [(0, 1)], data.resampling)
     detail = {**as_change(change), "left_out": int(gone.sum())}
     counted = means.interval(0, 0), *means.counts(0, 0)

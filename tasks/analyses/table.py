@@ -181,6 +181,7 @@ _OWN = (
         kinds=frozenset({"labels"}),
         directions=frozenset({"i2t"}),
         needs=_VECTORS,
+        version=2,
         section="ablations",
     ),
     Analysis(

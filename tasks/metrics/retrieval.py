@@ -248,19 +248,32 @@ def trapezoid_precision(outcomes: Outcomes) -> NDArray[np.float64]:
     return _over_places(groups, groups.size, precision, len(outcomes)) / outcomes.n_relevant
 
 
-def spearman(values: NDArray[np.float64]) -> float:
-    """The rank correlation of scores and ratings, shape ``(n_pairs, 2)``, -1..1; NaN where either does not vary.
+def rank_correlation(scores: NDArray[np.floating], ratings: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Values of which the mean is Spearman's correlation of scores and ratings, shape ``(n_pairs,)``.
+
+    The correlation plus the influence of each pair on it, through its own ranks and those that it gives to others: by
+    the spread of these values it varies from one sample of pairs to the next. NaN where either does not vary.
 
     Examples:
-        >>> round(spearman(np.array([[0.1, 1], [0.5, 2], [0.4, 3]])), 4)
+        >>> round(float(rank_correlation(np.array([0.1, 0.5, 0.4]), np.array([1, 2, 3])).mean()), 4)
         0.5
     """
-    from scipy.stats import rankdata  # reading stored figures does without
+    below = [(np.sign(of[None] - of[:, None]) + 1) / 2 for of in (scores, ratings)]  # 1/2 for a tie, and for itself
+    one, other = (table.mean(axis=0) - 0.5 for table in below)  # ranks, as shares of the pairs
 
-    ranks = rankdata(values, axis=0)
-    ranks = ranks - ranks.mean(axis=0)
-    spread = float(np.sqrt((ranks**2).sum(axis=0).prod()))
-    return float(ranks.prod(axis=1).sum() / spread) if spread else float("nan")
+    def covariance(a: int, b: int) -> tuple[float, NDArray[np.float64]]:
+        first, second = (one, other)[a], (one, other)[b]
+        found = first * second + below[a] @ second / len(one) + below[b] @ first / len(one)
+        return float((first * second).mean()), found - found.mean()
+
+    (shared, of_shared), (spread, of_spread), (other_spread, of_other) = (
+        covariance(*sides) for sides in ((0, 1), (0, 0), (1, 1))
+    )
+    if spread == 0 or other_spread == 0:
+        return np.full(len(scores), np.nan)
+    value, scale = shared / np.sqrt(spread * other_spread), np.sqrt(spread * other_spread)
+    values: NDArray[np.float64] = value + of_shared / scale - value / 2 * (of_spread / spread + of_other / other_spread)
+    return values
 
 
 def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
@@ -359,6 +372,14 @@ def average_precision_at(k: int) -> Metric:
     return replace(metric, special=True)
 
 
+SPEARMAN = Metric(
+    name="Spearman",
+    title="Rank correlation of cosines with how alike people found two images",
+    directions=RETRIEVAL,
+    values=lambda o, _: rank_correlation(o.best_score, np.asarray(o.relevant_grades, dtype=np.float64)),
+    guess=lambda _: 0.0,
+    special=True,
+)
 SPECIAL = (
     *(replace(hit_at(k), special=True) for k in (2, 3, 50)),
     *(average_precision_at(k) for k in (5, 10, 25, 50)),
@@ -366,16 +387,7 @@ SPECIAL = (
         _of_all_relevant("AP by trapezoids", "Average precision as revisitop has it", trapezoid_precision, judged=None),
         special=True,
     ),
-    Metric(
-        name="Spearman",
-        title="Rank correlation of cosines with how alike people found two images",
-        directions=RETRIEVAL,
-        values=lambda o, _: np.column_stack([o.best_score, np.asarray(o.relevant_grades)]).astype(np.float64),
-        reduce=spearman,
-        aggregate=True,
-        guess=lambda _: 0.0,
-        special=True,
-    ),
+    SPEARMAN,
 )
 
 

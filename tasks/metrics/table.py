@@ -27,6 +27,7 @@ from capim.tasks.metrics.retrieval import (
     MRR,
     R_PRECISION,
     RECALLS,
+    SPEARMAN,
     SPECIAL,
     TREC_EVAL,
     UNJUDGED,
@@ -123,8 +124,8 @@ def facts_of(metric: str) -> MetricFacts | None:
 
 
 def bounds_of(metric: Metric) -> tuple[float, float] | None:
-    """The lowest and the highest value that a query can have; None of metrics of a package or of a user."""
-    if _OWN.get(metric.name) is not metric or metric.aggregate:
+    """The lowest and the highest value that a query can have; None where there are none, or none that are known."""
+    if _OWN.get(metric.name) is not metric or metric is SPEARMAN:
         return None
     return (1.0, np.inf) if metric in (MEAN_RANK, MEDIAN_RANK) else (0.0, 1.0)
 

@@ -26,11 +26,13 @@ from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors, Slice
+from capim.tasks.analyses.image_queries import CHOSEN
 from capim.tasks.analyses.labels import v_measure_by_image
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.image_queries import read_image_queries
 from capim.tasks.corpora.readers.labels import read_labels
 from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.metrics.retrieval import rank_correlation
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.outcomes import Outcomes
@@ -149,7 +151,7 @@ def mixed(sides: dict[str, Any], reference: int, text: int, weight: float = 0.5)
 
 def test_cirr_leaves_the_reference_out_and_has_a_hard_subset(folder: Path) -> None:
     rng = np.random.default_rng(5)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for at in range(30):
         members = [f"d{k}" for k in rng.choice(N_SEARCHED, 6, replace=False)]
         rows.append(
@@ -177,7 +179,7 @@ def test_circo_has_its_mean_average_precision(folder: Path) -> None:
     rng = np.random.default_rng(6)
     for k in range(40):
         Image.new("RGB", (8, 8), (k, 5 * k, 9)).save(folder / f"{k:012d}.jpg")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for at in range(25):
         images = [int(k) for k in rng.choice(40, rng.integers(2, 9), replace=False)]
         rows.append({"id": at, "reference_img_id": images[0], "target_img_id": images[1], "relative_caption": f"x {at}",
@@ -213,7 +215,7 @@ def levels(analysis: str, data: AnalysisInput) -> dict[str, Slice]:
 
 def test_the_weight_of_the_text_is_chosen_on_the_other_half(folder: Path) -> None:
     """FashionIQ's form. Targets are the text's own vector for half of all, so that more text is better."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"candidate": f"d{k}", "target": f"d{(k + 7) % 40}", "captions": [f"is {k}.", "and longer"]} for k in range(40)
     ]
     corpus = read_image_queries(written(folder, "fiq.json", rows))
@@ -234,9 +236,10 @@ def test_the_weight_of_the_text_is_chosen_on_the_other_half(folder: Path) -> Non
         assert found[name].interval.value == pytest.approx(hits(weight).mean(), abs=1e-12)
     table, half = np.stack([hits(k / 20) for k in range(21)]), data.second_half[references]
     best = [table[:, of].mean(axis=1).argmax() for of in (~half, half)]
-    [chosen] = [each for name, each in found.items() if "other half" in name]
+    chosen = found[CHOSEN]
     assert chosen.interval.value == pytest.approx(np.where(half, table[best[0]], table[best[1]]).mean(), abs=1e-12)
     assert chosen.detail is not None
+    assert chosen.detail["weights"] == [best[0] / 20, best[1] / 20]
     assert chosen.detail["change"] == pytest.approx(chosen.interval.value - found["image and text"].interval.value)
 
 
@@ -276,7 +279,7 @@ def by_mteb(monkeypatch: pytest.MonkeyPatch, evaluator: str, vectors: list[NDArr
 @pytest.mark.peers
 def test_rated_pairs_have_the_rank_correlation_of_mteb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"image1": f"d{k}", "image2": f"d{(k * 7 + 3) % N_SEARCHED}", "score": round(float(s), 1)}
         for k, s in enumerate(rng.uniform(0, 5, N_SEARCHED - 1))
     ]
@@ -294,6 +297,18 @@ def test_rated_pairs_have_the_rank_correlation_of_mteb(folder: Path, monkeypatch
     expected = spearmanr([row["score"] for row in rows], peer["cosine_scores"])[0]
     assert METRICS["Spearman"].value(outcomes) == pytest.approx(expected, abs=1e-6)
     assert [metric.name for metric in metrics_of(outcomes)] == ["Spearman"]
+
+
+def test_the_spread_of_a_rank_correlation_is_that_of_leaving_pairs_out() -> None:
+    rng, n = np.random.default_rng(2), 400
+    scores = rng.standard_normal(n)
+    ratings = np.round(scores + rng.standard_normal(n))
+    values = rank_correlation(scores, ratings)
+    assert values.mean() == pytest.approx(spearmanr(scores, ratings)[0], abs=1e-12)
+    without = np.array([spearmanr(np.delete(scores, k), np.delete(ratings, k))[0] for k in range(n)])
+    jackknife = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
+    assert values.std() / np.sqrt(n) == pytest.approx(jackknife, rel=0.05)
+    assert np.isnan(rank_correlation(scores, np.ones(n))).all()
 
 
 def test_a_file_of_another_form_is_refused_with_what_is_expected(folder: Path) -> None:
@@ -329,8 +344,8 @@ def test_clusters_have_the_v_measure_of_scikit_learn(spread: float) -> None:
     found = MiniBatchKMeans(5, batch_size=500, n_init="auto", random_state=0).fit(vectors).labels_
     values = v_measure_by_image(classes, found)
     assert values.mean() == pytest.approx(v_measure_score(classes, found), abs=1e-12)
-    without = [v_measure_score(np.delete(classes, k), np.delete(found, k)) for k in range(n)]
-    jackknife = np.sqrt((n - 1) / n * ((without - np.mean(without)) ** 2).sum())
+    without = np.array([v_measure_score(np.delete(classes, k), np.delete(found, k)) for k in range(n)])
+    jackknife = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
     assert values.std() / np.sqrt(n) == pytest.approx(jackknife, rel=0.05)
 
 
