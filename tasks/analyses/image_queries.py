@@ -113,13 +113,15 @@ def nearest_earlier(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         [-inf, 0.0, 1.0]
     """
     from capim.tasks.ranking.cosine import score_blocks
+    from capim.tasks.ranking.ranker import ScoreRows
 
-    found = np.full(len(vectors), -np.inf, dtype=np.float32)
-    for block in score_blocks(vectors, vectors):
-        scores = block.scores.cpu().numpy()
-        rows = block.start + np.arange(len(scores))
-        found[rows] = np.where(np.arange(len(vectors)) < rows[:, None], scores, -np.inf).max(axis=1)
-    return found
+    def nearest(block: ScoreRows) -> NDArray[np.float32]:
+        rows, scores = block.start + np.arange(len(block.scores)), block.scores.cpu().numpy()
+        own = scores[:, block.start : block.start + len(rows)]
+        own[np.triu_indices(len(rows))] = -np.inf  # of those of the block itself, the earlier ones
+        return np.asarray(scores[:, : block.start + len(rows)].max(axis=1))
+
+    return np.concatenate([*score_blocks(vectors, vectors, then=nearest)])
 
 
 def reduced(

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from capim.store.schema import TOP
 from capim.store.types import Modality
 from capim.tasks.ranking.cosine import VectorRows, check_values, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import ScoreRows, retrieval_outcomes
+from capim.tasks.ranking.ranker import Ranker, ScoreRows
 from capim.tasks.ranking.resources import ON_CPU, Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 
@@ -84,7 +87,10 @@ def score_apart(
     outcomes = {}
     for task in tasks:
         sides = sides_of(task, images, captions)
-        [found] = retrieval_outcomes(apart_rows(sides, resources), [sides.task]).values()
+        ranker = Ranker([sides.task], top=TOP)
+        for _ in score_blocks(sides.queries, sides.items, resources=resources, then=partial(_rank, ranker, sides)):
+            pass
+        [found] = ranker.outcomes().values()
         lists, scores = np.asarray(found.top_ords), np.asarray(found.top_scores)
         listed = (lists >= 0) & (scores > -np.inf)
         outcomes[task.protocol.id] = replace(
@@ -96,14 +102,22 @@ def score_apart(
     return outcomes
 
 
+def _rank(ranker: Ranker, sides: Sides, rows: ScoreRows) -> None:
+    with torch.inference_mode():  # a mode of the thread, not of the process
+        ranker.add(_without_excluded(sides, rows))
+
+
 def apart_rows(sides: Sides, resources: Resources = ON_CPU) -> Iterator[ScoreRows]:
     """The scores of all queries with all items; those that are left out of a search have less than any."""
-    excluded = sides.task.excluded
     for rows in score_blocks(sides.queries, sides.items, resources=resources):
-        if excluded is not None:
-            query, item = excluded[(excluded[:, 0] >= rows.start) & (excluded[:, 0] < rows.start + len(rows.scores))].T
-            rows.scores[query - rows.start, item] = -np.inf
-        yield rows
+        yield _without_excluded(sides, rows)
+
+
+def _without_excluded(sides: Sides, rows: ScoreRows) -> ScoreRows:
+    if (excluded := sides.task.excluded) is not None:
+        query, item = excluded[(excluded[:, 0] >= rows.start) & (excluded[:, 0] < rows.start + len(rows.scores))].T
+        rows.scores[query - rows.start, item] = -np.inf
+    return rows
 
 
 def _means(vectors: VectorRows, groups: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
