@@ -280,16 +280,7 @@ def _embeddings(part: EmbeddingFile) -> tuple[Embeddings, NDArray[np.floating]]:
 _WINDOW = {"single": 8192, "multi": 256}
 
 
-def export_embeddings(
-    store: EmbeddingStore,
-    path: Path,
-    *,
-    encoder: str,
-    corpus: str,
-    modality: Modality,
-    language: str | None = None,
-    translator: str | None = None,
-) -> int:
+def export_embeddings(store: EmbeddingStore, path: Path, *, encoder: str, corpus: str, modality: Modality) -> int:
     """Writes a sealed set as it is stored (float16 or float32, unit norm), in the format of the file's suffix.
 
     Formats as in ``store.sets.embedding_files``; importing the file gives the same set, bit for bit. Parquet is
@@ -304,7 +295,7 @@ def export_embeddings(
     """
     key = store.key(encoder=encoder, corpus=corpus, modality=modality)
     ids, multi = store.item_index(key).ids, key.vectors == "multi"
-    blocks = store.stored_blocks(key, language=language, translator=translator, window=_WINDOW[key.vectors])
+    blocks = store.stored_blocks(key, window=_WINDOW[key.vectors])
     if path.suffix == ".parquet":
         return _write_parquet(path, blocks, ids, multi)
     rows = joined(list(blocks))
