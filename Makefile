@@ -12,6 +12,8 @@ TORCH  ?=
 demo: $(VENV)/.demo
 	$(BIN)/capim demo
 
+# (variables of Python's that keep it from caching what it compiles would have every process compile everything anew)
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 

@@ -37,7 +37,7 @@ _OF_THE_MACHINE = {
 def completion(
     shell: Literal["bash", "zsh", "fish"],
 ) -> None:
-    """Print the completion of commands, options, encoders, corpora, protocols and metrics for a shell.
+    """Print the script with which a shell completes commands, options and the names that they take.
 
     For bash, add to ~/.bashrc: eval "$(capim completion bash)". For zsh, to ~/.zshrc, after compinit:
     eval "$(capim completion zsh)". For fish: capim completion fish > ~/.config/fish/completions/capim.fish
@@ -113,14 +113,14 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         "--isolated",
         action="store_true",
         help="run without network and with half of the machine's memory (Linux): for models, metrics, images and files "
-        "of strangers",
+        "from strangers",
     )
     parser: argparse.ArgumentParser = Parser(
         prog="capim",
         description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
         "the stored embeddings.",
         epilog="Start with `capim demo`: the whole pipeline on rendered scenes and tiny models, offline. "
-        "--encoder and --encoders, --corpus and --corpora are one option everywhere: names separated by commas.",
+        "--encoder and --encoders are one option, and so are --corpus and --corpora; names are separated by commas.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.set_defaults(debug=False, verbose=False, quiet=False, isolated=False)

@@ -16,8 +16,9 @@ from capim.tasks.corpora.build import (
     RelevanceRow,
     SkippedRow,
     build_corpus,
+    keep_images,
 )
-from capim.tasks.corpora.subset import keep_images, sample_corpus, without_images
+from capim.tasks.corpora.subset import sample_corpus, without_images
 from tests.corpora.own_data import png
 
 TWO = [ImageRow("a"), ImageRow("b")]
