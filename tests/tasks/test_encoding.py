@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -114,7 +115,8 @@ def test_each_shard_names_itself_to_the_task_that_seals_the_sets(store, corpus) 
         n_skipped=0, skipped=(), changes=(), encodable=("image", "caption"),
     )  # fmt: skip
     work = EncodeWork(
-        spec=resolve(spec_of("tiny-clip")), corpora=(reference,), opened=SimpleNamespace(get=lambda *_: corpus),
+        spec=resolve(spec_of("tiny-clip")), corpora=(reference,),
+        opened=cast("Any", SimpleNamespace(get=lambda *_: corpus)),
         store_uri=store.uri, settings=EncodeSettings(device="cpu"), run="test", n_shards=2,
     )  # fmt: skip
     shards = [encode_work(replace(work, shard=shard)) for shard in range(2)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +54,7 @@ def correlated(spec: EncoderSpec, n: int, seed: int) -> Embeddings:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("many")
     (folder / "own.py").write_text(KNOWN)
     with pytest.MonkeyPatch.context() as patched:
