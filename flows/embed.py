@@ -30,9 +30,9 @@ from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
 from capim.tasks.encoders import entry_from, entry_named, spec_of
 from capim.tasks.evaluate import find_evaluations
+from capim.tasks.hub.progress import track
 from capim.tasks.runtime.encoding import Encoded, EncodeSettings, EncodeWork
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, encoder_name
 
 

@@ -18,6 +18,7 @@ from capim.tasks.analyses.ablations import LATE_QUERIES, SINGLE_QUERIES, restric
 from capim.tasks.analyses.analysis import Slice, slice_rows
 from capim.tasks.analyses.compression import METHODS, frontier, measured, methods_of
 from capim.tasks.encoders.device import choose_device
+from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
@@ -40,7 +41,6 @@ from capim.tasks.ranking.two_stage import (
     weighted_sum,
 )
 from capim.tasks.results.summary import Evaluated, result_rows
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CombinedRef, EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import missing_sets, open_sets, stored_evaluations

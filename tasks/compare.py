@@ -14,6 +14,7 @@ from capim.store import EmbeddingStore
 from capim.store.schema import COMPARISONS
 from capim.store.types import Corpus
 from capim.tasks.derive import Derivation, Made, derive, one_by_one
+from capim.tasks.hub.progress import track
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
@@ -38,7 +39,6 @@ from capim.tasks.results.suite import (
     photographs_of,
     ranking_rows,
 )
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus, inputs_of
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import asset, task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import diagnose, of_parts
 from capim.tasks.derive import Derivation, derive, one_by_one, with_column
 from capim.tasks.encoders.device import choose_device
+from capim.tasks.hub.progress import track
 from capim.tasks.metrics import is_known
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.metrics.metric import RETRIEVAL
@@ -31,7 +32,6 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.report import is_diagnosed
 from capim.tasks.results.comparison import SIDES, comparison_rows, encoder_key
 from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
 from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of
@@ -177,7 +177,8 @@ class _OwnMetric:
                 drawn = replicate_rows(each, self.resampling)
                 [own] = texts(rows["result"])
                 yield "replicates", of("replicates", [each]), with_column(drawn, "result", [result.row_key(own)])
-        yield "comparisons", of("comparison", evaluated), self.comparisons(evaluated)
+        for alike in self.comparable(evaluated):
+            yield "comparisons", of("comparison", alike), self.comparisons(alike)
         wanted = [name for name in of_parts() if name in analyses]
         slices = self.slices(evaluated, wanted)
         versions = [str(metric.version)] * len(slices)
@@ -202,6 +203,33 @@ class _OwnMetric:
             [key, *_] = TABLES[table].key
             stale = [row[key] for row in rows if not all((row[side], row["protocol"]) in having for side in sides)]
             delete(self.store.connection, table, key, stale)
+
+    def comparable(self, evaluated: Sequence[Evaluated]) -> list[list[Evaluated]]:
+        """All of them; by the kind of their scores, where other scores with the same ranks give other values.
+
+        Cosines and MaxSim sums have no unit in common: a difference of such values says nothing about the models.
+        """
+        kinds: dict[str, list[Evaluated]] = defaultdict(list)
+        for each in evaluated:
+            kinds[self.store.encoder(each.source["encoder_fingerprint"]).vectors].append(each)
+        if len(kinds) == 1 or not self._measures_scores(kinds["single"][0]):
+            return [[*evaluated]]
+        names = {kind: ", ".join(each.source["encoder"] for each in found) for kind, found in kinds.items()}
+        self.left_out.append(
+            f"{self.corpus.name}, {evaluated[0].outcomes.protocol.id}: values in the unit of the scores: MaxSim sums "
+            f"({names['multi']}) are not compared with cosines ({names['single']}); divide by a spread of the "
+            "scores, or count ranks"
+        )
+        return [*kinds.values()]
+
+    def _measures_scores(self, each: Evaluated) -> bool:
+        """Whether values change where all scores are doubled and the ranks stay as they are."""
+        sets = next(one.sets for one in self.evaluations if each.source["evaluation"] in one.evaluations.values())
+        scores = {name: getattr(each.outcomes, name) for name in ("top_scores", "scores", "relevant_scores")}
+        doubled = replace(each.outcomes, **{name: 2 * of for name, of in scores.items() if of is not None})
+        blocks = (block._replace(scores=2 * block.scores) for block in self._blocks(sets, each.outcomes))
+        [metric], again = each.metrics, self.custom.metric(lambda _: blocks, self.corpus)
+        return not np.array_equal(metric.per_query(each.outcomes), again.per_query(doubled), equal_nan=True)
 
     def comparisons(self, evaluated: Sequence[Evaluated]) -> pa.Table:
         """The comparisons of every pair under one protocol."""

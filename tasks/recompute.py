@@ -26,11 +26,11 @@ from capim.store.schema import DERIVED, TABLES, texts
 from capim.store.types import canonical_json, digest16
 from capim.tasks.compare import derive_combined, derive_comparisons, derive_ranking
 from capim.tasks.derive import derive
+from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.protocols import build_tasks
 from capim.tasks.ranking.spot_check import wrong_outcomes
 from capim.tasks.report import analysing, wanted_analyses
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import open_sets, stored_evaluations

@@ -14,7 +14,7 @@ from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.images.hashes import ImageHashes, using
 from capim.tasks.corpora.naming import CorpusToRead, corpus_to_read, disambiguate
 from capim.tasks.corpora.subset import index_images
-from capim.tasks.runtime.progress import track
+from capim.tasks.hub.progress import track
 from capim.tasks.runtime.references import CorpusRef
 
 

@@ -215,7 +215,7 @@ def detectable_effect(
     least = math.ceil(1 - math.log2(p))  # clusters, all in one direction: p = 2 ** (1 - least)
     if least > n_effective:
         return 1.0
-    by_count = size * float(scipy.stats.beta.ppf(POWER, least, n_effective - least + 1))
+    by_count = size * float(scipy.special.betaincinv(least, n_effective - least + 1, POWER))
     return min(1.0, max(by_error, by_count))
 
 

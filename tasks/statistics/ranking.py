@@ -339,7 +339,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
     if reason:
         return [Standing(Interval(value=value, reason=reason), None, n_corpora) for value in means.tolist()]
     errors = table.std(axis=0, ddof=1) / np.sqrt(n_corpora)
-    reach = scipy.stats.t.ppf((1 + resampling.level) / 2, n_corpora - 1) * errors
+    reach = scipy.special.stdtrit(n_corpora - 1, (1 + resampling.level) / 2) * errors
     figures = [
         Interval(value=m, low=max(0.0, m - r), high=min(1.0, m + r), standard_error=e, method="t")
         if e > _ROUNDING
@@ -353,7 +353,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
     differences = np.stack([table[:, a] - table[:, b] for a, b in pairs])
     error = differences.std(axis=1, ddof=1) / np.sqrt(n_corpora)
     p = [
-        float(2 * scipy.stats.t.sf(abs(m) / e, n_corpora - 1)) if e > _ROUNDING else None
+        float(2 * scipy.special.stdtr(n_corpora - 1, -abs(m) / e)) if e > _ROUNDING else None
         for m, e in zip(differences.mean(axis=1).tolist(), error.tolist(), strict=True)
     ]
     return _standings(figures, _winners(means, pairs, adjusted(p), alpha), n_corpora)

@@ -17,7 +17,8 @@ from capim.tasks.encoders import encode_captions, encode_images, entry_from, loa
 from capim.tasks.encoders.conformance import check_encoder, six_scenes
 from capim.tasks.encoders.identity import roles_line
 from capim.tasks.encoders.of_mteb import TASK, rows, why_not
-from tests.encoders.families.of_mteb import BASE, CASES, spec_in_cache
+from tests.encoders.families.of_mteb import BASE_COMMIT, CASES, spec_in_cache
+from tests.encoders.families.recipe import PALIGEMMA
 
 mteb = pytest.importorskip("mteb")
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
@@ -93,7 +94,7 @@ def test_its_identity_is_mtebs_revision_version_task_and_base(mteb_cache: Path) 
     assert (spec.revision, spec.precision, spec.vectors) == (meta.revision, "float16", "multi")
     assert spec.options == {
         "task": TASK, "caption_role": "query", "image_role": "document",
-        "revision:mteb": mteb.__version__, f"revision:{BASE}": "ba5e" * 10,
+        "revision:mteb": mteb.__version__, f"revision:{PALIGEMMA}": BASE_COMMIT,
     }  # fmt: skip
     assert resolve(spec) == spec
     assert roles_line(spec) == f"captions as query, images as document, with mteb's prompts for {TASK}"

@@ -16,7 +16,7 @@ import pytest
 from capim.flows import cli, terminal
 from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
-from capim.tasks.runtime.progress import track
+from capim.tasks.hub.progress import track
 from tests.command import command
 from tests.flows.conftest import WORDS
 from tests.flows.leaf_parsers import all_parsers

@@ -266,6 +266,17 @@ def test_a_metric_of_score_blocks_works_for_single_and_multi_vectors(workspace: 
         assert -2 * 3 < row["value"] < 2 * 3
 
 
+def test_values_in_the_unit_of_the_scores_are_not_compared_between_cosines_and_maxsim_sums(workspace: Path) -> None:
+    said = command(f"{EVALUATE} --metric own.py:margin".replace("--quiet", "")).err
+    assert "t2i/all: values in the unit of the scores: MaxSim sums (many) are not compared with cosines (" in said
+    pairs = [{row["encoder_a"], row["encoder_b"]} for row in rows(workspace, "comparisons", metric="own:margin")]
+    assert pairs == [{"one", "other"}] * len(PROTOCOLS)
+    relative = SHORT.replace("    return own - other\n", "    return (own - other) / np.ptp(block.scores, axis=1)\n")
+    (workspace.parent / "own.py").write_text(relative)
+    command(f"{EVALUATE} --metric own.py:margin")
+    assert len(current(workspace, "comparisons", metric="own:margin")) == 3 * len(PROTOCOLS)
+
+
 def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices(workspace: Path) -> None:
     command(f"{EVALUATE} --metric own.py:first_items")
     name = "own:first_items"
