@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import FIRST_UPGRADED, EmbeddingStore, check_address, written_formats
 from capim.store.errors import RequestError, WorkError
-from capim.store.rows import now, register
+from capim.store.rows import delete, now, register
 from capim.store.schema import FORMAT, TABLES, TIME, optional, texts
 from capim.store.sets.reading import SetReader
 from capim.store.sets.rows import vector_type
@@ -59,10 +59,12 @@ class StoreInfo:
 def info(store: EmbeddingStore) -> StoreInfo:
     """Counts and sizes of everything stored, and who wrote it; reads no vectors."""
     names, n_bytes = store.connection.names(), 0
-    for name in names:
+    for name in [*names]:
         with suppress(WorkError):  # `capim store verify` names the fault
-            table = store.connection.find(name)
-            n_bytes += 0 if table is None else data_bytes(table)
+            if (table := store.connection.find(name)) is None:
+                names.remove(name)  # its making or its removal was interrupted
+            else:
+                n_bytes += data_bytes(table)
     registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     writers = _writers(store)
     sets = [
@@ -144,7 +146,7 @@ def disk_bytes(folder: Path) -> int:
 
 def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
     """Set -> "host (device)" of the batches that it was written in."""
-    rows = store.rows("batches").group_by(["set_name", "host", "device"]).aggregate([])
+    rows = store.rows("batches").group_by(["set_name", "host", "device"], use_threads=False).aggregate([])
     writers: dict[str, set[str]] = defaultdict(set)
     for row in rows.to_pylist():
         writers[row["set_name"]].add(f"{row['host']} ({row['device']})")
@@ -314,9 +316,9 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         else:
             _add(connection, name, lacking)
             yield Upgraded(table=name, done="columns added", columns=columns, n_rows=n_rows)
-    if formats != {FORMAT}:
-        connection.drop("formats")
+    if formats != {FORMAT}:  # the new one first: a store without any cannot be upgraded
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
+        delete(connection, "formats", "format", [*formats - {FORMAT}])
 
 
 def _differs(connection: Connection, name: str) -> tuple[list[pa.Field], list[str]] | None:

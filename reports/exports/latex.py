@@ -223,7 +223,7 @@ def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
     for protocol in dict.fromkeys(task.protocol for task in tasks):
         of = Protocol.of(protocol)
         metrics = [task.metric for task in tasks if task.protocol == protocol]
-        metrics += SHOWN.get(of.kind, SHOWN["retrieval"])
+        metrics += of.metrics or SHOWN.get(of.kind, SHOWN["retrieval"])
         if own:
             metrics = [row["metric"] for row in data.of(corpus, protocol) if data.metric(row["metric"]).is_own]
         for metric in dict.fromkeys(metrics):

@@ -72,7 +72,7 @@ def headlines(data: ReportData, corpus: str) -> list[str]:
 def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
     """The metrics of the leaderboard that a protocol has rows for."""
     of = Protocol.of(protocol)
-    metrics = SHOWN[of.kind if of.kind in ("judged", "labels") else "retrieval"]
+    metrics = of.metrics or SHOWN[of.kind if of.kind in ("judged", "labels") else "retrieval"]
     if of.orientation and of.kind == "judged":
         metrics = TREC_SHOWN
     elif of.kind == "judged":

@@ -18,7 +18,6 @@ from capim.store.connection import storage_faults
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.schema import TOP, required
-from capim.store.sets.reading import subset_condition
 from capim.store.sets.rows import StoredRows, vector_column
 from capim.store.types import Embeddings, Modality, SetKey
 from capim.store.vectors import Ragged, unit_vectors
@@ -50,8 +49,6 @@ def search(
     corpus: str,
     modality: Modality,
     k: int = 10,
-    language: str | None = None,
-    translator: str | None = None,
     use_index: bool = False,
 ) -> pa.Table:
     """The ``k`` items nearest to each query.
@@ -64,8 +61,6 @@ def search(
         modality: Of the items. MaxSim sums over the tokens of the captions, which are the queries if images are
             searched and the items if captions are searched.
         k: Hits per query; fewer if the corpus has fewer items.
-        language: Only captions in this language.
-        translator: Only captions by this translator.
         use_index: Take candidates from the index of :func:`build_index`. Their scores are exact, but an item that is
             not a candidate is not found.
 
@@ -89,13 +84,12 @@ def search(
     per_query = list(Ragged.from_counts(queries.values, queries.counts))
     window = _WINDOW[key.vectors]
     if use_index:
-        condition, hits = subset_condition(language, translator), []
+        hits = []
         for query in per_query:
-            near = _candidates(store, key, query, k * _CANDIDATES, condition)
+            near = _candidates(store, key, query, k * _CANDIDATES)
             hits += _nearest(key, [query], k, store.stored_blocks(key, ords=near, window=window))
     else:
-        every = store.stored_blocks(key, language=language, translator=translator, window=window)
-        hits = _nearest(key, per_query, k, every)
+        hits = _nearest(key, per_query, k, store.stored_blocks(key, window=window))
     ids = store.item_index(key).ids
     rows = [
         {"query": number, "rank": rank + 1, "item_id": ids[int(position)].as_py(), "ord": position, "score": score}
@@ -167,9 +161,7 @@ def _nearest(
     return best
 
 
-def _candidates(
-    store: EmbeddingStore, key: SetKey, query: NDArray[np.floating], n: int, condition: str | None
-) -> NDArray[np.int32]:
+def _candidates(store: EmbeddingStore, key: SetKey, query: NDArray[np.floating], n: int) -> NDArray[np.int32]:
     """Positions of ``n`` items that an index finds near a query, ascending."""
     name, column = key.table, vector_column(key.vectors)
     table = store.connection.database.open_table(name)
@@ -180,8 +172,6 @@ def _candidates(
     stored = query.astype(state.storage)
     candidates = table.search(stored[0] if key.vectors == "single" else stored, vector_column_name=column)
     candidates = candidates.metric("cosine").nprobes(50).limit(n).select(["ord"])
-    if condition is not None:
-        candidates = candidates.where(condition, prefilter=True)
     with storage_faults(f"searching {name!r}"):
         ords: NDArray[np.int32] = np.unique(candidates.to_arrow().column("ord").to_numpy())
     return ords

@@ -24,6 +24,8 @@ from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import Pair, PairFacts, Scale, compare_encoders
 
 SIDES = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
+EFFECT_SIZES = ("p_mcnemar", "cohen_dz", "cohen_h", "odds_ratio")  # fields of ``statistics.pairs.Effect``, and columns
+_OF_PAIR = ("p_adjusted", "p_equivalent", "detectable_effect", "n_queries", "n_clusters", "n_effective", "reason")
 NO_FACTS: Mapping[Figure, Mapping[Pair, PairFacts]] = {}
 
 
@@ -153,25 +155,13 @@ def figure_rows(
                     **(_shared(pair.shared) if each.figure.metric in planned else {}),
                     "p_sign_flip": pair.flip_test.p,
                     "p_exact": pair.flip_test.exact,
-                    "p_mcnemar": pair.effect.p_mcnemar,
-                    "p_adjusted": pair.p_adjusted,
-                    "adjustment": resampling.adjustment,
                     "family": "headline" if each.figure in headline else "exploratory",
-                    "p_equivalent": pair.p_equivalent,
                     "margin": None if each.scale.span is None else resampling.margin / 100 * each.scale.span,
                     **(pair.effect.tally._asdict() if pair.effect.tally else {}),
-                    "cohen_dz": pair.effect.cohen_dz,
-                    "cohen_h": pair.effect.cohen_h,
-                    "odds_ratio": pair.effect.odds_ratio,
-                    "detectable_effect": pair.detectable_effect,
-                    "n_queries": pair.n_queries,
-                    "n_clusters": pair.n_clusters,
-                    "n_effective": pair.n_effective,
-                    "level": resampling.level,
-                    "replicates": resampling.replicates,
                     "permutations": pair.flip_test.flips,
-                    "seed": resampling.seed,
-                    "reason": pair.reason,
+                    **{name: getattr(pair, name) for name in _OF_PAIR},
+                    **{name: getattr(pair.effect, name) for name in EFFECT_SIZES},
+                    **{name: getattr(resampling, name) for name in ("adjustment", "level", "replicates", "seed")},
                     "run": run,
                     "created": created,
                 }

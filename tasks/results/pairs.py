@@ -12,14 +12,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store.schema import PAIR_FACTS
-from capim.tasks.results.comparison import ComparedFigure
+from capim.tasks.results.comparison import EFFECT_SIZES, ComparedFigure
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import MedianFlips
 from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.pairs import Effect, Pair, PairFacts, Tally, all_pair_facts
 
 _CODEC: Final = "zstd"
-_SIZES = ("p_mcnemar", "cohen_dz", "cohen_h", "odds_ratio")
+_OF_INTERVAL = {
+    "low": "ci_low", "high": "ci_high", "standard_error": "standard_error", "method": "interval_method",
+    "reason": "interval_reason",
+}  # fmt: skip
+"""Field of an interval -> its column."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,13 +67,9 @@ def pair_rows(pairs: Iterable[EncoderPair], facts: Iterable[PairFacts], *, run: 
             "protocol": pair.figure.figure.protocol,
             "metric": pair.figure.figure.metric,
             "difference": of_pair.difference.value if np.isfinite(of_pair.difference.value) else None,
-            "ci_low": of_pair.difference.low,
-            "ci_high": of_pair.difference.high,
-            "standard_error": of_pair.difference.standard_error,
-            "interval_method": of_pair.difference.method,
-            "interval_reason": of_pair.difference.reason,
+            **{column: getattr(of_pair.difference, field) for field, column in _OF_INTERVAL.items()},
             **(of_pair.effect.tally._asdict() if of_pair.effect.tally else {}),
-            **{name: getattr(of_pair.effect, name) for name in _SIZES},
+            **{name: getattr(of_pair.effect, name) for name in EFFECT_SIZES},
             "effect_reasons": of_pair.effect.reasons,
             "p_equivalent": of_pair.p_equivalent,
             **(_packed(of_pair.flips) if of_pair.flips else {}),
@@ -83,19 +83,12 @@ def pair_rows(pairs: Iterable[EncoderPair], facts: Iterable[PairFacts], *, run: 
 
 def facts_of(row: Mapping[str, Any]) -> PairFacts:
     """The facts in a row of ``schema.PAIR_FACTS``."""
-    value, low, high, error = (row[name] for name in ("difference", "ci_low", "ci_high", "standard_error"))
+    value = np.nan if row["difference"] is None else row["difference"]
     return PairFacts(
-        difference=Interval(
-            value=np.nan if value is None else value,
-            low=low,
-            high=high,
-            standard_error=error,
-            method=row["interval_method"],
-            reason=row["interval_reason"],
-        ),
+        difference=Interval(value=value, **{field: row[column] for field, column in _OF_INTERVAL.items()}),
         effect=Effect(
             tally=None if row["wins"] is None else Tally(row["wins"], row["ties"], row["losses"]),
-            **{name: row[name] for name in _SIZES},
+            **{name: row[name] for name in EFFECT_SIZES},
             reasons=tuple(row["effect_reasons"]),
         ),
         p_equivalent=row["p_equivalent"],

@@ -193,6 +193,11 @@ def test_outcomes_of_a_model_with_embeddings_stand_in_one_row_with_them(workspac
     out = command("results --wide", workspace).out
     assert "matched by position, not verified" in out
     assert "matched by query" in out
+    command(f"evaluate --protocols t2i/all,i2t/any {QUICK} --quiet", workspace)  # of the vectors, once more
+    after = values(workspace, encoder="clip")
+    assert after["pairs/micro", "pair_accuracy"] == found["pairs/micro", "pair_accuracy"]
+    assert {("t2i/all", "R@1"), ("i2t/any", "R@1")} <= after.keys()
+    assert store.encoders().num_rows == 1
     assert "nobody" in command(f"import {answers} --same-as nobody", workspace, code=2).err
 
 

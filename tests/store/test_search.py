@@ -10,7 +10,6 @@ import pytest
 
 from capim.store import RequestError
 from capim.store.integrity import verify
-from capim.store.schema import texts
 from capim.store.sets.search import build_index, search
 from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_spec
 
@@ -66,14 +65,6 @@ def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(store):
     hits = search(store, query, encoder="enc", corpus="toy", modality="image", k=9)
     assert hits.column("ord").to_pylist() == [0, 1, 2, 3, 4]
     assert hits.column("score").to_pylist() == [1.0] * 5
-
-
-def test_captions_can_be_searched_in_one_language(store):
-    spec = make_spec()
-    fill(store, make_corpus(10, languages=("en", "de")), spec, "caption")
-    hits = search(store, make_embeddings([1], spec), encoder="enc", corpus="toy", modality="caption", language="de")
-    assert hits.num_rows == 10
-    assert all(item.startswith("de/") for item in texts(hits.column("item_id")))
 
 
 @pytest.mark.parametrize("vectors", ["single", "multi"])
