@@ -23,12 +23,15 @@ from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import (
     ComparedFigure,
+    EncoderPair,
     compared_figures,
     compared_metrics,
     encoder_key,
+    facts_of,
     figure_rows,
+    made_facts,
+    pair_rows,
 )
-from capim.tasks.results.pairs import EncoderPair, facts_of, made_facts, pair_rows
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,
@@ -44,7 +47,7 @@ from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
-from capim.tasks.statistics.pairs import Pair, PairFacts, enough_flips
+from capim.tasks.statistics.pairs import Pair, PairFacts
 from capim.tasks.statistics.ranking import LEAST_CORPORA
 
 
@@ -132,10 +135,9 @@ def _facts_of_pairs(
     wanted = []
     for figure in figures:
         names = list(combinations(figure.values, 2))
-        enough = enough_flips(resampling, len(names))
         for a, b in names:
             pair = EncoderPair(
-                figure=figure, names=(a, b), evaluations=(evaluations[a], evaluations[b]), resampling=enough
+                figure=figure, names=(a, b), evaluations=(evaluations[a], evaluations[b]), resampling=resampling
             )
             derivation = Derivation(
                 kind="pair",
