@@ -17,6 +17,13 @@ TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
 LABEL = "label"  # the ground truth of images and the first prompt of each of their classes
+REVISITED = "revisited"  # of images that search images: grade 2 easy, 1 hard, 0 neither right nor wrong
+COMPOSED = "composed"  # of a text that changes an image (its group), and the images that it leads to
+SUBSET = "subset"  # of such a text, and the few images that are hard to tell apart
+EXCLUDED = "excluded"  # of such a text, and an image that is left out of its search
+SIMILARITY = "similarity"  # of two images, how alike people found them, in thousandths
+SPECIAL_TRUTHS = (JUDGED, LABEL, REVISITED, COMPOSED, SUBSET, EXCLUDED, SIMILARITY)
+"""Ground truths with protocols of their own."""
 
 
 def required(kind: pa.DataType, *names: str) -> list[pa.Field]:
@@ -81,9 +88,9 @@ QUADRUPLES = _columns(
 )
 RELEVANCE = _columns(
     *required(pa.string(), "ground_truth"),  # cxc, eccv, scene, judged
-    *required(pa.string(), "direction"),  # t2i: query is a caption; i2t: query is an image
+    *required(pa.string(), "direction"),  # t2i: query is a caption; i2t: query is an image; i2i: both are images
     *required(pa.string(), "query_id", "item_id"),
-    *required(pa.int32(), "grade"),  # 1 except in judgements; 0 and below: judged, and not relevant
+    *required(pa.int32(), "grade"),  # 1 unless the ground truth has grades; 0 and below: judged, and not relevant
 )
 SKIPPED = _columns(*required(pa.string(), "item_id", "reason", "modality"))
 CORPUS_PARTS = {

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import reduce
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
 from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
-from capim.store.types import Corpus, ImageSource, Modality
+from capim.store.types import SIDES, Corpus, ImageSource, Modality
 from capim.tasks.corpora.files import some
-from capim.tasks.corpora.images.hashes import ImageHashes, hashes_in_use
+from capim.tasks.corpora.images.source import ImageHashes, hashes_in_use
 
 BLOCK = 4096  # rows that are taken at once
 Row = TypeVar("Row", bound=tuple[Any, ...])
@@ -76,7 +77,7 @@ class QuadrupleRow(NamedTuple):
 
 
 class RelevanceRow(NamedTuple):
-    """One positive of an extra ground truth; ``direction`` is ``t2i`` (query: caption) or ``i2t`` (query: image).
+    """One positive of an extra ground truth; ``direction`` is one of ``SIDES`` (``t2i``: the query is a caption).
 
     In the ground truth ``judged`` a row with a grade of 0 or below is a document that was judged not relevant.
     """
@@ -279,13 +280,13 @@ def _check_ids(corpus: Corpus, faults: Faults) -> None:
     seen: set[tuple[str, ...]] = set()
     for row in zip(*(column.to_pylist() for column in corpus.relevance.drop_columns("grade").columns), strict=True):
         truth, direction, query, item = row
-        if direction not in ("t2i", "i2t"):
-            faults.add("directions other than t2i and i2t in a ground truth", repr(direction))
+        if direction not in SIDES:
+            faults.add(f"directions other than {', '.join(SIDES)} in a ground truth", repr(direction))
             continue
         if row in seen:
             faults.add("positives listed twice in a ground truth", f"{truth} {query!r}")
         seen.add(row)
-        queries, items = (captions, images) if direction == "t2i" else (images, captions)
+        queries, items = (images if side == "image" else captions for side in SIDES[direction])
         if query not in queries:
             faults.add("queries of a ground truth that are not in the corpus", f"{truth} {query!r}")
         if item not in items:
@@ -326,19 +327,21 @@ def keep_images(corpus: Corpus, kept: pa.Array) -> Corpus:
     stays = pc.if_else(loose, pc.invert(orphaned), pc.is_in(captions["image_id"], kept))
     captions = captions.filter(stays)
     present = captions["id"].combine_chunks()
-    relevance = corpus.relevance
-    by_caption = pc.equal(relevance["direction"], pa.scalar("t2i"))
-    query, item = relevance["query_id"], relevance["item_id"]
-    query_there = pc.if_else(by_caption, pc.is_in(query, present), pc.is_in(query, kept))
-    item_there = pc.if_else(by_caption, pc.is_in(item, kept), pc.is_in(item, present))
-    both_there = cast("pa.ChunkedArray", pc.and_(query_there, item_there))
+    relevance, there = corpus.relevance, {"image": kept, "caption": present}
+    both_there = [
+        pc.and_(
+            pc.equal(relevance["direction"], pa.scalar(direction)),
+            pc.and_(pc.is_in(relevance["query_id"], there[query]), pc.is_in(relevance["item_id"], there[item])),
+        )
+        for direction, (query, item) in SIDES.items()
+    ]
     return replace(
         corpus,
         images=_within(corpus.images, ["id"], kept),
         captions=captions.combine_chunks(),
         pairs=_within(pairs, ["caption_id", "negative_id"], present),
         quadruples=_within(quadruples, ["caption_0", "caption_1"], present),
-        relevance=relevance.filter(both_there).combine_chunks(),
+        relevance=relevance.filter(reduce(pc.or_, both_there)).combine_chunks(),
     )
 
 
