@@ -18,23 +18,19 @@ from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import FIRST_UPGRADED, EmbeddingStore, check_address, written_formats
 from capim.store.errors import RequestError, WorkError
 from capim.store.rows import delete, now, register
-from capim.store.schema import FORMAT, TABLES, TIME, optional, texts
+from capim.store.schema import FORMAT, TABLES, texts
 from capim.store.sets.reading import SetReader
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
-SETS_INFO = pa.schema(
-    [
-        *optional(pa.string(), "set_name", "encoder", "corpus", "modality", "vectors", "storage"),
-        *optional(pa.string(), "state"),  # sealed, partial, damaged
-        *optional(pa.int64(), "n_rows", "n_bytes"),  # of the data files of the current version
-        *optional(pa.int64(), "n_items", "dim", "version"),
-        *optional(pa.string(), "tag", "digest", "encoder_fingerprint", "corpus_fingerprint"),
-        *optional(pa.string(), "written_by"),  # hosts and devices of its batches
-        *optional(TIME, "sealed_at"),
-    ]
+SETS_INFO = (
+    *("set_name", "encoder", "corpus", "modality", "vectors", "storage", "state"),
+    *("n_rows", "n_bytes", "n_items", "dim", "version", "tag", "digest"),
+    *("encoder_fingerprint", "corpus_fingerprint", "written_by", "sealed_at"),
 )
+"""What is known of an embedding set: ``state`` is sealed, partial or damaged, ``n_bytes`` that of the data files of the
+current version, ``written_by`` names hosts and devices of its batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +40,14 @@ class StoreInfo:
     Attributes:
         uri: Absolute path or address.
         format: Version of its schema.
-        sets: One row per embedding set, columns :data:`SETS_INFO`.
+        sets: One row per embedding set, with :data:`SETS_INFO`.
         n_tables: Tables, sets included.
         n_bytes: Size of the data files of their current versions, but of damaged tables.
     """
 
     uri: str
     format: int
-    sets: pa.Table
+    sets: tuple[dict[str, object], ...]
     n_tables: int
     n_bytes: int
 
@@ -67,14 +63,11 @@ def info(store: EmbeddingStore) -> StoreInfo:
                 n_bytes += data_bytes(table)
     registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     writers = _writers(store)
-    sets = [
-        _set_row(store, name, registered.get(name), writers[name])
-        for name in sorted({name for name in names if name.startswith(SET_PREFIXES)} | set(registered))
-    ]
+    sets = sorted({name for name in names if name.startswith(SET_PREFIXES)} | registered.keys())
     return StoreInfo(
         uri=store.uri,
         format=FORMAT,  # a store with another format cannot be opened
-        sets=pa.Table.from_pylist(sets, schema=SETS_INFO),
+        sets=tuple(_set_row(store, name, registered.get(name), writers[name]) for name in sets),
         n_tables=len(names),
         n_bytes=n_bytes,
     )
@@ -118,7 +111,8 @@ def find_set(store: EmbeddingStore, reference: str) -> SetKey:
 
 
 def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers: set[str]) -> dict[str, object]:
-    row: dict[str, object] = {"set_name": name, "written_by": "; ".join(sorted(writers))}
+    row: dict[str, object] = dict.fromkeys(SETS_INFO)
+    row |= {"set_name": name, "written_by": "; ".join(sorted(writers))}
     try:
         key = sealed.key if sealed else stored_key(store.connection, name)
         row |= key.columns

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -327,7 +327,7 @@ def import_sets(
     """
     read = lru_cache(maxsize=2)(open_embedding_file)  # one import's images and captions are opened once
     faults: list[str] = []
-    files = list(_files(store, imports, read, faults))
+    files = _files(store, imports, read, faults)
     specs: dict[tuple[str, str], EncoderSpec] = {}
     for named in dict.fromkeys((file.row.encoder, file.revision) for file in files):
         with noted(faults):
@@ -350,8 +350,9 @@ def import_sets(
 
 def _files(
     store: EmbeddingStore, imports: Sequence[tuple[ImportRow, Corpus]], read: Read, faults: list[str]
-) -> Iterator[ImportFile]:
+) -> list[ImportFile]:
     """Every file that can be read; the faults of the others are added."""
+    files = []
     for row, corpus in imports:
         given: dict[Modality, str | None] = {"image": row.images, "caption": row.captions}
         if row.vectors:
@@ -364,7 +365,7 @@ def _files(
                 continue
             with noted(faults):
                 first = read(Path(file), modality, corpus.items(modality).num_rows).first
-                yield ImportFile(
+                found = ImportFile(
                     row=row,
                     revision=row.revision or stored_revision(store, row.encoder),
                     corpus=corpus,
@@ -374,6 +375,8 @@ def _files(
                     vectors=first.vectors,
                     storage="float16" if first.values.dtype.itemsize <= 2 else "float32",
                 )
+                files.append(found)
+    return files
 
 
 def _plan(

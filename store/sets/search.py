@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from capim.store.connection import storage_faults
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.schema import TOP, required
+from capim.store.schema import TOP, texts
 from capim.store.sets.rows import StoredRows, vector_column
 from capim.store.types import Embeddings, Modality, SetKey
 from capim.store.vectors import Ragged, unit_vectors
@@ -26,15 +26,21 @@ if TYPE_CHECKING:
     import lancedb
 
 
-HITS = pa.schema(
-    [
-        *required(pa.int32(), "query"),  # position among the queries
-        *required(pa.int32(), "rank"),  # from 1; equal scores in corpus order
-        *required(pa.string(), "item_id"),
-        *required(pa.int32(), "ord"),
-        *required(pa.float32(), "score"),  # cosine, or MaxSim; higher is closer
-    ]
-)
+class Hit(NamedTuple):
+    """An item near a query.
+
+    Attributes:
+        rank: From 1; equal scores are in corpus order.
+        item_id: Its id.
+        ord: Its position in the corpus.
+        score: Cosine, or MaxSim; higher is closer.
+    """
+
+    rank: int
+    item_id: str
+    ord: int
+    score: float
+
 
 INDEX_ROWS = 256  # an index over fewer rows cannot be trained and would save nothing
 _WINDOW = {"single": 8192, "multi": 64}
@@ -50,7 +56,7 @@ def search(
     modality: Modality,
     k: int = 10,
     use_index: bool = False,
-) -> pa.Table:
+) -> list[list[Hit]]:
     """The ``k`` items nearest to each query.
 
     Args:
@@ -63,9 +69,6 @@ def search(
         k: Hits per query; fewer if the corpus has fewer items.
         use_index: Take candidates from the index of :func:`build_index`. Their scores are exact, but an item that is
             not a candidate is not found.
-
-    Returns:
-        :data:`HITS`, by query and rank.
 
     Raises:
         RequestError: The queries do not fit the encoder, ``k`` is not positive, or there is no index.
@@ -91,12 +94,8 @@ def search(
     else:
         hits = _nearest(key, per_query, k, store.stored_blocks(key, window=window))
     ids = store.item_index(key).ids
-    rows = [
-        {"query": number, "rank": rank + 1, "item_id": ids[int(position)].as_py(), "ord": position, "score": score}
-        for number, (ords, scores) in enumerate(hits)
-        for rank, (position, score) in enumerate(zip(ords.tolist(), scores.tolist(), strict=True))
-    ]
-    return pa.Table.from_pylist(rows, schema=HITS)
+    ranked = [zip(texts(ids.take(ords)), ords.tolist(), scores.tolist(), strict=True) for ords, scores in hits]
+    return [[Hit(rank, *hit) for rank, hit in enumerate(of_query, 1)] for of_query in ranked]
 
 
 def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: Modality) -> None:

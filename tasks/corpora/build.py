@@ -21,7 +21,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 from capim.store.types import SIDES, Corpus, ImageSource, Modality
 from capim.tasks.corpora.files import some
-from capim.tasks.corpora.images.hashes import ImageHashes, hashes_in_use
+from capim.tasks.corpora.images.source import ImageHashes, hashes_in_use
 
 BLOCK = 4096  # rows that are taken at once
 Row = TypeVar("Row", bound=tuple[Any, ...])

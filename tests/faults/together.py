@@ -9,13 +9,9 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from urllib.parse import urlsplit
 
-import httpx
-
-from tests.faults.clicking import Clicked, click
+from tests.faults.clicking import visit
 from tests.faults.fault import Scene, expect, faults
-from tests.faults.process import Running
 
 SECONDS = float(os.environ.get("CAPIM_FAULT_SECONDS") or 60)
 SUITES = {  # name of a suite -> its encoders and its corpora
@@ -68,7 +64,10 @@ def crowd(scene: Scene) -> str:
     try:
         with ThreadPoolExecutor() as pool:
             running = [pool.submit(again, *words) for words in commands]
-            clicked = _clicked(server, ends)
+            while not (address := (server.folder / "out").read_text()).strip():
+                expect(time.monotonic() < ends + 60 and server.process.is_alive(), "`capim serve` shows no address")
+                time.sleep(0.1)
+            clicked = visit(address.splitlines()[0], seconds=ends - time.monotonic(), seed=0)
             rounds = [each.result() for each in running]
     finally:
         server.process.terminate()
@@ -77,17 +76,6 @@ def crowd(scene: Scene) -> str:
     scene.run("store", "verify", "--recompute").must(0)
     n_watches, *n_runs = rounds
     return f"{SECONDS:.0f} s: {n_runs} runs of four suites, {n_watches} watches, {clicked.n_pages} pages; recomputed"
-
-
-def _clicked(server: Running, ends: float) -> Clicked:
-    """Clicks through the pages of a server until then."""
-    while not (address := (server.folder / "out").read_text().strip()):
-        expect(time.monotonic() < ends + 60 and server.process.is_alive(), "`capim serve` shows no address")
-        time.sleep(0.1)
-    place = urlsplit(address.splitlines()[0])
-    with httpx.Client(base_url=f"http://{place.netloc}", follow_redirects=True, timeout=120) as client:
-        client.get(f"/?{place.query}")
-        return click(client, seconds=ends - time.monotonic(), seed=0)
 
 
 FAULTS = faults(

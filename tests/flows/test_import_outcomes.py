@@ -251,8 +251,8 @@ def test_the_report_gives_commands_without_paths_and_the_store_commands_that_can
     command(words)
     before = values(workspace)
     data = read_report_data(EmbeddingStore.open(workspace / "store"))
-    [commands] = [b for b in provenance.section(data).blocks if isinstance(b, Table) and b.id == "commands"]
-    written = {row[2].text for row in commands.rows}
+    [runs] = [b for b in provenance.section(data).blocks if isinstance(b, Table) and b.id == "runs"]
+    written = {row[4].text for row in runs.rows}
     assert written == {without_paths(f"capim {words}")}  # a report is shared, a store is not
     [stored] = EmbeddingStore.open(workspace / "store").rows("runs")["command"].to_pylist()
     command(f"{str(stored).removeprefix('capim ')} --replace")

@@ -107,7 +107,7 @@ def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
     assert "unjudged in the top 10" in page
     assert "By language, kind of query, relevant documents and page" in page
     assert "question query" in page  # single queries, with their relevant pages
-    assert 'id="ablation-ann-finance-t2i-judged-nDCG10-random-cost"' in page  # the chart, with its table
+    assert 'id="ablation-ann-finance-t2i-judged-nDCG10-random-bytes-per-item"' in page  # the chart, with its table
     assert "an index needs at least 256 vectors, got 80" in page
 
 
