@@ -29,6 +29,7 @@ from capim.tasks.statistics.intervals import Interval
 
 Row = Mapping[str, Any]
 ANALYSIS = "promises"
+_DETAIL = ("standard_error", "promised", "holds")
 MOST_FIGURES = 4  # of a corpus with many headlines, such as languages: those with the lowest and the highest values
 
 
@@ -78,7 +79,7 @@ def certified(store: EmbeddingStore, corpus: str, results: Sequence[Row], *, see
             "what": row["feature"],
             "of": row["level_name"],
             "rate": row["value"],
-            **json.loads(row["detail"]),
+            **{name: json.loads(row["detail"])[name] for name in _DETAIL},
             "note": row["reason"],
         }
         for row in sorted(found, key=lambda row: order[Figure(row["protocol"], row["metric"])])
@@ -114,7 +115,7 @@ def _slice(check: Check, encoder: str, figure: Figure, clusters: Clusters) -> Sl
         clusters.n_queries,
         clusters.n_occupied,
         level_name=check.of,
-        detail={name: getattr(check, name) for name in ("standard_error", "promised", "holds")},
+        detail={name: getattr(check, name) for name in _DETAIL},
     )
 
 

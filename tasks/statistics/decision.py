@@ -117,8 +117,8 @@ def unequal_weights(n_clusters: int, n_effective: float, largest_share: float) -
     return f"one image holds {share} of the queries: {n_clusters:,} images count as {n_effective:,.1f} of equal weight"
 
 
-def agreeing_ends(ends: Ends, p: float, difference: float) -> Ends:
-    """The interval of a difference, which excludes 0 if and only if its adjusted p-value is below ``ALPHA``.
+def agreeing_ends(ends: Ends, p: float, difference: float, *, alpha: float = ALPHA) -> Ends:
+    """The interval of a difference, which excludes 0 if and only if its (adjusted) p-value is below ``alpha``.
 
     A step-down test, or another correction, may decide otherwise than the interval of a single step: the end next to 0
     then moves to 0, or to the smallest number on its side of it.
@@ -130,8 +130,10 @@ def agreeing_ends(ends: Ends, p: float, difference: float) -> Ends:
         (5e-324, 0.1)
     """
     low, high = ends
-    if p >= ALPHA:
+    if p >= alpha:
         return min(low, 0.0), max(high, 0.0)
+    if low > 0 or high < 0 or difference == 0:
+        return ends
     least = math.ulp(0.0)
     return (max(low, least), max(high, least)) if difference > 0 else (min(low, -least), min(high, -least))
 

@@ -20,6 +20,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
+from capim.tasks.statistics.decision import agreeing_ends
 from capim.tasks.statistics.draws import (
     ClusterWeights,
     Nudge,
@@ -524,23 +525,13 @@ def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> 
         >>> agreeing_with_test(five_wins, 0.0625, level=0.95).low, agreeing_with_test(five_wins, 0.0313, level=0.95).low
         (0.0, 0.01)
     """
-    low, high = interval.low, interval.high
-    if p is None or low is None or high is None:
+    if p is None or interval.low is None or interval.high is None:
         return interval
-    rejected, holds_zero = p < 1 - level - _ROUNDING, low <= 0 <= high
-    if not rejected and not holds_zero:
-        low, high = widened_to_zero(low, high)
-        return replace(interval, low=low, high=high, reason=WIDENED)
-    if rejected and holds_zero and interval.value > 0:
-        return replace(interval, low=math.ulp(0.0), reason=NARROWED)
-    if rejected and holds_zero and interval.value < 0:
-        return replace(interval, high=-math.ulp(0.0), reason=NARROWED)
-    return interval
-
-
-def widened_to_zero(low: float, high: float) -> tuple[float, float]:
-    """The ends of an interval whose end next to 0 moves to 0, unless it holds 0: for a test that does not reject."""
-    return min(low, 0.0), max(high, 0.0)
+    alpha = 1 - level - _ROUNDING
+    low, high = agreeing_ends((interval.low, interval.high), p, interval.value, alpha=alpha)
+    if (low, high) == (interval.low, interval.high):
+        return interval
+    return replace(interval, low=low, high=high, reason=NARROWED if p < alpha else WIDENED)
 
 
 def _bca_tails(

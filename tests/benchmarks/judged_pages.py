@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tests.benchmarks.made import unit
 
 N_PAGES, N_QUERIES, N_JUDGEMENTS = 2929, 309, 8766
 """Of Vidore3FinanceEnRetrieval, French: pages that differ, queries and judgements (there of all six languages)."""
@@ -44,11 +45,6 @@ def write_judged_pages(
     (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
     (folder / "corpus.toml").write_text('reader = "judged"\ndataset = "."\nids_only = true\n')
     for name, ids in (("pages", pages), ("queries", queries)):
-        np.savez(folder / f"{name}.npz", ids=np.array(ids), vectors=_vectors(rng, len(ids)))
+        vectors = unit(rng.normal(size=(len(ids), DIM)).astype(np.float32))
+        np.savez(folder / f"{name}.npz", ids=np.array(ids), vectors=vectors)
     return judged
-
-
-def _vectors(rng: np.random.Generator, n: int) -> NDArray[np.float32]:
-    vectors = rng.normal(size=(n, DIM)).astype(np.float32)
-    unit: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit

@@ -51,13 +51,6 @@ def test_random_flips_agree_with_the_exact_test(tests: Any, monkeypatch: pytest.
     assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 40_000))
 
 
-def test_random_sign_flips_agree_with_mcnemar_where_every_query_is_a_cluster() -> None:
-    values, _ = two_encoders(600, 1)
-    [test] = sign_flip_tests(values, Clusters.of(range(600)), [(0, 1)], Resampling(permutations=50_000, seed=2))
-    wins, _, losses = tally(values[0], values[1])
-    assert test.p == pytest.approx(mcnemar_exact(wins, losses), abs=0.01)
-
-
 def test_pairs_tested_together_get_the_p_values_of_pairs_tested_alone() -> None:
     rng = np.random.default_rng(5)
     values, clusters = rng.random((4, 300)), Clusters.of(np.repeat(np.arange(100), 3))
