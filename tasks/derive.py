@@ -166,7 +166,8 @@ def page_key(
         shown = sorted(store.keys_in(sorted(by_runs)) & uses.keys(), key=lambda key: (*uses[key], key))  # without pairs
     measured = [row for row in store.rows("slices").select(["derived", "created"]).to_pylist() if not row["derived"]]
     failed = store.rows("runs", state="incomplete").sort_by("started").select(["run", "message"]).to_pylist()
-    parts = [keys is None, chosen, version, [str(row["created"]) for row in measured], failed, shown]
+    published = sorted(texts(store.rows("published")["published"]))
+    parts = [keys is None, chosen, version, [str(row["created"]) for row in measured], failed, published, shown]
     return digest16([canonical_json(part) for part in parts])
 
 

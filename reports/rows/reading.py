@@ -98,6 +98,8 @@ def read_report_data(
     named |= {r["run"] for r in tables["runs"] if r["run"] == run and r["state"] == "incomplete"}
     runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
     metrics = {r["metric"] for r in kept}
+    figures = {(r["corpus"], r["protocol"], r["metric"]) for r in kept}
+    published = source.rows("published", metric=sorted(metrics)).to_pylist()
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(states.corpora.items())}
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)] if gallery else [])
     in_order = sorted(source.sealed_sets(), key=lambda one: (one.key.corpus, one.key.encoder, one.key.modality))
@@ -125,6 +127,7 @@ def read_report_data(
         left_out=tuple(map(without_paths, left_out)),
         metrics=stored_metrics(source, metrics),
         imports=tuple(row for row in source.rows("imports").to_pylist() if states.has(row)),
+        published=tuple(r for r in published if (r["dataset"], r["protocol"], r["metric"]) in figures),
         live=not gallery,
     )
 

@@ -62,6 +62,7 @@ class ReportData:
         metrics: What is stored of each metric in ``results``; see :meth:`metric`.
         rankings: The rows of one ranking of these encoders over some of these corpora; empty without one.
         imports: How what was imported was matched, and where it comes from (``schema.IMPORTS``).
+        published: Figures of others (``schema.PUBLISHED``) under the corpora, protocols and metrics of ``results``.
         live: Whether the pages of `capim serve` show it, without a gallery.
     """
 
@@ -83,6 +84,7 @@ class ReportData:
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
     rankings: tuple[Row, ...] = ()
     imports: tuple[Row, ...] = ()
+    published: tuple[Row, ...] = ()
     live: bool = False
 
     def only(self, *, corpora: Iterable[str], encoders: Iterable[str]) -> ReportData:

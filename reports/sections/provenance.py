@@ -8,9 +8,10 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from capim.reports import format as show
+from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table, Text
 from capim.reports.elements.tables import estimate, measures, numbers, pivot, texts
-from capim.reports.rows.report_data import ReportData, Row, detail_of, grouped, without_paths
+from capim.reports.rows.report_data import ReportData, Row, detail_of, goodness, grouped, without_paths
 from capim.reports.sections.ablations import rounding_cost
 from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.sets.importing import matched_text
@@ -198,6 +199,8 @@ def published_section(data: ReportData) -> Section:
         blocks.append(Notice(title=title, items=tuple(_suspicion(data, r) for r in suspects), mark="bad"))
     if compared:
         blocks.append(_published(data, compared))
+    if data.published:
+        blocks.append(_of_others(data))
     return Section(
         id="gate",
         title="Comparison with published figures",
@@ -206,6 +209,30 @@ def published_section(data: ReportData) -> Section:
         + (f" No published figures for {show.listing(without)}." if without else "")
         + "".join(f" {part}: published figures are about all images." for part in parts),
         blocks=tuple(blocks),
+    )
+
+
+def _of_others(data: ReportData) -> Table:
+    """What was imported of others' figures, beside the highest value here: nothing of it is tested."""
+    own = grouped(data.results, itemgetter("corpus", "protocol", "metric"))
+    figure = itemgetter("dataset", "protocol", "metric")
+
+    def best(row: Row) -> Cell:
+        first = max(own[figure(row)], key=goodness)
+        return Cell(text=words.value(data.metric(row["metric"]), first["value"]), note=first["encoder"])
+
+    return pivot(
+        "published-figures",
+        "Figures of others, in no test",
+        sorted(data.published, key=itemgetter("dataset", "protocol", "metric", "model")),
+        texts("Model", lambda r: r["model"]),
+        texts("corpus", lambda r: r["dataset"]),
+        texts("task", lambda r: Protocol.of(r["protocol"]).titled),
+        texts("metric", lambda r: data.metric(r["metric"]).label),
+        numbers("published", lambda r: words.value(data.metric(r["metric"]), r["value"])),
+        numbers("best here", best),
+        texts("protocol there", lambda r: r["difference"]),
+        texts("source", lambda r: without_paths(r["source"])),
     )
 
 

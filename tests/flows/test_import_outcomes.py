@@ -261,6 +261,20 @@ def test_the_report_gives_commands_without_paths_and_the_store_commands_that_can
     assert "float32" not in {cell.text for cell in encoders.rows[0]}  # nothing is claimed about vectors that are not
 
 
+def test_published_figures_stand_in_the_report_beside_the_best_of_ours(workspace: Path, tmp_path: Path) -> None:
+    imported(workspace, f"--outcomes {ranks_file(tmp_path, [1, 2] * N_IMAGES)}")
+    before = command("report", workspace).page
+    figures = ["model,dataset,protocol,metric,value,source", "theirs-2,thirty,t2i/all,R@1,0.7,their page"]
+    (tmp_path / "published.csv").write_text("\n".join([*figures, "theirs-2,elsewhere,t2i/all,R@1,0.9,their page"]))
+    command(f"import --published {tmp_path}/published.csv", workspace)
+    page = command("report", workspace).page
+    assert page.resolve() != before.resolve()
+    [row] = read_report_data(EmbeddingStore.open(workspace / "store"), gallery=False).published
+    assert row["value"] == 0.7
+    table = "| theirs-2 | thirty | text to image (t2i/all) | R@1 | 70.0 | 50.0 (theirs) | the same protocol | their page |"
+    assert table in page.with_name("report.md").read_text()
+
+
 def test_bivlc_by_one_command_each_and_a_test_for_every_type(shared_data: Path, tmp_path: Path) -> None:
     expected = {"ViT-B-32": (0.7583, 0.5240, 0.4906), "CLIP_TROHN-Text": (0.7818, 0.6219, 0.5748)}
     for model in expected:
