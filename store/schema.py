@@ -240,7 +240,7 @@ RANKINGS = _columns(
     *required(pa.string(), "estimand"),  # these corpora, corpora like these
     *required(pa.string(), "statistic"),  # macro mean, borda (share of the other encoders that it is above)
     *optional(pa.float64(), "value", "ci_low", "ci_high"),  # value is null for an encoder that is left out
-    *required(pa.string(), "interval_method"),  # percentile, simultaneous, t, none
+    *required(pa.string(), "interval_method"),  # wilson, simultaneous, t, none
     *optional(pa.int64(), "rank"),  # by value; equal values share the better rank
     *optional(pa.int64(), "rank_low", "rank_high"),  # the ranks that it can hold, simultaneous for all encoders
     *optional(pa.bool_(), "tied_with_best"),  # it can hold the first rank

@@ -303,7 +303,7 @@ def wanted_ranking(evaluations: Sequence[EvaluationRef], resampling: Resampling)
         subject={},
         inputs=inputs_of(evaluations, evaluated),
         settings=asdict(resampling),
-        version=", ".join(f"{metric.name} {metric.version}" for metric in METRICS.values()),
+        version=", ".join(["2", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
     )
 
 

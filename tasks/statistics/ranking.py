@@ -21,14 +21,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA, adjusted, least_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
-from capim.tasks.statistics.intervals import (
-    NO_SPREAD,
-    ClusteredValues,
-    Interval,
-    bootstrap_replicates,
-    interval_of,
-    stacked_statistic,
-)
+from capim.tasks.statistics.intervals import NO_SPREAD, ClusteredValues, Interval, student_interval
 
 
 class PairTest(NamedTuple):
@@ -112,10 +105,11 @@ def rank_encoders(
 #
 # Two questions have different answers (``docs/protocols.md`` §6):
 #
-# * Which encoder is better on **these corpora**? Images are resampled within each corpus; a photograph that several
-#   corpora have is one unit in all of them. Means are tested by sign flips of all images of all corpora. A Borda count
-#   is bounded by the tests within the corpora, because a bootstrap of ranks is not valid where encoders are nearly
-#   equal (Hall and Miller 2009, Using the bootstrap to quantify the authority of an empirical ranking).
+# * Which encoder is better on **these corpora**? Images are the units; a photograph that several corpora have is one in
+#   all of them. Means have Student's interval, on the scale of a share, and are tested by sign flips of all images of
+#   all corpora. A Borda count is bounded by the tests within the corpora, because a bootstrap of ranks is not valid
+#   where encoders are nearly equal (Hall and Miller 2009, Using the bootstrap to quantify the authority of an empirical
+#   ranking).
 # * Which encoder is better on **corpora like these**? The corpora are a sample, and their number is the number of
 #   observations, as long as none shares photographs with another. The spread between corpora holds that of their images
 #   already, so whole corpora are the units (Davison and Hinkley 1997, Bootstrap Methods and their Application, section
@@ -128,7 +122,6 @@ Estimand: TypeAlias = Literal["these corpora", "corpora like these"]
 Statistic: TypeAlias = Literal["macro mean", "borda"]
 LEAST_CORPORA = 3  # of a ranking over corpora
 LEAST_SAMPLE = 5  # corpora that say something about others like them
-_STREAM = 4  # of the seed: the bootstrap, the sign flips and the permuted labels have the first three
 _ROUNDING = 1e-12
 
 
@@ -215,7 +208,13 @@ def rank_over_corpora(
         _better(share, _effective(weight), resampling, resampling.alpha / n_corpora)
         for share, weight in zip(shares, weights, strict=True)
     ]
-    macro = _macro_intervals(corpora, headlines.mean(axis=0), resampling, units, groups)
+    deviations = np.zeros((len(together), n_encoders))
+    for unit, parts in zip(units, corpora, strict=True):
+        np.add.at(deviations, unit, _deviations(parts) / n_corpora)
+    macro = [
+        student_interval(mean, of_encoder, level=resampling.level, n_effective=n_effective, bounds=(0.0, 1.0))
+        for mean, of_encoder in zip(headlines.mean(axis=0).tolist(), deviations.T, strict=True)
+    ]
     return {
         ("these corpora", "macro mean"): _standings(macro, everywhere, n_effective),
         ("these corpora", "borda"): _bounded(borda.mean(axis=0), np.stack(within), fewest),
@@ -241,6 +240,16 @@ def _contributions(parts: Sequence[ClusteredValues]) -> NDArray[np.float64]:
     shares = [clusters.sums(np.asarray(values)) / clusters.totals.sum() for values, clusters in parts]
     total: NDArray[np.float64] = sum(shares[1:], start=shares[0]) / len(shares)
     return total
+
+
+def _deviations(parts: Sequence[ClusteredValues]) -> NDArray[np.float64]:
+    """What each cluster adds to the error of the headline, shape ``(n_clusters, n_encoders)``."""
+    of_parts = [
+        clusters.sums(table - np.average(table, axis=1, weights=clusters.weights)[:, None]) / clusters.totals.sum()
+        for table, clusters in ((np.asarray(values, dtype=np.float64), clusters) for values, clusters in parts)
+    ]
+    mean: NDArray[np.float64] = np.mean(of_parts, axis=0)
+    return mean
 
 
 def _effective(weights: NDArray[np.float64]) -> float:
@@ -271,47 +280,6 @@ def _winners(
 
 def _standings(figures: Sequence[Interval], better: NDArray[np.bool_], n_effective: float) -> list[Standing]:
     return [Standing(figure, held, n_effective) for figure, held in zip(figures, rank_sets(better), strict=True)]
-
-
-def _macro_intervals(
-    corpora: Sequence[Sequence[ClusteredValues]],
-    means: NDArray[np.float64],
-    resampling: Resampling,
-    units: Sequence[NDArray[np.int64]],
-    groups: Sequence[Sequence[int]],
-) -> list[Interval]:
-    """Intervals of the macro means, from the replicates of every group of corpora that share units.
-
-    Percentile intervals: over three corpora of 20 images and more they cover 93 to 97 % of shares of .5 and .9, and of
-    10 images each 88 % of a share of .9 (400 suites a cell). No rank depends on them.
-    Groups of equal size have equal draws, so that the replicates of each are put in an order of its own.
-    """
-    total = np.zeros(())
-    for group in groups:
-        drawn = _group_replicates([corpora[at] for at in group], [units[at] for at in group], resampling)
-        order = np.random.default_rng((_STREAM, resampling.seed, group[0])).permutation(drawn.shape[1])
-        total = total + drawn[:, order]
-    rows = zip(means.tolist(), total / len(corpora), strict=True)
-    return [interval_of(value, replicates, level=resampling.level) for value, replicates in rows]
-
-
-def _group_replicates(
-    corpora: Sequence[Sequence[ClusteredValues]], units: Sequence[NDArray[np.int64]], resampling: Resampling
-) -> NDArray[np.float64]:
-    """The sum of the headlines of some corpora in every draw of their units, shape ``(n_encoders, replicates)``."""
-    drawn, of_clusters = np.unique(np.concatenate(units), return_inverse=True)
-    columns = np.split(of_clusters, np.cumsum([len(unit) for unit in units])[:-1])
-    statistics = [(stacked_statistic(parts), len(parts)) for parts in corpora]
-
-    def summed(counts: NDArray[np.uint8]) -> NDArray[np.float64]:
-        headlines = (
-            statistic(counts[:, column]).reshape(n_parts, -1, len(counts)).mean(axis=0)
-            for (statistic, n_parts), column in zip(statistics, columns, strict=True)
-        )
-        total: NDArray[np.float64] = np.sum([*headlines], axis=0)
-        return total
-
-    return bootstrap_replicates(summed, len(drawn), resampling)
 
 
 def _bounded(borda: NDArray[np.float64], within: NDArray[np.bool_], n_effective: float) -> list[Standing]:
