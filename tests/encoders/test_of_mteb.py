@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,9 @@ def mteb_cache(hub_cache: Path) -> Iterator[Path]:
 def by_mteb(name: str, items: list[Any], column: str, role: str) -> list[NDArray[np.float32]]:
     """The vectors of each item by mteb's own loader and data, as mteb returns them."""
     import datasets
-    import mteb
     from mteb._create_dataloaders import create_dataloader
 
+    mteb: Any = import_module("mteb")
     task = mteb.get_task(TASK).metadata
     dataset = datasets.Dataset.from_dict({column: items})
     if column == "image":
@@ -94,8 +95,7 @@ def test_a_model_of_mteb_passes_the_suite(name: str, mteb_cache: Path) -> None:
 
 
 def test_its_identity_is_mtebs_revision_version_task_and_base(mteb_cache: Path) -> None:
-    import mteb
-
+    mteb: Any = import_module("mteb")
     spec = resolve(spec_in_cache("vidore/colpali-v1.3", mteb_cache))
     meta = mteb.get_model_meta("vidore/colpali-v1.3")
     assert (spec.revision, spec.precision, spec.vectors) == (meta.revision, "float16", "multi")
@@ -133,8 +133,7 @@ def test_a_row_takes_dimension_kind_and_licence_from_the_table_and_says_what_is_
 
 
 def test_code_of_a_repository_runs_by_consent_alone(mteb_cache: Path) -> None:
-    import mteb
-
+    mteb: Any = import_module("mteb")
     name = "google/tipsv2-b14"
     place = mteb_cache / "models--google--tipsv2-b14" / "snapshots" / mteb.get_model_meta(name).revision
     place.mkdir(parents=True)
@@ -143,8 +142,7 @@ def test_code_of_a_repository_runs_by_consent_alone(mteb_cache: Path) -> None:
 
 
 def test_every_model_of_the_table_is_listed_with_memory_licence_and_what_it_needs() -> None:
-    import mteb
-
+    mteb: Any = import_module("mteb")
     table = {row["name"]: dict(row) for row in rows()}
     assert len(table) > 200
     assert table["vidore/colqwen2-v1.0"] | {"needs": ""} == {
