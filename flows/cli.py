@@ -27,6 +27,7 @@ from capim.tasks.runtime.isolation import begin_anew
 
 DONE, FAILED = 0, 1
 _LAST_SECONDS = 4.0  # of a process that has printed its error
+_NO_MEMORY = ("failed to map segment", "Failed to launch worker thread")  # of a library, or of Arrow
 _OF_THE_MACHINE = {
     *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO),
     errno.ENOMEM,
@@ -216,10 +217,12 @@ def _explain(error: Exception) -> tuple[int, str]:
         )
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return WRONG_REQUEST, f"a name is too long for a file: {error.filename}"
-    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+    no_memory = isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
+    if no_memory or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
         from capim.store.connection import explained
 
-        return FAILED, str(explained("the work failed", error))
+        said = error if str(error) else OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return FAILED, str(explained("the work failed", said))
     return FAILED, f"unexpected {type(error).__name__}: {error}\nrun the command again with --debug for the traceback"
 
 

@@ -548,7 +548,9 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     for several, one in _TABLES.items():
         entries, tables = fields.get(several, []), fields.pop(one, [])
         if isinstance(entries, list) and isinstance(tables, list):
-            listed = [located(entry, path.parent) for entry in [*entries, *tables]]
+            named = [table.get("name") for table in tables if isinstance(table, Mapping)]
+            names = named + (entries if several == "encoders" else [])  # an encoder is a name or a table, never a path
+            listed = [entry if entry in names else located(entry, path.parent) for entry in [*entries, *tables]]
             fields[several] = _described(listed, listed)
     return fields
 

@@ -644,7 +644,7 @@ def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
             remove_folder(f"{config.reports_uri}/{name}")
         freed = compact_store(store)
     return Pruned(
-        rows={table: n for table, (_, _, n) in plan.rows.items()},
+        rows={table: gone.total() for table, (_, gone) in plan.rows.items()},
         tables=plan.tables,
         reports=reports,
         freed=freed,

@@ -250,7 +250,7 @@ def certify_model(
     return 0
 
 
-def check_corpora(what: str) -> int:
+def check_corpora(what: str, *, missing: Literal["error", "skip"] | None = None) -> int:
     """Read a corpus as a run would and print everything that is wrong with it; nothing is stored.
 
     Says how a folder was recognised, and ends with the command to type next. Exit code 2 if a run would refuse the
@@ -260,10 +260,11 @@ def check_corpora(what: str) -> int:
 
     Args:
         what: a folder, a captions file, a TOML file or a name (capim list corpora)
+        missing: skip leaves out images without a file, and shows the lines to write into corpus.toml for it
     """
     from capim.tasks.corpora.check import check_corpus
 
-    checked = check_corpus(what)
+    checked = check_corpus(what, missing=missing)
     sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
     return 0 if checked.ok else 2
 

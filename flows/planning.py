@@ -176,8 +176,15 @@ class _Planning:
                 protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
                 pairs.append(scored_sets(self.store, sets, corpus, protocols, sealed))
             if any(part.to_do for part in self.parts if part.encoder == spec.name) and (files := downloads_of(spec)):
-                of_files = Part(step="embed", what=DOWNLOADS, encoder=spec.name, stored=0, to_do=len(files))
-                self.parts.append(replace(of_files, n_bytes=sum(files.values())))
+                downloads = Part(
+                    step="embed",
+                    what=DOWNLOADS,
+                    encoder=spec.name,
+                    stored=0,
+                    to_do=len(files),
+                    n_bytes=sum(files.values()),
+                )
+                self.parts.append(downloads)
         if advice and not pairs:
             raise RequestError(advice)
         return pairs

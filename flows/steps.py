@@ -876,6 +876,7 @@ def ann(
         methods: only these (default: all that apply)
     """
     check_names(config, "ann")
+    from capim.store.rows import with_seconds
     from capim.tasks.analyses.compression import METHODS
 
     faults = [unknown("method", name, METHODS) for name in methods if name not in METHODS]
@@ -887,7 +888,8 @@ def ann(
     places = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
     shown = ("exact", *methods)
     found = []
-    for row in EmbeddingStore.open(config.store_uri).rows("slices", analysis="ann", feature=shown).to_pylist():
+    store = EmbeddingStore.open(config.store_uri)
+    for row in with_seconds(store, store.rows("slices", analysis="ann", feature=shown).to_pylist()):
         at = places.get((row["encoder_fingerprint"], row["corpus_fingerprint"]))
         if at is not None:
             detail = json.loads(row["detail"])

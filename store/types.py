@@ -27,6 +27,13 @@ Storage: TypeAlias = Literal["float16", "float32"]
 Option: TypeAlias = str | int | float | bool
 
 MODALITIES: tuple[Modality, ...] = ("image", "caption")
+SIDES: Mapping[str, tuple[Modality, Modality]] = {
+    "t2i": ("caption", "image"),
+    "i2t": ("image", "caption"),
+    "i2i": ("image", "image"),
+    "t2t": ("caption", "caption"),
+}
+"""Direction of a search -> what its queries are, and what they search."""
 ACCESS_OPTIONS = frozenset((
     "api_key_env", "concurrency", "inputs_per_request", "price_per_million_tokens", "requests_per_minute",
     "timeout_seconds", "tokens_per_minute", "unused_weights",

@@ -23,12 +23,15 @@ from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import (
     ComparedFigure,
+    EncoderPair,
     compared_figures,
     compared_metrics,
     encoder_key,
+    facts_of,
     figure_rows,
+    made_facts,
+    pair_rows,
 )
-from capim.tasks.results.pairs import EncoderPair, facts_of, made_facts, pair_rows
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,

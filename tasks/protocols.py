@@ -4,7 +4,8 @@ An id is one of
 
 - ``t2i/NAME``, ``i2t/NAME``: retrieval; ``t2i/judged``, ``t2i/judged/LANGUAGE``: documents with graded judgements;
 - ``i2t/class``: images labelled by prompts of classes; ``t2i/class``: classes search images; ``i2i/label``: images that
-  share a label;
+  share a label; ``i2i/easy``, ``medium``, ``hard``: landmarks; ``t2i/composed``: an image and a text that changes it;
+  ``i2i/similarity``: pairs of images that people rated; ``t2t/own``: captions of the same image;
 - ``t2i/LANGUAGE/TRANSLATOR``: captions of one language by one translator;
 - ``i2t/any@ORIENTATION``: one of the two other ways to score captions for an image by late interaction (§2);
 - ``t2i/judged@trec_eval``: an imported run as trec_eval orders it, ties by id, what is not listed not retrieved (§7b);
@@ -20,23 +21,20 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from capim.store.plugins import Plugin, PluginTable
-from capim.store.schema import JUDGED, LABEL
+from capim.store.schema import COMPOSED, JUDGED, LABEL, SIMILARITY, SUBSET
+from capim.store.types import SIDES
 
 if TYPE_CHECKING:
     from capim.store.types import Modality
 
-Direction: TypeAlias = Literal["t2i", "i2t", "i2i", "pairs", "quadruples", "both"]
-Kind: TypeAlias = Literal["retrieval", "judged", "labels", "pairs", "quadruples", "sum", "mean"]
+Direction: TypeAlias = Literal["t2i", "i2t", "i2i", "t2t", "pairs", "quadruples", "both"]
+Kind: TypeAlias = Literal["retrieval", "judged", "labels", "images", "pairs", "quadruples", "sum", "mean"]
 
-_SIDES: Mapping[Direction, tuple[Modality, Modality]] = {
-    "t2i": ("caption", "image"),
-    "i2t": ("image", "caption"),
-    "i2i": ("image", "image"),
-}
 DIRECTION_TITLES: Mapping[Direction, str] = {
     "t2i": "text to image",
     "i2t": "image to text",
     "i2i": "image to image",
+    "t2t": "text to text",
     "quadruples": "two images, two captions",
     "pairs": "caption or hard negative",
     "both": "both directions",
@@ -54,6 +52,17 @@ CLASS, BALANCED = "class", "class-balanced"
 """Names of the protocols of labels; ``balanced``: the mean over classes."""
 
 _LABELLED = (("i2t", CLASS), ("i2t", BALANCED), ("i2i", LABEL))
+MEDIUM = "medium"
+REVISITED_GRADES = {"easy": (2,), MEDIUM: (1, 2), "hard": (1,)}
+"""The protocols of Revisited Oxford and Paris (Radenović et al. 2018), and the grades that are right in each."""
+COMPOSED_SUBSET = f"{COMPOSED}-{SUBSET}"
+_AT = (1, 5, 10, 50)
+_ONLY = {
+    **{f"i2i/{name}": ("AP by trapezoids", "R@1", "R@5", "R@10") for name in REVISITED_GRADES},
+    f"t2i/{COMPOSED}": (*(f"R@{k}" for k in _AT), *(f"AP@{k}" for k in (5, 10, 25, 50))),
+    f"t2i/{COMPOSED_SUBSET}": ("R@1", "R@2", "R@3"),
+    f"i2i/{SIMILARITY}": ("Spearman",),
+}
 
 # what stands behind the direction in the id -> what is added to the direction's name, and what the protocol measures
 _T2I = {
@@ -65,6 +74,11 @@ _T2I = {
     "eccv": ("ECCV", "Also right: what ECCV Caption judged to match"),
     JUDGED: ("", "Every query searches all documents; graded judgements"),
     CLASS: ("classes", "Every class, the mean of its prompts, searches all images"),
+    COMPOSED: ("image and text", "An image and a text that changes it, added, search all images"),
+    COMPOSED_SUBSET: (
+        "image and text, hard subset",
+        "An image and a text search a few images that are hard to tell apart",
+    ),
 }
 _I2T = {
     "any": ("", "Every image searches all captions; any of its own counts"),
@@ -78,11 +92,20 @@ _I2T = {
         "Every image gets the nearest class; classes weigh the same",
     ),
 }
-_I2I = {LABEL: ("same label", "Every image searches all others; right are those that share a label with it")}
+_I2I = {
+    LABEL: ("same label", "Every image searches all others; right are those that share a label with it"),
+    **{
+        name: (f"landmarks, {name}", f"Images of landmarks search all others; right are those judged {right}")
+        for name, right in (("easy", "easy"), (MEDIUM, "easy or hard"), ("hard", "hard"))
+    },
+    SIMILARITY: ("rated pairs", "Cosines of pairs of images, compared with how alike people found them"),
+}
+_T2T = {"own": ("same image", "Every caption searches all others; right are those of the same image")}
 _RETRIEVAL: Mapping[str, tuple[str, str]] = {
     **{f"t2i/{name}": about for name, about in _T2I.items()},
     **{f"i2t/{name}": about for name, about in _I2T.items()},
     **{f"i2i/{name}": about for name, about in _I2I.items()},
+    **{f"t2t/{name}": about for name, about in _T2T.items()},
 }
 READING_ORDER = {id_: place for place, id_ in enumerate(_RETRIEVAL)}
 """The protocols of retrieval that are the same on every corpus, in the order in which pages show them."""
@@ -105,6 +128,7 @@ class Protocol:
         orientation: Of late interaction; empty for ``transposed``.
         weights: Of a mean over languages: ``speakers``, ``without-en``, ``speakers-without-en``; empty for equal ones.
         main_metric: Of judged documents: the headline of the corpus.
+        metrics: The only ones that it has, the headline first; empty: all of its kind.
         description: One line for readers.
     """
 
@@ -118,6 +142,7 @@ class Protocol:
     weights: str = ""
     main_metric: str = ""
     description: str = ""
+    metrics: tuple[str, ...] = ()
 
     @staticmethod
     def of(id_: str, main_metric: str = "") -> Protocol:
@@ -137,7 +162,7 @@ class Protocol:
     @property
     def is_retrieval(self) -> bool:
         """Whether queries search a gallery, judged documents included."""
-        return self.kind in ("retrieval", "judged", "labels")
+        return self.kind in ("retrieval", "judged", "labels", "images")
 
     @property
     def is_combined(self) -> bool:
@@ -182,7 +207,7 @@ class Protocol:
     @property
     def sides(self) -> tuple[Modality, Modality]:
         """What searches and what is searched, of retrieval: captions images, images captions, or images images."""
-        return _SIDES.get(self.direction, _SIDES["i2t"])
+        return SIDES.get(self.direction, SIDES["i2t"])
 
     @cached_property
     def title(self) -> str:
@@ -242,7 +267,7 @@ def _parsed(id_: str) -> Protocol:
         return PACKAGES[id_].protocol
     if first == "t2i":
         return _of_direction(id_, "t2i", *rest.split("@"))
-    if first in ("i2t", "i2i"):
+    if first in ("i2t", "i2i", "t2t"):
         return _of_direction(id_, first, *rest.split("@"))  # type: ignore[arg-type]  # mypy does not narrow by `in`
     if first == "winoground":
         about = f"Two images, two captions: {rest}" if rest else "Two images and the caption of each"
@@ -276,7 +301,9 @@ def _of_direction(id_: str, direction: Direction, rest: str, behind: str = "") -
         return Protocol(id_, direction, "retrieval", "", name, last, behind, description=about)
     if behind:
         about = f"{about}; {ORIENTATIONS.get(behind, behind)}"
-    return Protocol(id_, direction, "retrieval", name, orientation=behind, description=about)
+    only = _ONLY.get(f"{direction}/{name}", ())
+    kind: Kind = "images" if only else "retrieval"
+    return Protocol(id_, direction, kind, name, orientation=behind, description=about, metrics=only)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -204,7 +204,7 @@ def is_diagnosed(protocol: Protocol) -> bool:
     all_judged = protocol.kind == "judged" and not protocol.language and not protocol.orientation
     if protocol.kind == "labels":
         return protocol.name != BALANCED
-    return protocol.is_main or protocol.kind == "pairs" or protocol.is_all_quadruples or all_judged
+    return protocol.is_main or protocol.kind in ("pairs", "images") or protocol.is_all_quadruples or all_judged
 
 
 @task(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from capim.reports import format as show
 from capim.reports.elements import words
+from capim.reports.elements.page import Table
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, chance_of, decision, headline_tasks
 from capim.store.types import MetricFacts
@@ -207,6 +208,18 @@ def page_table(title: str, columns: str, heads: Sequence[str], rows: Sequence[Se
     return "\n".join(text)
 
 
+def printed(table: Table) -> str:
+    """A table of the report for the width of a page."""
+    numeric = [column.numeric for column in table.columns]
+    texts = ([show.bracketed(cell.text, cell.note) for cell in row] for row in table.rows)
+    rows = [
+        [escape_latex(text) if number else breakable(text) for text, number in zip(row, numeric, strict=True)]
+        for row in texts
+    ]
+    columns = "".join("r" if number else "X" for number in numeric)
+    return page_table(table.caption, columns, [column.heading for column in table.columns], rows, table.note)
+
+
 def figures_tables(data: ReportData) -> str:
     """The figures of the headline protocols of each corpus with intervals, ties in columns of their own; then a user's.
 
@@ -223,7 +236,7 @@ def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
     for protocol in dict.fromkeys(task.protocol for task in tasks):
         of = Protocol.of(protocol)
         metrics = [task.metric for task in tasks if task.protocol == protocol]
-        metrics += SHOWN.get(of.kind, SHOWN["retrieval"])
+        metrics += of.metrics or SHOWN.get(of.kind, SHOWN["retrieval"])
         if own:
             metrics = [row["metric"] for row in data.of(corpus, protocol) if data.metric(row["metric"]).is_own]
         for metric in dict.fromkeys(metrics):

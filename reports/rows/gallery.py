@@ -188,7 +188,8 @@ def shown_protocols(evaluated: Iterable[str]) -> dict[Direction, list[str]]:
 
 def relevant_documents(corpus: Corpus, ground_truth: str) -> dict[int, tuple[int, ...]]:
     """Row of each judged query to the rows of its relevant documents, highest grade first."""
-    rows = corpus.relevance.filter((pc.field("ground_truth") == ground_truth) & (pc.field("grade") > 0))
+    of_captions = (pc.field("ground_truth") == ground_truth) & (pc.field("direction") == "t2i")
+    rows = corpus.relevance.filter(of_captions & (pc.field("grade") > 0))
     found: dict[int, list[tuple[int, int]]] = {}
     queries, documents = _places(rows["query_id"], corpus.captions), _places(rows["item_id"], corpus.images)
     for query, document, grade in zip(queries, documents, rows["grade"].to_numpy().tolist(), strict=True):

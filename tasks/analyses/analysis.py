@@ -297,6 +297,24 @@ def paired_differences(
     return paired_intervals(values, clusters, pairs, replace(resampling, method=Resampling.method))
 
 
+def against_first(
+    data: AnalysisInput, encoder: str, analysis: str, levels: Mapping[str, NDArray[np.float64]], metric: str
+) -> Iterator[Slice]:
+    """The mean of each level's values over all queries, with its paired difference from the first level."""
+    table = np.stack(list(levels.values()))
+    whole, share = np.ones((1, table.shape[1]), dtype=bool), data.is_share(metric)
+    means = part_means(table, whole, data.clusters, data.resampling, share=share)
+    changes = paired_differences(table, data.clusters, [(at, 0) for at in range(len(table))], data.resampling)
+    for at, (name, change) in enumerate(zip(levels, changes, strict=True)):
+        counted = means.interval(at, 0), *means.counts(at, 0)
+        yield Slice(encoder, analysis, "", metric, *counted, level_name=name, detail=as_change(change))
+
+
+def as_change(change: Interval) -> dict[str, object]:
+    """A paired difference as the detail of a slice."""
+    return {"change": change.value, "change_low": change.low, "change_high": change.high}
+
+
 def slice_rows(
     slices: Iterable[Slice], *, corpus: Corpus, protocol: str, fingerprints: Mapping[str, str], run: str
 ) -> pa.Table:

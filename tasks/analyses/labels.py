@@ -19,18 +19,17 @@ from capim.tasks.analyses.analysis import (
     QueryValues,
     SingleVectors,
     Slice,
+    against_first,
     mean_slices,
-    paired_differences,
     part_slices,
 )
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.slices import part_means
 
 CONFUSIONS = 10  # of an encoder, those with most images
 METRIC = "R@1"
 SHOTS = (1, 2, 4, 8, 16)  # images per class that teach a probe
+_SKLEARN = "probes and clusters need scikit-learn; run `pip install 'capim[probes]'`"
 _STRENGTHS = np.logspace(-2, 6, 9)  # inverse strengths of the penalty that are tried
 
 
@@ -61,7 +60,7 @@ def prompts(data: AnalysisInput) -> Iterator[Slice]:
     from capim.tasks.ranking.apart import score_apart
 
     task = data.task
-    if task.prompts is None or task.among_queries:
+    if task.prompts is None:
         return
     texts = data.corpus.captions["text"].to_pylist()
     groups = data.corpus.captions["query_group"].to_pylist()
@@ -83,14 +82,61 @@ def prompts(data: AnalysisInput) -> Iterator[Slice]:
             name: {first: ords[at : at + 1] for first, ords in task.prompts.items() if at < len(ords)}
             for at, name in enumerate(names)
         }
-        table = np.stack([hits(of) for of in every.values()])
-        clusters = Clusters.of(task.clusters, data.clusters.n_clusters, task.weights)
-        means = part_means(table, np.ones((1, table.shape[1]), dtype=bool), clusters, data.resampling)
-        changes = paired_differences(table, clusters, [(at, 0) for at in range(len(table))], data.resampling)
-        for at, (name, change) in enumerate(zip(every, changes, strict=True)):
-            detail = {"change": change.value, "change_low": change.low, "change_high": change.high}
-            counted = means.interval(at, 0), *means.counts(at, 0)
-            yield Slice(encoder, "prompts", "", METRIC, *counted, level_name=name, detail=detail)
+        yield from against_first(data, encoder, "prompts", {name: hits(of) for name, of in every.items()}, METRIC)
+
+
+def clusters(data: AnalysisInput) -> Iterator[Slice]:
+    """V-measure of k-means clusters of the image vectors against the classes, as mteb's clustering has them.
+
+    Mini-batch k-means with as many clusters as classes, batches of 500, the seed of the intervals; the interval is that
+    of the mean of what each image adds to the measure (its influence), for these clusters. Images with one label.
+
+    Raises:
+        RequestError: scikit-learn is not installed.
+    """
+    labels = _labels(data)
+    if data.queries.protocol.direction != "i2t" or max(map(len, labels)) > 1:
+        return
+    try:
+        from sklearn.cluster import MiniBatchKMeans
+    except ImportError as error:
+        raise RequestError(_SKLEARN) from error
+    target = np.unique([label for [label] in labels], return_inverse=True)[1]
+    rows = []
+    for encoder in data.encoders:
+        vectors = data.vectors(encoder)
+        if isinstance(vectors, SingleVectors):
+            seed = data.resampling.seed
+            model = MiniBatchKMeans(int(target.max()) + 1, batch_size=500, n_init="auto", random_state=seed)
+            found = model.fit(vectors.images[data.queries.query_ords]).labels_
+            rows.append(QueryValues(encoder, "k-means", v_measure_by_image(target, found)))
+    yield from mean_slices(data, "clusters", rows, metric="V-measure")
+
+
+def v_measure_by_image(classes: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Values of which the mean is the V-measure of clusters (Rosenberg and Hirschberg 2007), shape ``(n_images,)``.
+
+    The measure ``2 I / (H(classes) + H(clusters))`` plus the influence of each image on it: by the spread of these
+    values it varies from one sample of images to the next. 1 where there is one class and one cluster.
+
+    Examples:
+        >>> values = v_measure_by_image(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2]))
+        >>> round(float(values.mean()), 4)
+        0.8
+    """
+
+    def information(codes: np.ndarray) -> np.ndarray:
+        _, of, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        bits: np.ndarray = -np.log(counts[of] / len(codes))
+        return bits
+
+    one, other = information(classes), information(found)
+    total, shared = one + other, one + other - information(classes * (int(found.max()) + 1) + found)
+    if total.mean() == 0:
+        return np.ones(len(classes))
+    value = 2 * shared.mean() / total.mean()
+    influence: np.ndarray = value + (2 * (shared - shared.mean()) - value * (total - total.mean())) / total.mean()
+    return influence
 
 
 def probes(data: AnalysisInput) -> Iterator[Slice]:
@@ -136,7 +182,7 @@ def _probes(least: int, n: int) -> dict[tuple[str, str], tuple[Any, int | None]]
         from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
         from sklearn.neighbors import KNeighborsClassifier
     except ImportError as error:
-        raise RequestError("probes need scikit-learn; run `pip install 'capim[probes]'`") from error
+        raise RequestError(_SKLEARN) from error
     probe = LogisticRegressionCV(Cs=_STRENGTHS, cv=max(2, min(5, least)), max_iter=1000, use_legacy_attributes=False)
     return {
         **({("linear probe", "all images"): (probe, None)} if least > 1 else {}),

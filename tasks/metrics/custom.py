@@ -263,7 +263,7 @@ class QueryOutcomes:
     @property
     def languages(self) -> QueryColumn:
         """The language of each query's caption (BCP-47); for an image that of the protocol, or None."""
-        if self.protocol.direction in ("i2t", "i2i"):
+        if self.protocol.is_retrieval and self.protocol.sides[0] == "image":
             return np.full(len(self), self.protocol.language or None, dtype=object).view(QueryColumn)
         return self._of_captions("language")
 
@@ -293,10 +293,10 @@ class QueryOutcomes:
 
     def _of_captions(self, column: str) -> QueryColumn:
         """A column of the captions that the queries are; None for images."""
-        if self.protocol.direction in ("i2t", "i2i"):
+        if self.protocol.is_retrieval and self.protocol.sides[0] == "image":
             return np.full(len(self), None, dtype=object).view(QueryColumn)
         captions, positions = self.corpus.captions, self._outcomes.query_ords
-        if self.protocol.direction != "t2i":
+        if not self.protocol.is_retrieval:
             pairs = self.protocol.direction == "pairs"
             ids = self.corpus.pairs["caption_id"] if pairs else self.corpus.quadruples["caption_0"]
             position_of = {name: at for at, name in enumerate(captions["id"].to_pylist())}

@@ -18,7 +18,7 @@ Ties: TypeAlias = Literal["lost", "expected", "won"]
 Reduce: TypeAlias = Literal["mean", "median"] | Callable[[NDArray[np.float64]], float]
 """How values of queries become one figure; a function gets the values of some queries and may return NaN."""
 
-RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t", "i2i"})
+RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t", "i2i", "t2t"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,7 @@ class Metric(MetricFacts):
         needs: Attribute of the outcomes that it is read from; where it is None the metric cannot be computed. Such a
             metric has no chance value.
         reference: Whether it has no chance value for another reason: a user's metric.
+        special: Whether only protocols have it that name it (``Protocol.metrics``).
     """
 
     directions: frozenset[Direction]
@@ -51,6 +52,7 @@ class Metric(MetricFacts):
     judged: bool | None = None
     needs: str = ""
     reference: bool = False
+    special: bool = False
 
     def per_query(self, outcomes: Outcomes, ties: Ties = "expected") -> NDArray[np.float64]:
         """float64, shape ``(n_queries,)``: expected with equal scores in random order, or every tie lost or won.
@@ -76,6 +78,8 @@ class Metric(MetricFacts):
         """Whether it can be computed from these outcomes, and does not repeat another metric on them."""
         if outcomes.protocol.direction not in self.directions or (self.needs and getattr(outcomes, self.needs) is None):
             return False
+        if self.special or (outcomes.protocol.metrics and not self.reference):
+            return self.name in outcomes.protocol.metrics
         if outcomes.bpref is not None:
             return self.needs == "bpref"  # trec_eval's names for trec_eval's order, and no others
         judged = outcomes.relevant_grades is not None

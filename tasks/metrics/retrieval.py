@@ -224,6 +224,58 @@ def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.fl
     return values
 
 
+def trapezoid_precision(outcomes: Outcomes) -> NDArray[np.float64]:
+    """Area under precision over recall by trapezoids, as revisitop's ``compute_ap`` has it; expected over ties.
+
+    The mean of the precisions just before and at every relevant item; before the first place the precision is 1.
+
+    Examples:
+        Relevant items at ranks 1 and 3: the mean of (1 + 1) / 2 and (1/2 + 2/3) / 2.
+
+        >>> from capim.tasks.ranking.outcomes import outcomes_of
+        >>> trapezoid_precision(outcomes_of([[1, 3]])).round(4).tolist()
+        [0.7917]
+    """
+    groups = tie_groups(outcomes)
+
+    def precision(group: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.float64]:
+        others = (groups.relevant[group] - 1) / np.maximum(groups.size[group] - 1, 1)
+        before, rank = groups.relevant_above[group] + (place - 1) * others, groups.above[group] + place
+        ahead = np.where(rank > 1, before / np.maximum(rank - 1, 1), 1.0)
+        areas: NDArray[np.float64] = groups.relevant[group] / groups.size[group] * (ahead + (before + 1) / rank) / 2
+        return areas
+
+    return _over_places(groups, groups.size, precision, len(outcomes)) / outcomes.n_relevant
+
+
+def rank_correlation(scores: NDArray[np.floating], ratings: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Values of which the mean is Spearman's correlation of scores and ratings, shape ``(n_pairs,)``.
+
+    The correlation plus the influence of each pair on it, through its own ranks and those that it gives to others: by
+    the spread of these values it varies from one sample of pairs to the next. NaN where either does not vary.
+
+    Examples:
+        >>> round(float(rank_correlation(np.array([0.1, 0.5, 0.4]), np.array([1, 2, 3])).mean()), 4)
+        0.5
+    """
+    below = [(np.sign(of[None] - of[:, None]) + 1) / 2 for of in (scores, ratings)]  # 1/2 for a tie, and for itself
+    one, other = (table.mean(axis=0) - 0.5 for table in below)  # ranks, as shares of the pairs
+
+    def covariance(a: int, b: int) -> tuple[float, NDArray[np.float64]]:
+        first, second = (one, other)[a], (one, other)[b]
+        found = first * second + below[a] @ second / len(one) + below[b] @ first / len(one)
+        return float((first * second).mean()), found - found.mean()
+
+    (shared, of_shared), (spread, of_spread), (other_spread, of_other) = (
+        covariance(*sides) for sides in ((0, 1), (0, 0), (1, 1))
+    )
+    if spread == 0 or other_spread == 0:
+        return np.full(len(scores), np.nan)
+    value, scale = shared / np.sqrt(spread * other_spread), np.sqrt(spread * other_spread)
+    values: NDArray[np.float64] = value + of_shared / scale - value / 2 * (of_spread / spread + of_other / other_spread)
+    return values
+
+
 def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
     """nDCG@k with the grades as gains and discount ``1 / log2(rank + 1)``, expected over ties, shape ``(n_queries,)``.
 
@@ -311,6 +363,32 @@ def ndcg_at(k: int, *, judged: bool | None = None) -> Metric:
     title = f"Normalised discounted cumulative gain at {k}"
     metric = _of_all_relevant(f"nDCG@{k}", title, lambda o: ndcg(o, k), judged=judged)
     return replace(metric, headline="judged") if k == 10 else metric
+
+
+def average_precision_at(k: int) -> Metric:
+    """``AP@k``, divided by the number of relevant items or ``k``, whichever is less; its mean is CIRCO's mAP@k."""
+    title = f"Average precision at {k}"
+    metric = _of_all_relevant(f"AP@{k}", title, lambda o: average_precision(o, np.full(len(o), k)), judged=None)
+    return replace(metric, special=True)
+
+
+SPEARMAN = Metric(
+    name="Spearman",
+    title="Rank correlation of cosines with how alike people found two images",
+    directions=RETRIEVAL,
+    values=lambda o, _: rank_correlation(o.best_score, np.asarray(o.relevant_grades, dtype=np.float64)),
+    guess=lambda _: 0.0,
+    special=True,
+)
+SPECIAL = (
+    *(replace(hit_at(k), special=True) for k in (2, 3, 50)),
+    *(average_precision_at(k) for k in (5, 10, 25, 50)),
+    replace(
+        _of_all_relevant("AP by trapezoids", "Average precision as revisitop has it", trapezoid_precision, judged=None),
+        special=True,
+    ),
+    SPEARMAN,
+)
 
 
 def _unjudged(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:

@@ -27,6 +27,8 @@ from capim.tasks.metrics.retrieval import (
     MRR,
     R_PRECISION,
     RECALLS,
+    SPEARMAN,
+    SPECIAL,
     TREC_EVAL,
     UNJUDGED,
     hit_at,
@@ -34,7 +36,7 @@ from capim.tasks.metrics.retrieval import (
     precision_at,
     recall_all_at,
 )
-from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MICRO, Kind, Protocol
+from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MEDIUM, MICRO, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 
 _OWN = {
@@ -54,6 +56,7 @@ _OWN = {
         *(hit_at(k, judged=True) for k in (1, 5, 10)),
         *(precision_at(k) for k in (1, 5, 10)),
         UNJUDGED,
+        *SPECIAL,
         *TREC_EVAL,
         WINOGROUND_TEXT,
         WINOGROUND_IMAGE,
@@ -88,10 +91,11 @@ SHOWN: Mapping[Kind, tuple[str, ...]] = {
     "retrieval": tuple(metric.name for metric in RECALLS),
     "judged": ("nDCG@5", "nDCG@10", "recall@5", "recall@10", AVERAGE_PRECISION.name, MRR.name, UNJUDGED.name),
     "labels": ("R@1", "R@5", "mAP@R"),
+    "images": (),
     "quadruples": tuple(metric.name for metric in (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP)),
     "pairs": (PAIR_ACCURACY.name,),
 }
-"""The metrics of a table of results by the kind of its protocols, in this order."""
+"""The metrics of a table of results by the kind of its protocols, in this order; of images those of the protocol."""
 TREC_SHOWN = ("map", "P_10", "recip_rank", "ndcg_cut_10", "Rprec", "bpref")
 """The metrics of a table of imported runs in trec_eval's order."""
 FURTHER = (*(metric.name for metric in (MRR, MEDIAN_RANK, MEAN_RANK, MAP_AT_R, R_PRECISION)), "nDCG@10")
@@ -120,8 +124,8 @@ def facts_of(metric: str) -> MetricFacts | None:
 
 
 def bounds_of(metric: Metric) -> tuple[float, float] | None:
-    """The lowest and the highest value that a query can have; None of metrics of a package or of a user."""
-    if _OWN.get(metric.name) is not metric:
+    """The lowest and the highest value that a query can have; None where there are none, or none that are known."""
+    if _OWN.get(metric.name) is not metric or metric is SPEARMAN:
         return None
     return (1.0, np.inf) if metric in (MEAN_RANK, MEDIAN_RANK) else (0.0, 1.0)
 
@@ -164,7 +168,8 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     4. captions in several languages or by several translators: R@1 of each part, in the directions that were evaluated;
     5. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
     6. R@1 under the first other protocol of each direction, by name;
-    7. labels: R@1 of classification, the accuracy.
+    7. labels: R@1 of classification, the accuracy;
+    8. the first metric of a protocol that has its own: landmarks (medium), images with texts, rated pairs.
 
     Examples:
         >>> retrieval = list(map(Protocol.of, ("t2i/all", "t2i/first", "i2t/any")))
@@ -177,9 +182,10 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     for protocol in sorted(protocols, key=lambda p: p.id):
         if not protocol.orientation:
             of_kind.setdefault(protocol.kind, []).append(protocol)
-    quadruples, pairs, judged, retrieval, labels = (
-        of_kind.get(kind, []) for kind in ("quadruples", "pairs", "judged", "retrieval", "labels")
+    quadruples, pairs, judged, retrieval, labels, images = (
+        of_kind.get(kind, []) for kind in ("quadruples", "pairs", "judged", "retrieval", "labels", "images")
     )
+    images.sort(key=lambda protocol: protocol.name != MEDIUM)
     first = {protocol.direction: protocol for protocol in reversed(retrieval)}
     recall = _HEADLINES["retrieval"]
     spoken = sorted((p for p in retrieval if p.is_of_language), key=lambda p: p.direction == "i2t")
@@ -192,6 +198,7 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
         (recall, [p for id_ in MAIN for p in retrieval if p.id == id_]),
         (recall, [first[direction] for direction in ("t2i", "i2t") if direction in first]),
         (recall, [p for p in labels if p.name == CLASS]),
+        (images[0].metrics[0] if images else "", images[:1]),
     )
     return next((tuple(Figure(p.id, metric) for p in found) for metric, found in candidates if found), ())
 

@@ -1,23 +1,26 @@
-"""Searches whose vectors are not those of captions and images as they are stored: classes, and images among images.
+"""Searches whose vectors are not those of captions and images as they are stored, or that leave items out.
 
 A class is the mean of the vectors of its prompts, as in zero-shot classification (Radford and others 2021). An image
-that searches images is no item of its own gallery. Vectors of one modality fit into memory here.
+that searches images is no item of its own gallery; an image with a text that changes it is a weighted sum of both.
+Vectors of one modality fit into memory here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from capim.store.schema import TOP
 from capim.store.types import Modality
 from capim.tasks.ranking.cosine import VectorRows, check_values, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import ScoreRows, retrieval_outcomes
+from capim.tasks.ranking.ranker import Ranker, ScoreRows
 from capim.tasks.ranking.resources import ON_CPU, Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 
@@ -27,88 +30,94 @@ class Sides(NamedTuple):
 
     Attributes:
         task: Its ords are rows of the matrices.
-        queries: float32 unit vectors, shape ``(n, dim)``, one for each query that differs.
+        queries: float32 unit vectors, shape ``(n_queries, dim)``.
         items: Of the gallery, likewise.
         ords: Of every item in the corpus.
-        own: The row of ``items`` that is the query itself, for every row of ``queries``; None where none is.
     """
 
     task: RetrievalTask
     queries: NDArray[np.float32]
     items: NDArray[np.float32]
     ords: NDArray[np.int32]
-    own: NDArray[np.intp] | None
 
 
 def sides_of(task: RetrievalTask, images: VectorRows, captions: VectorRows) -> Sides:
-    """The vectors of a task's queries and of its items; it has one gallery.
+    """The vectors of a task's queries and of its items.
 
     Args:
-        task: Any with one gallery; its classes become vectors here.
+        task: Any; its classes, and its images with a text, become vectors here.
         images: Unit vectors in corpus order, shape ``(n_images, dim)``.
         captions: Likewise.
 
     Raises:
-        ValueError: A vector is zero or not finite, or the prompts of a class cancel each other out.
+        ValueError: A vector is zero or not finite, or those of a class or a query cancel each other out.
     """
-    [gallery] = task.galleries
-    rows: Mapping[Modality, VectorRows] = {"image": images, "caption": captions}
+    gallery = np.unique(np.concatenate(task.galleries))
 
     def vectors(modality: Modality, ords: NDArray[np.int32]) -> NDArray[np.float32]:
         if modality == "caption" and task.prompts is not None:
             return _means(captions, [task.prompts[ord_] for ord_ in ords.tolist()])
-        found = rows[modality][ords]
+        found = (images if modality == "image" else captions)[ords]
         check_values(found, modality, int(ords[0]))
         return found
 
+    def within(ords: NDArray[np.integer]) -> NDArray[np.int32]:
+        return np.searchsorted(gallery, ords).astype(np.int32)
+
     of_query, of_items = task.protocol.sides
-    asked, row = np.unique(task.queries, return_inverse=True)
+    excluded = task.excluded
     numbered = replace(
         task,
-        queries=row.astype(np.int32),
-        galleries=(np.arange(len(gallery), dtype=np.int32),),
-        relevant=np.searchsorted(gallery, task.relevant).astype(np.int32),
+        queries=np.arange(len(task.queries), dtype=np.int32),
+        galleries=tuple(map(within, task.galleries)),
+        relevant=within(task.relevant),
+        excluded=None if excluded is None else np.stack([excluded[:, 0], within(excluded[:, 1])], axis=1),
     )
-    own = np.searchsorted(gallery, asked) if task.among_queries else None
-    return Sides(numbered, vectors(of_query, asked), vectors(of_items, gallery), gallery, own)
+    queries = vectors(of_query, task.queries)
+    if task.references is not None:
+        weight = task.text_weight
+        queries = _unit(weight * queries.astype(np.float64) + (1 - weight) * vectors("image", task.references))
+    return Sides(numbered, queries, vectors(of_items, gallery), gallery)
 
 
 def score_apart(
-    tasks: Sequence[RetrievalTask],
-    images: VectorRows,
-    captions: VectorRows,
-    *,
-    resources: Resources = ON_CPU,
-    top: int = TOP,
+    tasks: Sequence[RetrievalTask], images: VectorRows, captions: VectorRows, *, resources: Resources = ON_CPU
 ) -> dict[str, Outcomes]:
     """Protocol id -> outcomes of tasks of which :attr:`RetrievalTask.is_apart` holds."""
     outcomes = {}
     for task in tasks:
         sides = sides_of(task, images, captions)
-        [found] = retrieval_outcomes(apart_rows(sides, resources), [sides.task], top=top).values()
-        outcomes[task.protocol.id] = _in_corpus(found, task, sides)
+        ranker = Ranker([sides.task], top=TOP)
+        for _ in score_blocks(sides.queries, sides.items, resources=resources, then=partial(_rank, ranker, sides)):
+            pass
+        [found] = ranker.outcomes().values()
+        lists, scores = np.asarray(found.top_ords), np.asarray(found.top_scores)
+        listed = (lists >= 0) & (scores > -np.inf)
+        outcomes[task.protocol.id] = replace(
+            found,
+            query_ords=task.queries,
+            top_ords=np.where(listed, sides.ords[lists], -1).astype(np.int32),
+            top_scores=np.where(listed, scores, np.float32(np.nan)),
+        )
     return outcomes
 
 
+def _rank(ranker: Ranker, sides: Sides, rows: ScoreRows) -> None:
+    with torch.inference_mode():  # a mode of the thread, not of the process
+        ranker.add(_without_excluded(sides, rows))
+
+
 def apart_rows(sides: Sides, resources: Resources = ON_CPU) -> Iterator[ScoreRows]:
-    """The scores of all queries with all items; of a query with itself less than any."""
+    """The scores of all queries with all items; those that are left out of a search have less than any."""
     for rows in score_blocks(sides.queries, sides.items, resources=resources):
-        if sides.own is not None:
-            of_block = sides.own[rows.start : rows.start + len(rows.scores)]
-            rows.scores[np.arange(len(of_block)), of_block] = -np.inf
-        yield rows
+        yield _without_excluded(sides, rows)
 
 
-def _in_corpus(found: Outcomes, task: RetrievalTask, sides: Sides) -> Outcomes:
-    """The outcomes with the ords of the corpus, and no query in its own list."""
-    lists, scores = np.asarray(found.top_ords), np.asarray(found.top_scores)
-    listed = (lists >= 0) & (scores > -np.inf)
-    return replace(
-        found,
-        query_ords=task.queries,
-        top_ords=np.where(listed, sides.ords[lists], -1).astype(np.int32),
-        top_scores=np.where(listed, scores, np.float32(np.nan)),
-    )
+def _without_excluded(sides: Sides, rows: ScoreRows) -> ScoreRows:
+    if (excluded := sides.task.excluded) is not None:
+        query, item = excluded[(excluded[:, 0] >= rows.start) & (excluded[:, 0] < rows.start + len(rows.scores))].T
+        rows.scores[query - rows.start, item] = -np.inf
+    return rows
 
 
 def _means(vectors: VectorRows, groups: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
@@ -118,8 +127,12 @@ def _means(vectors: VectorRows, groups: Sequence[NDArray[np.int32]]) -> NDArray[
     check_values(read, "caption", int(ords[0]))
     starts = np.cumsum([0, *map(len, groups[:-1])])
     sums = np.add.reduceat(read, starts, axis=0, dtype=np.float64)
+    return _unit(sums)
+
+
+def _unit(sums: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Sums of vectors at length 1."""
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     if not (norms > 0).all():
-        raise ValueError(f"the prompts of {int((norms == 0).sum())} classes cancel each other out")
-    means: NDArray[np.float32] = (sums / norms).astype(np.float32)
-    return means
+        raise ValueError(f"the vectors of {int((norms == 0).sum())} classes or queries cancel each other out")
+    return np.asarray(sums / norms, dtype=np.float32)

@@ -274,16 +274,28 @@ def dense_score_rows(
     yield from score_blocks(queries, gallery, resources=resources)
 
 
+def _copied(rows: ScoreRows) -> ScoreRows:
+    return rows._replace(scores=rows.scores.clone())
+
+
 def score_blocks(
-    queries: NDArray[np.float32], gallery: NDArray[np.float32], *, resources: Resources = ON_CPU
-) -> Iterator[ScoreRows]:
-    """The scores of all queries with all items, from unit vectors."""
+    queries: NDArray[np.float32],
+    gallery: NDArray[np.float32],
+    *,
+    resources: Resources = ON_CPU,
+    then: Callable[[ScoreRows], Any] = _copied,
+) -> Iterator[Any]:
+    """The scores of all queries with all items, from unit vectors.
+
+    ``then`` gets them in the thread that computed them, which overwrites them afterwards; what it returns is given, in
+    order: by default a copy.
+    """
     device = resources.device
     shape = ProductShape.of(len(queries), len(gallery), device)
 
-    def computed(block: _Block) -> ScoreRows:
+    def computed(block: _Block) -> Any:
         [rows] = block()
-        return rows._replace(scores=rows.scores.clone())
+        return then(rows)
 
     with full_float32(), one_thread_each(device) as each:
         of_queries, of_items = (on_device(vectors, 0, device, shape.columns) for vectors in (queries, gallery))

@@ -15,15 +15,15 @@ from capim.store.vectors import Ragged
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.apart import apart_rows, score_apart, sides_of
 from capim.tasks.ranking.cosine import VectorRows, dense_choices, dense_part, dense_score_rows, score_dense
-from capim.tasks.ranking.languages import CaptionParts, Part, score_parts, scorings
-from capim.tasks.ranking.layout import layout_of
+from capim.tasks.ranking.languages import Part, Score, score_parts, scorings
+from capim.tasks.ranking.layout import CorpusLayout, layout_of
 from capim.tasks.ranking.maxsim import choices_of, maxsim_part, maxsim_score_rows, score_maxsim
 from capim.tasks.ranking.maxsim_products import Blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks
 from capim.tasks.ranking.ranker import BidirectionalRanker, PartOutcomes
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
-from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.ranking.tasks import RetrievalTask, ScoringTask
 
 MIXED = "images and captions must both be matrices (single), or both functions that yield blocks"
 
@@ -33,7 +33,7 @@ def evaluate(
     protocols: Iterable[Protocol],
     *,
     images: VectorRows | Blocks,
-    captions: VectorRows | CaptionParts | Blocks,
+    captions: VectorRows | Blocks,
     resources: Resources = ON_CPU,
     advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
@@ -43,8 +43,7 @@ def evaluate(
         protocols: From :func:`tasks.ranking.protocols.select_protocols`.
         images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``, in memory or
             read window by window. Multi-vector encoders: a function that yields the blocks at each call.
-        captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in
-            memory at a time.
+        captions: Likewise; of a corpus in several languages, one part is read at a time.
         advance: Gets the shares of the work as they are done, in this thread; together at most 1.
 
     Returns:
@@ -56,43 +55,21 @@ def evaluate(
         ValueError: Embeddings that cannot be scored: their number, dimensions or values; an orientation for a
             single-vector encoder.
     """
-    every = build_tasks(corpus, protocols)
-    tasks, apart = _parted(every)
+    tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
     if callable(images) and callable(captions):
-        _refuse_multi(apart)
-        return score_maxsim(images, captions, tasks, resources=resources, advance=advance)
+        return score_maxsim(images, captions, _for_multi_vectors(tasks), resources=resources, advance=advance)
     if callable(images) or callable(captions):
         raise TypeError(MIXED)
-    oriented = [task.protocol.id for task in tasks if task.protocol.orientation]
-    if oriented:
+    if oriented := [task.protocol.id for task in tasks if task.protocol.orientation]:
         raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
-    layout = layout_of(corpus)
-    if not isinstance(captions, CaptionParts) and len(layout.parts) < 2:
-        outcomes = score_dense(images, captions, tasks, resources=resources, advance=advance)
-        outcomes |= score_apart(apart, images, captions, resources=resources)
-        return {task.protocol.id: outcomes[task.protocol.id] for task in every}
-    choices: list[ScoringTask] = [*(task for task in tasks if isinstance(task, ChoiceTask)), *apart]
-    outcomes = {}
-    images = images[:]  # the measures of consistency read it as a matrix
-    if not isinstance(captions, CaptionParts):
-        matrix = captions[:]
-        outcomes = score_dense(
-            images, matrix, [task for task in choices if isinstance(task, ChoiceTask)], resources=resources
-        )
-        outcomes |= score_apart(apart, images, matrix, resources=resources)
-        captions = CaptionParts(lambda *part: matrix[layout.parts[part]])
-    elif choices:
-        raise ValueError(f"{', '.join(t.protocol.id for t in choices)}: needs all caption vectors as one matrix")
-    retrieval = _retrieval(tasks)
-    n_parts = len(scorings(layout, retrieval))
+    n_parts = len(_by_language(layout, _searches(tasks)))
 
-    def score(_part: Part, vectors: NDArray[np.float32], of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
+    def score(_part: Part, vectors: VectorRows, of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
         return score_dense(
             images, vectors, of_part, resources=resources, advance=lambda share: advance(share / n_parts)
         )
 
-    outcomes |= score_parts(layout, retrieval, images, captions, score)
-    return {task.protocol.id: outcomes[task.protocol.id] for task in every}
+    return _all_outcomes(layout, tasks, images, captions, score, resources)
 
 
 def evaluate_part(
@@ -105,17 +82,15 @@ def evaluate_part(
     resources: Resources = ON_CPU,
 ) -> dict[str, PartOutcomes]:
     """What a part of the images (ords) contributes to the retrieval protocols; other arguments as for `evaluate`."""
-    tasks, _ = _parted(build_tasks(corpus, protocols))
+    tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
     if callable(images) and callable(captions):
         return maxsim_part(images, captions, tasks, part, resources=resources).part()
     if callable(images) or callable(captions):
         raise TypeError(MIXED)
-    layout = layout_of(corpus)
-    if len(layout.parts) < 2:
-        return dense_part(images, captions, tasks, part, resources=resources).part()
     found: dict[str, PartOutcomes] = {}
-    for language, of_language in scorings(layout, _retrieval(tasks)).items():
-        found |= dense_part(images, captions[layout.parts[language]], of_language, part, resources=resources).part()
+    for language, of_language in _by_language(layout, _searches(tasks)).items():
+        vectors = captions[layout.parts[language]] if any(language) else captions
+        found |= dense_part(images, vectors, of_language, part, resources=resources).part()
     return found
 
 
@@ -129,51 +104,61 @@ def evaluate_merged(
     device: str = "cpu",
 ) -> dict[str, Outcomes]:
     """The outcomes that :func:`evaluate` gives, from :func:`evaluate_part` of all images, in any order."""
-    every, layout = build_tasks(corpus, protocols), layout_of(corpus)
-    tasks, apart = _parted(every)
-    several = len(layout.parts) > 1 and not callable(captions)
-    todo = scorings(layout, _retrieval(tasks)) if several else {("", ""): _retrieval(tasks)}
-    merged = {language: BidirectionalRanker(some) for language, some in todo.items()}
+    tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
+    whole = {("", ""): _searches(tasks)}
+    merged = {
+        part: BidirectionalRanker(some)
+        for part, some in (whole if callable(captions) else _by_language(layout, _searches(tasks))).items()
+    }
     for part in parts:
         for each in merged.values():
             each.merge(part)
     if callable(images) and callable(captions):
-        outcomes = merged["", ""].outcomes() | choices_of(images, captions, tasks, device=device)
-    elif callable(images) or callable(captions):
+        choices = choices_of(images, captions, _for_multi_vectors(tasks), device=device)
+        outcomes = merged["", ""].outcomes() | choices
+        return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+    if callable(images) or callable(captions):
         raise TypeError(MIXED)
-    elif several:
-        rows = captions
-        by_part = CaptionParts(lambda *part: rows[layout.parts[part]])
-        outcomes = score_parts(
-            layout, _retrieval(tasks), images[:], by_part, lambda part, *_: merged.pop(part).outcomes()
-        ) | dense_choices(images, captions, tasks)
+    return _all_outcomes(
+        layout, tasks, images, captions, lambda part, *_: merged[part].outcomes(), Resources(device=device)
+    )
+
+
+def _all_outcomes(
+    layout: CorpusLayout,
+    tasks: Sequence[ScoringTask],
+    images: VectorRows,
+    captions: VectorRows,
+    score: Score,
+    resources: Resources,
+) -> dict[str, Outcomes]:
+    """Outcomes of every task of single vectors, in their order; ``score`` is for those of :func:`_searches`."""
+    searches = _searches(tasks)
+    if len(layout.parts) > 1:
+        outcomes = score_parts(layout, searches, images[:], captions, score)
     else:
-        outcomes = merged["", ""].outcomes() | dense_choices(images, captions, tasks)
-    if apart and not callable(images) and not callable(captions):
-        outcomes |= score_apart(apart, images, captions, resources=Resources(device=device))
-    return {task.protocol.id: outcomes[task.protocol.id] for task in every}
+        outcomes = score(("", ""), captions, searches)
+    outcomes |= dense_choices(images, captions, tasks)
+    apart = [task for task in tasks if isinstance(task, RetrievalTask) and task.is_apart]
+    outcomes |= score_apart(apart, images, captions, resources=resources)
+    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
 
 
-def _parted(tasks: Iterable[ScoringTask]) -> tuple[list[ScoringTask], list[RetrievalTask]]:
-    """The tasks of captions and images as they are stored, and those apart."""
-    found: list[ScoringTask] = []
-    apart: list[RetrievalTask] = []
-    for task in tasks:
-        if isinstance(task, RetrievalTask) and task.is_apart:
-            apart.append(task)
-        else:
-            found.append(task)
-    return found, apart
+def _by_language(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> Mapping[Part, Sequence[RetrievalTask]]:
+    """The tasks that are scored together: those of each language and translator, or all where there is one."""
+    return scorings(layout, tasks) if len(layout.parts) > 1 else {("", ""): tasks}
 
 
-def _refuse_multi(apart: Sequence[RetrievalTask]) -> None:
+def _searches(tasks: Iterable[ScoringTask]) -> list[RetrievalTask]:
+    """The searches of captions and images by each other, as they are stored."""
+    return [task for task in tasks if isinstance(task, RetrievalTask) and not task.is_apart]
+
+
+def _for_multi_vectors(tasks: Sequence[ScoringTask]) -> Sequence[ScoringTask]:
+    apart = [task.protocol.id for task in tasks if isinstance(task, RetrievalTask) and task.is_apart]
     if apart:
-        named = ", ".join(task.protocol.id for task in apart)
-        raise ValueError(f"{named}: only an encoder with one vector per item has classes and images that search images")
-
-
-def _retrieval(tasks: Iterable[ScoringTask]) -> list[RetrievalTask]:
-    return [task for task in tasks if isinstance(task, RetrievalTask)]
+        raise ValueError(f"{', '.join(apart)}: only an encoder with one vector per item has classes of several prompts")
+    return tasks
 
 
 class ScoreBlock(NamedTuple):
@@ -203,18 +188,18 @@ def score_blocks(
     Arguments as for :func:`tasks.ranking.evaluate.evaluate`: matrices of a single-vector encoder, or functions that
     yield the multi-vectors of a late-interaction encoder.
     """
-    task_of_corpus, ords_of_items = task, None
+    corpus_queries, ords_of_items = task.queries, None
     if callable(images) and callable(captions):
-        _refuse_multi([task] if task.is_apart else [])
+        _for_multi_vectors([task])
         rows_of_scores = maxsim_score_rows(images, captions, task, resources=resources)
-    elif task.is_apart and not callable(images) and not callable(captions):
+    elif callable(images) or callable(captions):
+        raise TypeError(MIXED)
+    elif task.is_apart:
         sides = sides_of(task, images, captions)
         task, ords_of_items = sides.task, sides.ords
         rows_of_scores = apart_rows(sides, resources)
-    elif not callable(images) and not callable(captions):
-        rows_of_scores = dense_score_rows(images[:], captions[:], task, resources=resources)
     else:
-        raise TypeError(MIXED)
+        rows_of_scores = dense_score_rows(images[:], captions[:], task, resources=resources)
     for start, scores, _ in rows_of_scores:
         table = scores.cpu().numpy()
         inside = np.flatnonzero((task.queries >= start) & (task.queries < start + len(table)))
@@ -226,7 +211,7 @@ def score_blocks(
                 marks[np.searchsorted(gallery, task.relevant[task.offsets[row] : task.offsets[row + 1]])] = True
             block_scores = table[queries - start][:, gallery]
             items = gallery if ords_of_items is None else ords_of_items
-            yield ScoreBlock(task.protocol, rows, block_scores, relevant, task_of_corpus.queries[rows], items)
+            yield ScoreBlock(task.protocol, rows, block_scores, relevant, corpus_queries[rows], items)
 
 
 TIMES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)

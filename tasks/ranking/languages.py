@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.best_lists import TieSpan, tie_spans_among_all, tie_spans_of
+from capim.tasks.ranking.cosine import VectorRows
 from capim.tasks.ranking.layout import CorpusLayout
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import one_thread_each
-from capim.tasks.ranking.tasks import RetrievalTask, captions_to_images, images_to_captions
+from capim.tasks.ranking.tasks import RetrievalTask, own_items
 
 DEPTH = 20
 TEMPERATURE = 100.0
@@ -291,15 +292,6 @@ Part: TypeAlias = tuple[str, str]
 log = logging.getLogger(__name__)
 
 
-class CaptionParts(NamedTuple):
-    """Caption vectors that are read when they are needed.
-
-    ``read(language, translator)`` gives float32 unit vectors of all captions of a part, in corpus order.
-    """
-
-    read: Callable[[str, str], NDArray[np.float32]]
-
-
 class _Reference(NamedTuple):
     """The reference part, scored in both directions; captions by their position in the part."""
 
@@ -309,7 +301,7 @@ class _Reference(NamedTuple):
     outcomes: Mapping[str, Outcomes]
 
 
-Score: TypeAlias = Callable[[Part, NDArray[np.float32], Sequence[RetrievalTask]], dict[str, Outcomes]]
+Score: TypeAlias = Callable[[Part, VectorRows, Sequence[RetrievalTask]], dict[str, Outcomes]]
 
 
 def scorings(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part, list[RetrievalTask]]:
@@ -332,7 +324,7 @@ def score_parts(
     layout: CorpusLayout,
     tasks: Sequence[RetrievalTask],
     images: NDArray[np.float32],
-    captions: CaptionParts,
+    captions: VectorRows,
     score: Score,
 ) -> dict[str, Outcomes]:
     """Outcomes of tasks that each stay within one part, with consistency with the reference language.
@@ -351,12 +343,12 @@ def score_parts(
         if reference_part is None:
             log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
         else:
-            vectors = _read(layout, captions, reference_part)
+            vectors = captions[layout.parts[reference_part]]
             scored = score(reference_part, vectors, todo[reference_part])
             reference = _Reference(reference_part, vectors, _keys(layout, reference_part), scored)
         for part in sorted(parts, key=lambda part: part != reference_part):  # the reference is scored already
             if part != reference_part:
-                vectors = _read(layout, captions, part)
+                vectors = captions[layout.parts[part]]
                 scored = score(part, vectors, todo[part])
             for task in by_part[part]:
                 found = scored.get(task.protocol.id)
@@ -394,10 +386,8 @@ def _reference_part(layout: CorpusLayout, part: Part) -> Part | None:
 def _both_directions(layout: CorpusLayout, part: Part) -> list[RetrievalTask]:
     """All captions of a part search all images, and the other way round."""
     name = "/".join(part)
-    to_images = Protocol(f"all t2i/{name}", "t2i", "retrieval")
-    to_captions = Protocol(f"all i2t/{name}", "i2t", "retrieval")
-    tasks = captions_to_images(layout, to_images, part=part), images_to_captions(layout, to_captions, part=part)
-    return [_localised(task, layout.parts[part]) for task in tasks]
+    protocols = Protocol(f"all t2i/{name}", "t2i", "retrieval"), Protocol(f"all i2t/{name}", "i2t", "retrieval")
+    return [_localised(own_items(layout, each, part=part), layout.parts[part]) for each in protocols]
 
 
 def _id_of_all(task: RetrievalTask, part: Part) -> str:
@@ -410,16 +400,6 @@ def _is_same(task: RetrievalTask, other: RetrievalTask) -> bool:
     same_gallery = len(task.galleries) == 1 and np.array_equal(task.galleries[0], other.galleries[0])
     same_direction = task.protocol.direction == other.protocol.direction
     return same_gallery and same_direction and np.array_equal(task.query_ids, other.query_ids)
-
-
-def _read(layout: CorpusLayout, captions: CaptionParts, part: Part) -> NDArray[np.float32]:
-    vectors = captions.read(*part)
-    if len(vectors) != len(layout.parts[part]):
-        raise ValueError(
-            f"{'/'.join(part)} has {len(layout.parts[part])} captions, but there are embeddings of {len(vectors)}; "
-            "run `capim embed` to complete the corpus"
-        )
-    return vectors
 
 
 def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:

@@ -142,6 +142,10 @@ def drawn_clusters(corpus: Corpus, protocol: Protocol) -> int | NDArray[np.int64
     """The clusters that are resampled, as ords or how many: images, queries (judged documents) or quadruples."""
     if protocol.kind == "judged":
         return len(corpus.captions)
+    if protocol.metrics:  # few images ask
+        from capim.tasks.ranking.protocols import build_task
+
+        return np.unique(build_task(corpus, protocol).clusters).astype(np.int64)
     if protocol.direction == "quadruples":
         return len(corpus.quadruples)
     return len(corpus.images) if protocol.direction == "pairs" else drawn_images(corpus)

@@ -17,16 +17,18 @@ from typing import Any, TypeAlias, cast
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.schema import JUDGED, LABEL, texts
+from capim.store.schema import COMPOSED, JUDGED, LABEL, REVISITED, SIMILARITY, SPECIAL_TRUTHS, SUBSET, texts
 from capim.store.types import Corpus, VectorKind
 from capim.tasks.protocols import (
     ALL_NEGATIVES,
     BALANCED,
     CLASS,
+    COMPOSED_SUBSET,
     MACRO,
     MICRO,
     ORIENTATIONS,
     PACKAGES,
+    REVISITED_GRADES,
     Protocol,
     ProtocolRule,
 )
@@ -133,6 +135,10 @@ def _shared_labels(layout: CorpusLayout) -> str | None:
     return _labelled(layout) or (None if _most(layout, "item_id") > 1 else "no two images share a label")
 
 
+def _has(truth: str, what: str, layout: CorpusLayout) -> str | None:
+    return None if layout.corpus.relevance.filter(pc.field("ground_truth") == truth).num_rows else f"it has no {what}"
+
+
 def _most(layout: CorpusLayout, side: str) -> int:
     """The most labels of an image (``query_id``), or images of a class (``item_id``)."""
     return int(pc.max(layout.labels[side].value_counts().field("counts")).as_py())
@@ -152,25 +158,33 @@ def _rule(
     return ProtocolRule(protocol=protocol, obstacle=obstacle, build=build, on_request=on_request)
 
 
-_to_images, _to_captions = builders.captions_to_images, builders.images_to_captions
+_own = builders.own_items
 PROTOCOLS: dict[str, ProtocolRule] = {
     rule.protocol.id: rule
     for rule in (
-        _rule("t2i/all", _to_images, _retrieval),
-        _rule("i2t/any", _to_captions, _retrieval),
-        _rule("t2i/first", partial(_to_images, below=1), _multi_positive),
-        _rule("i2t/any5", partial(_to_captions, below=FIVE), _five),
-        _rule("i2t/symmetric-first", partial(_to_captions, below=1), _multi_positive),
-        _rule("t2i/ordinal-mean", partial(_to_images, below=FIVE), _five),
+        _rule("t2i/all", _own, _retrieval),
+        _rule("i2t/any", _own, _retrieval),
+        _rule("t2i/first", partial(_own, below=1), _multi_positive),
+        _rule("i2t/any5", partial(_own, below=FIVE), _five),
+        _rule("i2t/symmetric-first", partial(_own, below=1), _multi_positive),
+        _rule("t2i/ordinal-mean", partial(_own, below=FIVE), _five),
         _rule("i2t/symmetric-mean", builders.images_to_each_ordinal, _five),
-        _rule("t2i/1k", partial(_to_images, below=FIVE, folds=FOLDS), _folds),
-        _rule("i2t/1k", partial(_to_captions, below=FIVE, folds=FOLDS), _folds),
+        _rule("t2i/1k", partial(builders.in_folds, below=FIVE, folds=FOLDS), _folds),
+        _rule("i2t/1k", partial(builders.in_folds, below=FIVE, folds=FOLDS), _folds),
         _rule(_JUDGED, builders.judged, _graded),
         _rule("winoground", builders.quadruples, _quadruples),
         _rule(f"i2t/{CLASS}", builders.classes, _labelled),
         _rule(f"i2t/{BALANCED}", partial(builders.classes, balanced=True), _one_label),
         _rule(f"t2i/{CLASS}", builders.classes, _several_labels),
         _rule(f"i2i/{LABEL}", builders.sharing_labels, _shared_labels),
+        *(
+            _rule(f"i2i/{name}", builders.landmarks, partial(_has, REVISITED, "judged landmarks (docs/labels.md)"))
+            for name in REVISITED_GRADES
+        ),
+        _rule(f"t2i/{COMPOSED}", builders.composed, partial(_has, COMPOSED, "texts that change an image")),
+        _rule(f"t2i/{COMPOSED_SUBSET}", builders.composed, partial(_has, SUBSET, "hard subsets of images")),
+        _rule(f"i2i/{SIMILARITY}", builders.rated_pairs, partial(_has, SIMILARITY, "pairs of images with a rating")),
+        _rule("t2t/own", builders.sharing_images, _multi_positive, on_request=True),
     )
 }
 
@@ -211,17 +225,17 @@ def _tags(layout: CorpusLayout) -> list[ProtocolRule]:
 def _languages(layout: CorpusLayout) -> list[ProtocolRule]:
     """One protocol per direction, language and translator, where there is more than one part."""
     return [
-        _rule(f"{direction}/{'/'.join(part)}", partial(build, part=part))
+        _rule(f"{direction}/{'/'.join(part)}", partial(_own, part=part))
         for part in (layout.parts if len(layout.parts) > 1 else ())
-        for direction, build in (("t2i", _to_images), ("i2t", _to_captions))
+        for direction in ("t2i", "i2t")
     ]
 
 
 def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
     """``cxc``, ``eccv`` and other ground truths that came with the corpus."""
     grouped = layout.corpus.relevance.group_by(["ground_truth", "direction"], use_threads=False).aggregate([])
-    own = (JUDGED, LABEL)
-    names = [(row["direction"], row["ground_truth"]) for row in grouped.to_pylist() if row["ground_truth"] not in own]
+    rows = (row for row in grouped.to_pylist() if row["ground_truth"] not in SPECIAL_TRUTHS)
+    names = [(row["direction"], row["ground_truth"]) for row in rows]
     return [
         _rule(
             f"{direction}/{name}",
@@ -255,7 +269,7 @@ def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:
     if len(categories) > 1:
         rules.append(_rule(f"{family}/{MACRO}", build, description=f"Mean over the {len(categories)} categories"))
         rules.append(_rule(f"{family}/{MICRO}", partial(build, macro=False)))
-    several = pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows
+    several = pairs.num_rows > pairs.group_by(["image_id", "caption_id"], use_threads=False).aggregate([]).num_rows
     if several and together == "id" and family != "sugarcrepe":
         rules.append(_rule(f"{family}/{ALL_NEGATIVES}", partial(build, together="caption_id", macro=False)))
     return rules
@@ -306,7 +320,7 @@ def select_protocols(
 
 def _needs_one_vector(corpus: Corpus, protocol: Protocol) -> bool:
     """Whether only encoders with one vector per item have it: images that search images, and means of prompts."""
-    if protocol.direction == "i2i":
+    if protocol.sides[0] == protocol.sides[1] or protocol.name in (COMPOSED, COMPOSED_SUBSET):
         return True
     return protocol.name in (CLASS, BALANCED) and int(pc.max(corpus.captions["ordinal"]).as_py()) > 0
 

@@ -56,38 +56,24 @@ def _wrong_ranks(
     chosen: NDArray[np.intp],
     rows: NDArray[np.intp],
 ) -> Iterator[str]:
+    some, ords = task.of_queries(chosen), None
     if task.is_apart and not callable(images) and not callable(captions):
-        yield from _wrong_apart(task, outcomes, images, captions, chosen, rows)
-        return
-    some, to_images = task.of_queries(chosen), task.protocol.direction == "t2i"
-    for number in np.unique(some.gallery_of):
-        within, gallery = np.flatnonzero(some.gallery_of == number), task.galleries[number]
+        some, captions, images, ords = sides_of(some, images, captions)
+    to_images = task.is_apart or task.protocol.direction == "t2i"
+    for number, gallery in enumerate(some.galleries):
+        within = np.flatnonzero(some.gallery_of == number)
+        if not len(within):
+            continue
         asked, shown = (some.queries[within], gallery) if to_images else (gallery, some.queries[within])
         scores = _scores(images, captions, asked, shown, orientation=task.protocol.orientation)
         for at, of_query in zip(within, scores if to_images else scores.T, strict=True):
-            relevant = np.isin(gallery, some.relevant[some.offsets[at] : some.offsets[at + 1]])
-            for what in _wrong(outcomes, rows[at], gallery, of_query, relevant):
+            searched = np.ones(len(gallery), dtype=np.bool_)
+            if some.excluded is not None:
+                searched = ~np.isin(gallery, some.excluded[some.excluded[:, 0] == at, 1])
+            relevant = np.isin(gallery[searched], some.relevant[some.offsets[at] : some.offsets[at + 1]])
+            items = (gallery if ords is None else ords[gallery])[searched]
+            for what in _wrong(outcomes, rows[at], items, of_query[searched], relevant):
                 yield f"query {some.query_ids[at]!r}: {what}"
-
-
-def _wrong_apart(
-    task: RetrievalTask,
-    outcomes: Outcomes,
-    images: VectorRows,
-    captions: VectorRows,
-    chosen: NDArray[np.intp],
-    rows: NDArray[np.intp],
-) -> Iterator[str]:
-    """The same of a search of classes, or of images among images."""
-    sides = sides_of(task, images, captions)
-    some = sides.task.of_queries(chosen)
-    items = sides.items.astype(np.float64)
-    for at, (row, query) in enumerate(zip(rows, some.queries, strict=True)):
-        others = np.arange(len(items)) != (-1 if sides.own is None else sides.own[query])
-        relevant = np.isin(np.arange(len(items)), some.relevant[some.offsets[at] : some.offsets[at + 1]])
-        scores = items[others] @ sides.queries[query].astype(np.float64)
-        for what in _wrong(outcomes, row, sides.ords[others], scores, relevant[others]):
-            yield f"query {some.query_ids[at]!r}: {what}"
 
 
 def _wrong(

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.schema import JUDGED
+from capim.store.schema import COMPOSED, EXCLUDED, JUDGED, REVISITED, SIMILARITY, SUBSET
 from capim.store.types import Modality
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.corpora.subset import first_linked
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import COMPOSED_SUBSET, REVISITED_GRADES, Protocol
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, ords_of
 
 # --- The task that a protocol sets on a corpus: queries, galleries and relevant items, or small sets to choose in.
@@ -41,8 +41,12 @@ class RetrievalTask:
         grades: int32, at least 1, one per entry of ``relevant``, where documents were judged; else None.
         dismissed: int64, shape ``(n, 2)``: pairs of a query (by its position in the task) and an item that was judged
             not relevant to it, where documents were judged; else None.
+        excluded: int64, shape ``(n, 2)``, sorted: pairs of a query (by its position in the task) and an item of its
+            gallery that is left out of its search: itself, or one that is neither right nor wrong. None: none is.
         prompts: Where captions are prompts of classes: the first prompt of a class, which stands for it among queries
             or items, -> int32 ords of all its prompts, whose mean is its vector. Else None.
+        references: int32, shape ``(n_queries,)``: ord of an image that is part of the query. Else None.
+        text_weight: Of the caption in ``text_weight * caption + (1 - text_weight) * reference``, 0..1.
     """
 
     protocol: Protocol
@@ -56,7 +60,10 @@ class RetrievalTask:
     weights: NDArray[np.float64]
     grades: NDArray[np.int32] | None = None
     dismissed: NDArray[np.int64] | None = None
+    excluded: NDArray[np.int64] | None = None
     prompts: Mapping[int, NDArray[np.int32]] | None = None
+    references: NDArray[np.int32] | None = None
+    text_weight: float = 0.5
 
     def __post_init__(self) -> None:
         name = f"protocol {self.protocol.id!r}"
@@ -74,20 +81,18 @@ class RetrievalTask:
 
     @property
     def n_gallery(self) -> NDArray[np.int32]:
-        """Items in the gallery of every query, shape ``(n_queries,)``; a query is none of its own."""
-        sizes = [len(gallery) - self.among_queries for gallery in self.galleries]
-        return np.array(sizes, dtype=np.int32)[self.gallery_of]
-
-    @property
-    def among_queries(self) -> bool:
-        """Whether the queries are items of the gallery themselves."""
-        return self.protocol.direction == "i2i"
+        """Items in the gallery of every query, without those that are left out; shape ``(n_queries,)``."""
+        sizes = np.array([len(gallery) for gallery in self.galleries])[self.gallery_of]
+        if self.excluded is not None:
+            sizes = sizes - np.bincount(self.excluded[:, 0], minlength=len(sizes))
+        return sizes.astype(np.int32)
 
     @property
     def is_apart(self) -> bool:
         """Whether it is no search of captions and images by each other, as they are stored."""
         several = any(len(ords) > 1 for ords in (self.prompts or {}).values())
-        return self.among_queries or several
+        one, other = self.protocol.sides
+        return several or one == other or self.references is not None
 
     @property
     def query_of_relevant(self) -> NDArray[np.int64]:
@@ -98,12 +103,15 @@ class RetrievalTask:
         """The task of some of the queries, by their positions; galleries and weights stay."""
         counts = self.n_relevant[kept]
         entries = positions_within(counts) + np.repeat(self.offsets[:-1][kept], counts)
-        dismissed = self.dismissed
-        if dismissed is not None:
-            place = np.full(len(self.queries), -1)
-            place[kept] = np.arange(len(kept))
-            dismissed = np.stack([place[dismissed[:, 0]], dismissed[:, 1]], axis=1)
-            dismissed = dismissed[dismissed[:, 0] >= 0]
+        place = np.full(len(self.queries), -1)
+        place[kept] = np.arange(len(kept))
+
+        def of_kept(pairs: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+            if pairs is None:
+                return None
+            found = np.stack([place[pairs[:, 0]], pairs[:, 1]], axis=1)
+            return found[found[:, 0] >= 0]
+
         return replace(
             self,
             query_ids=self.query_ids[kept],
@@ -114,7 +122,9 @@ class RetrievalTask:
             relevant=self.relevant[entries],
             weights=self.weights[kept],
             grades=None if self.grades is None else self.grades[entries],
-            dismissed=dismissed,
+            dismissed=of_kept(self.dismissed),
+            excluded=of_kept(self.excluded),
+            references=None if self.references is None else self.references[kept],
         )
 
     def highest_ord(self, modality: Modality) -> int:
@@ -174,86 +184,103 @@ def query_columns(task: ScoringTask) -> dict[str, Any]:
     return columns
 
 
-Together: TypeAlias = Literal["id", "caption_id", "negative_id"]
+def search(
+    layout: CorpusLayout,
+    protocol: Protocol,
+    queries: NDArray[np.int32],
+    items: NDArray[np.int32],
+    *,
+    gallery: NDArray[np.int32],
+    clusters: NDArray[np.int32] | None = None,
+    grades: NDArray[np.int32] | None = None,
+    **more: Any,
+) -> RetrievalTask:
+    """The task that pairs of a query and an item that is right for it set; every protocol of retrieval is one.
+
+    Args:
+        protocol: Its ``sides`` say whether queries and items are images or captions.
+        queries: Ords, shape ``(n_pairs,)``, in any order; the queries of the task are in that of the corpus.
+        items: Ords, same shape; none twice for a query.
+        gallery: Ords of the items that are searched, ascending.
+        clusters: Of every query item of the corpus; by default the image that it is or describes.
+        grades: Of the pairs, at least 1, where documents were judged.
+        more: Further attributes of the task.
+    """
+    order = np.lexsort((items, queries))
+    asked, counts = np.unique(queries[order], return_counts=True)
+    images = protocol.sides[0] == "image"
+    if clusters is None:
+        clusters = np.arange(layout.n_images, dtype=np.int32) if images else layout.caption_images
+    return RetrievalTask(
+        protocol=protocol,
+        query_ids=(layout.image_ids if images else layout.caption_ids)[asked],
+        queries=asked,
+        clusters=clusters[asked],
+        galleries=(gallery,),
+        gallery_of=np.zeros(len(asked), dtype=np.int32),
+        offsets=offsets_of(counts),
+        relevant=np.ascontiguousarray(items[order]),
+        grades=None if grades is None else grades[order],
+        **{"weights": np.ones(len(asked)), **more},
+    )
 
 
-def captions_to_images(
+def side_by_side(tasks: Sequence[RetrievalTask]) -> RetrievalTask:
+    """The queries of several tasks, each in its own gallery; every gallery has the same weight."""
+    counts = [len(task.queries) for task in tasks]
+    gallery_of = np.repeat(np.arange(len(tasks), dtype=np.int32), counts)
+    names = ("query_ids", "queries", "clusters", "relevant")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(task, name) for task in tasks]) for name in names}
+    return replace(
+        tasks[0],
+        **joined,
+        galleries=tuple(task.galleries[0] for task in tasks),
+        gallery_of=gallery_of,
+        offsets=offsets_of(np.concatenate([task.n_relevant for task in tasks])),
+        weights=_equal_groups(gallery_of),
+    )
+
+
+def own_items(
     layout: CorpusLayout,
     protocol: Protocol,
     *,
     part: tuple[str, str] | None = None,
     below: int | None = None,
-    folds: int = 1,
+    captions: NDArray[np.int32] | None = None,
+    images: NDArray[np.int32] | None = None,
 ) -> RetrievalTask:
-    """Captions search images; the one that a caption describes is relevant.
+    """Captions search images, or images captions; right is what belongs together.
 
     Args:
         part: Only captions of this language and translator; the corpus' main part by default.
         below: Only captions with a smaller ordinal.
-        folds: Number of equal runs of images, in corpus order, that queries and galleries are split into.
+        captions: Only these, instead.
+        images: What captions search; all by default.
     """
-    queries = _captions(layout, part, below)
-    image = layout.caption_images[queries]
-    galleries = tuple(np.array_split(np.arange(layout.n_images, dtype=np.int32), folds))
-    gallery_of = _fold_of(image, galleries)
-    return RetrievalTask(
-        protocol=protocol,
-        query_ids=layout.caption_ids[queries],
-        queries=queries,
-        clusters=image,
-        galleries=galleries,
-        gallery_of=gallery_of,
-        offsets=np.arange(len(queries) + 1, dtype=np.int64),
-        relevant=image,
-        weights=_equal_groups(gallery_of),
-    )
+    captions = _captions(layout, part, below) if captions is None else captions
+    described = layout.caption_images[captions]
+    if protocol.direction == "i2t":
+        return search(layout, protocol, described, captions, gallery=captions)
+    gallery = np.arange(layout.n_images, dtype=np.int32) if images is None else images
+    return search(layout, protocol, captions, described, gallery=gallery)
 
 
-def images_to_captions(
-    layout: CorpusLayout,
-    protocol: Protocol,
-    *,
-    part: tuple[str, str] | None = None,
-    below: int | None = None,
-    folds: int = 1,
-) -> RetrievalTask:
-    """Images search captions; an image's own captions are relevant. Arguments as for :func:`captions_to_images`."""
-    captions = _captions(layout, part, below)
-    image_of = layout.caption_images[captions]
-    queries, counts = np.unique(image_of, return_counts=True)
-    images = tuple(np.array_split(np.arange(layout.n_images, dtype=np.int32), folds))
-    fold_of_caption = _fold_of(image_of, images)
-    gallery_of = _fold_of(queries, images)
-    return RetrievalTask(
-        protocol=protocol,
-        query_ids=layout.image_ids[queries],
-        queries=queries,
-        clusters=queries,
-        galleries=tuple(captions[fold_of_caption == fold] for fold in range(folds)),
-        gallery_of=gallery_of,
-        offsets=offsets_of(counts),
-        relevant=captions[np.argsort(image_of, kind="stable")],
-        weights=_equal_groups(gallery_of),
-    )
+def in_folds(layout: CorpusLayout, protocol: Protocol, *, below: int, folds: int) -> RetrievalTask:
+    """:func:`own_items` within equal runs of the images, in corpus order."""
+    captions = _captions(layout, None, below)
+    described = layout.caption_images[captions]
+    runs = np.array_split(np.arange(layout.n_images, dtype=np.int32), folds)
+    inside = [captions[(described >= run[0]) & (described <= run[-1])] for run in runs]
+    pairs = zip(inside, runs, strict=True)
+    return side_by_side([own_items(layout, protocol, captions=some, images=run) for some, run in pairs])
 
 
 def images_to_each_ordinal(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     """Every image searches caption 0 of every image, then caption 1, … 4: five queries per image."""
-    galleries = tuple(layout.captions[layout.ordinals[layout.captions] == ordinal] for ordinal in range(FIVE))
-    relevant = [captions[np.argsort(layout.caption_images[captions], kind="stable")] for captions in galleries]
-    queries = layout.caption_images[np.concatenate(relevant)]
-    gallery_of = np.repeat(np.arange(FIVE, dtype=np.int32), [len(captions) for captions in galleries])
-    return RetrievalTask(
-        protocol=protocol,
-        query_ids=layout.image_ids[queries] + np.array([f"#{ordinal}" for ordinal in range(FIVE)], object)[gallery_of],
-        queries=queries,
-        clusters=queries,
-        galleries=galleries,
-        gallery_of=gallery_of,
-        offsets=np.arange(len(queries) + 1, dtype=np.int64),
-        relevant=np.concatenate(relevant),
-        weights=np.ones(len(queries)),
-    )
+    ordinals = [layout.captions[layout.ordinals[layout.captions] == ordinal] for ordinal in range(FIVE)]
+    task = side_by_side([own_items(layout, protocol, captions=captions) for captions in ordinals])
+    return replace(task, query_ids=task.query_ids + np.array([f"#{k}" for k in range(FIVE)], object)[task.gallery_of])
 
 
 def ground_truth(layout: CorpusLayout, protocol: Protocol, *, name: str, below: int | None = None) -> RetrievalTask:
@@ -262,14 +289,8 @@ def ground_truth(layout: CorpusLayout, protocol: Protocol, *, name: str, below: 
     Captions search every image. Images search every caption, or with ``below`` those with a smaller ordinal and those
     that the ground truth names: a caption that nobody judged can then not be counted as wrong.
     """
-    corpus = layout.corpus
-    own = (pc.field("ground_truth") == name) & (pc.field("direction") == protocol.direction)
-    judgements = corpus.relevance.filter(own)
+    links, _ = judgements(layout, name, protocol)
     to_images = protocol.direction == "t2i"
-    queried, searched = (corpus.captions, corpus.images) if to_images else (corpus.images, corpus.captions)
-    sides = ords_of(judgements["query_id"], queried), ords_of(judgements["item_id"], searched)
-    links = np.unique(np.stack(sides, axis=1), axis=0)
-    queries, counts = np.unique(links[:, 0], return_counts=True)
     known = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.captions
     stray = np.setdiff1d(links[:, 1], known)
     if stray.size:
@@ -277,17 +298,18 @@ def ground_truth(layout: CorpusLayout, protocol: Protocol, *, name: str, below: 
             f"protocol {protocol.id!r}: {stray.size} relevant items are outside the gallery, first ord {int(stray[0])}"
         )
     gallery = known if to_images else np.union1d(_captions(layout, None, below), links[:, 1])
-    return RetrievalTask(
-        protocol=protocol,
-        query_ids=(layout.caption_ids if to_images else layout.image_ids)[queries],
-        queries=queries,
-        clusters=layout.caption_images[queries] if to_images else queries,
-        galleries=(gallery,),
-        gallery_of=np.zeros(len(queries), dtype=np.int32),
-        offsets=offsets_of(counts),
-        relevant=np.ascontiguousarray(links[:, 1]),
-        weights=np.ones(len(queries)),
-    )
+    return search(layout, protocol, *links.T, gallery=gallery)
+
+
+def judgements(layout: CorpusLayout, name: str, protocol: Protocol) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The distinct rows of a ground truth in a direction: ords of query and item, shape ``(n, 2)``, and grades."""
+    corpus = layout.corpus
+    own = (pc.field("ground_truth") == name) & (pc.field("direction") == protocol.direction)
+    rows = corpus.relevance.filter(own)
+    queried, searched = (corpus.images if side == "image" else corpus.captions for side in protocol.sides)
+    links = np.stack([ords_of(rows["query_id"], queried), ords_of(rows["item_id"], searched)], axis=1)
+    links, first = np.unique(links, axis=0, return_index=True)
+    return links, np.ascontiguousarray(rows["grade"].to_numpy()[first], dtype=np.int32)
 
 
 def judged(layout: CorpusLayout, protocol: Protocol, *, language: str | None = None) -> RetrievalTask:
@@ -299,30 +321,21 @@ def judged(layout: CorpusLayout, protocol: Protocol, *, language: str | None = N
     Args:
         language: Only queries in this language; all by default.
     """
-    corpus = layout.corpus
-    rows = corpus.relevance.filter(pc.field("ground_truth") == JUDGED)
-    captions, documents = ords_of(rows["query_id"], corpus.captions), ords_of(rows["item_id"], corpus.images)
-    grades = np.ascontiguousarray(rows["grade"].to_numpy(), dtype=np.int32)
+    captions = layout.corpus.captions
+    links, grades = judgements(layout, JUDGED, protocol)
     if language is not None:
-        chosen = pc.equal(corpus.captions["language"], pa.scalar(language)).to_numpy()[captions]
-        captions, documents, grades = captions[chosen], documents[chosen], grades[chosen]
-    order = np.lexsort((documents, captions))
-    captions, documents, grades = captions[order], documents[order], grades[order]
-    positive = grades > 0
-    queries, counts = np.unique(captions[positive], return_counts=True)
-    others = ~positive & np.isin(captions, queries)
-    return RetrievalTask(
-        protocol=protocol,
-        query_ids=layout.caption_ids[queries],
-        queries=queries,
-        clusters=first_linked(corpus.captions["query_group"].to_pylist())[queries],
-        galleries=(np.arange(layout.n_images, dtype=np.int32),),
-        gallery_of=np.zeros(len(queries), dtype=np.int32),
-        offsets=offsets_of(counts),
-        relevant=documents[positive],
-        weights=np.ones(len(queries)),
-        grades=grades[positive],
-        dismissed=np.stack([np.searchsorted(queries, captions[others]), documents[others].astype(np.int64)], axis=1),
+        chosen = pc.equal(captions["language"], pa.scalar(language)).to_numpy()[links[:, 0]]
+        links, grades = links[chosen], grades[chosen]
+    right, queries = grades > 0, np.unique(links[grades > 0, 0])
+    others = links[~right & np.isin(links[:, 0], queries)].astype(np.int64)
+    return search(
+        layout,
+        protocol,
+        *links[right].T,
+        gallery=np.arange(layout.n_images, dtype=np.int32),
+        clusters=first_linked(captions["query_group"].to_pylist()),
+        grades=grades[right],
+        dismissed=np.stack([np.searchsorted(queries, others[:, 0]), others[:, 1]], axis=1),
     )
 
 
@@ -330,57 +343,117 @@ def classes(layout: CorpusLayout, protocol: Protocol, *, balanced: bool = False)
     """Images search the classes of a labelled corpus, or classes the images; a class has the ord of its first prompt.
 
     The order of both is that of the corpus. ``balanced``: every class weighs the same, by the label of the images.
-
-    Raises:
-        ValueError: ``balanced``, and an image has several labels.
     """
     images, firsts = _labels(layout)
-    to_images = protocol.direction == "t2i"
     prompts = _prompts(layout)
-    sides = (firsts, images) if to_images else (images, firsts)
-    order = np.lexsort(sides[::-1])
-    asked, relevant = sides[0][order], sides[1][order]
-    queries, counts = np.unique(asked, return_counts=True)
-    if balanced and counts.max() > 1:
-        raise ValueError(f"protocol {protocol.id!r}: an image has several labels")
-    gallery = np.arange(layout.n_images, dtype=np.int32) if to_images else np.array(sorted(prompts), dtype=np.int32)
-    return RetrievalTask(
-        protocol=protocol,
-        query_ids=(layout.caption_ids if to_images else layout.image_ids)[queries],
-        queries=queries,
-        clusters=queries,
-        galleries=(gallery,),
-        gallery_of=np.zeros(len(queries), dtype=np.int32),
-        offsets=offsets_of(counts),
-        relevant=relevant,
-        weights=_equal_groups(relevant) if balanced else np.ones(len(queries)),
-        grades=np.ones(len(relevant), dtype=np.int32) if to_images else None,
-        prompts=prompts,
-    )
+    if protocol.direction == "t2i":
+        everything = np.arange(layout.n_images, dtype=np.int32)
+        own = np.arange(len(layout.caption_images), dtype=np.int32)  # prompts describe no image: a class is a cluster
+        more: dict[str, Any] = {"gallery": everything, "clusters": own, "grades": np.ones(len(images), dtype=np.int32)}
+        return search(layout, protocol, firsts, images, prompts=prompts, **more)
+    gallery = np.array(sorted(prompts), dtype=np.int32)
+    task = search(layout, protocol, images, firsts, gallery=gallery, prompts=prompts)
+    return replace(task, weights=_equal_groups(task.relevant)) if balanced else task
 
 
 def sharing_labels(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     """Images search all others; those are relevant that share a label with them. Only images that share one."""
-    images, firsts = _labels(layout)
-    members: dict[int, list[int]] = {}
-    labels: dict[int, list[int]] = {}
-    for image, first in zip(images.tolist(), firsts.tolist(), strict=True):
-        members.setdefault(first, []).append(image)
-        labels.setdefault(image, []).append(first)
-    relevant = {image: sorted({o for of in labels[image] for o in members[of]} - {image}) for image in sorted(labels)}
-    queries = np.array([image for image, others in relevant.items() if others], dtype=np.int32)
-    counts = [len(relevant[image]) for image in queries.tolist()]
+    return among_others(layout, protocol, *_labels(layout))
+
+
+def sharing_images(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """Captions search all other captions; those of the same image are relevant. Only captions that have one."""
+    captions = layout.captions
+    return among_others(layout, protocol, captions, layout.caption_images[captions], gallery=captions)
+
+
+def among_others(
+    layout: CorpusLayout,
+    protocol: Protocol,
+    items: NDArray[np.int32],
+    groups: NDArray[np.int32],
+    *,
+    gallery: NDArray[np.int32] | None = None,
+) -> RetrievalTask:
+    """Items search all others of their kind; those are relevant with which they share a group.
+
+    Args:
+        items: Ords of images or captions, one for each group that they are in.
+        groups: The groups, same shape.
+        gallery: Ords of all that is searched; all images by default.
+    """
+    by_group = np.split(items[np.argsort(groups, kind="stable")], np.cumsum(np.unique(groups, return_counts=True)[1]))
+    pairs = np.unique(np.concatenate([((of[:, None].astype(np.int64) << 32) | of).ravel() for of in by_group]))
+    queries, others = (pairs >> 32).astype(np.int32), (pairs & 0xFFFFFFFF).astype(np.int32)
+    asks = queries != others
+    return search(
+        layout,
+        protocol,
+        queries[asks],
+        others[asks],
+        gallery=np.arange(layout.n_images, dtype=np.int32) if gallery is None else gallery,
+        excluded=np.stack([np.arange(len(own := np.unique(queries[asks]))), own], axis=1),
+    )
+
+
+def landmarks(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """Images of landmarks search all images that are no queries; what is neither right nor wrong is left out.
+
+    Easy, medium and hard as in Revisited Oxford and Paris (Radenović et al. 2018, section 3).
+    """
+    links, grades = judgements(layout, REVISITED, protocol)
+    right = np.isin(grades, REVISITED_GRADES[protocol.name])
+    gallery = np.setdiff1d(np.arange(layout.n_images, dtype=np.int32), links[:, 0])
+    task = search(layout, protocol, *links[right].T, gallery=gallery)
+    return replace(task, excluded=_within(task, links[~right]))
+
+
+def composed(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """Texts that change an image search all images (CIRR, FashionIQ, CIRCO), or the few of their hard subset.
+
+    The image is named by the group of the text. Texts about one image are one cluster.
+    """
+    groups = layout.corpus.captions["query_group"]
+    references = pc.index_in(groups, value_set=layout.corpus.images["id"].combine_chunks()).fill_null(-1).to_numpy()
+    links, _ = judgements(layout, COMPOSED, protocol)
+    gallery = np.arange(layout.n_images, dtype=np.int32)
+    task = search(layout, protocol, *links.T, gallery=gallery, clusters=references)
+    task = replace(task, references=references[task.queries].astype(np.int32))
+    left_out = _within(task, judgements(layout, EXCLUDED, protocol)[0])
+    if protocol.name != COMPOSED_SUBSET:
+        return replace(task, excluded=left_out if len(left_out) else None)
+    members, _ = judgements(layout, SUBSET, protocol)
+    task = task.of_queries(np.flatnonzero(np.isin(task.queries, members[:, 0])))
+    own = [np.unique(members[members[:, 0] == query, 1]) for query in task.queries]
+    return replace(task, galleries=tuple(own), gallery_of=np.arange(len(own), dtype=np.int32))
+
+
+def rated_pairs(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """Each pair of images that people rated is a query with one item; its grade is the rating in thousandths, from 1.
+
+    Pairs that share an image are one cluster.
+    """
+    links, grades = judgements(layout, SIMILARITY, protocol)
+    one, other = np.ascontiguousarray(links.T)
+    n = len(links)
     return RetrievalTask(
         protocol=protocol,
-        query_ids=layout.image_ids[queries],
-        queries=queries,
-        clusters=queries,
-        galleries=(np.arange(layout.n_images, dtype=np.int32),),
-        gallery_of=np.zeros(len(queries), dtype=np.int32),
-        offsets=offsets_of(np.array(counts, dtype=np.int64)),
-        relevant=np.array([other for image in queries.tolist() for other in relevant[image]], dtype=np.int32),
-        weights=np.ones(len(queries)),
+        query_ids=layout.image_ids[one] + "|" + layout.image_ids[other],
+        queries=one,
+        clusters=one[first_linked(one.tolist() + other.tolist(), [*range(n), *range(n)])[:n]],
+        galleries=tuple(other[:, None]),
+        gallery_of=np.arange(n, dtype=np.int32),
+        offsets=np.arange(n + 1, dtype=np.int64),
+        relevant=other,
+        weights=np.ones(n),
+        grades=grades - min(0, int(grades.min())) + 1,
     )
+
+
+def _within(task: RetrievalTask, links: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Pairs of a query and an item, as ords, with the query's position in the task; those of its queries."""
+    links = links[np.isin(links[:, 0], task.queries)]
+    return np.stack([np.searchsorted(task.queries, links[:, 0]), links[:, 1].astype(np.int64)], axis=1)
 
 
 def _labels(layout: CorpusLayout) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -397,6 +470,9 @@ def _prompts(layout: CorpusLayout) -> dict[int, NDArray[np.int32]]:
         if (group := groups[ord_]) is not None:
             found.setdefault(group, []).append(ord_)
     return {ords[0]: np.array(ords, dtype=np.int32) for ords in found.values()}
+
+
+Together: TypeAlias = Literal["id", "caption_id", "negative_id"]
 
 
 def quadruples(layout: CorpusLayout, protocol: Protocol, *, tag: str | None = None) -> ChoiceTask:
@@ -491,11 +567,6 @@ def _side_by_side(ords: NDArray[np.int32], set_of: NDArray[np.int64]) -> NDArray
 def _captions(layout: CorpusLayout, part: tuple[str, str] | None, below: int | None) -> NDArray[np.int32]:
     captions = layout.captions if part is None else layout.parts[part]
     return captions if below is None else captions[layout.ordinals[captions] < below]
-
-
-def _fold_of(images: NDArray[np.int32], folds: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
-    ends = np.cumsum([len(fold) for fold in folds])
-    return np.searchsorted(ends, images, side="right").astype(np.int32)
 
 
 def _equal_groups(group_of: NDArray[np.int32] | NDArray[np.str_]) -> NDArray[np.float64]:

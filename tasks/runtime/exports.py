@@ -107,8 +107,9 @@ def _asks(protocol: str, modality: Modality) -> bool:
 
 
 def _captions_of(captions: pa.Table, images: Sequence[str]) -> list[str]:
-    rows = captions.select(["image_id", "text"]).to_pandas().replace("", None).dropna()
-    found: list[str] = rows.groupby("image_id")["text"].agg("\n".join).reindex(list(images), fill_value="").tolist()
+    rows = captions.select(["image_id", "text"]).to_pandas().dropna()
+    together = rows[rows["text"] != ""].groupby("image_id")["text"].agg("\n".join)
+    found: list[str] = together.reindex(list(images), fill_value="").tolist()
     return found
 
 

@@ -10,9 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import RequestError
 from capim.store.rows import drop_parts, in_order, read_parts, stored_parts, write_part
@@ -254,15 +251,5 @@ def _score(
     scored: ScoredSets, protocols: Sequence[Protocol], resources: Resources, advance: Advance
 ) -> dict[str, Outcomes]:
     from capim.tasks.ranking.evaluate import evaluate
-    from capim.tasks.ranking.languages import CaptionParts
 
-    encoder, corpus, vectors = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint, scored.vectors()
-
-    def captions_of(language: str, translator: str) -> NDArray[np.float32]:
-        return scored.store.vectors(
-            encoder=encoder, corpus=corpus, modality="caption", language=language, translator=translator
-        ).matrix
-
-    if not callable(vectors["captions"]) and all(protocol.is_of_language for protocol in protocols):
-        vectors["captions"] = CaptionParts(captions_of)
-    return evaluate(scored.corpus, protocols, **vectors, resources=resources, advance=advance)
+    return evaluate(scored.corpus, protocols, **scored.vectors(), resources=resources, advance=advance)

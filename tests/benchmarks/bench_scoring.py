@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import psutil
@@ -24,7 +24,6 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.evaluate import evaluate
-from capim.tasks.ranking.languages import CaptionParts
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
 from tests.benchmarks.made import karpathy, unit
 from tests.benchmarks.rows import Row, fastest
@@ -98,13 +97,21 @@ def languages(quick: bool) -> list[Row]:
     vectors = unit(vectors)
     reading = 0.0
 
-    def read(language: str, way: str) -> NDArray[np.float32]:
-        nonlocal reading
-        begun = time.perf_counter()
-        captions = english + np.float32(codes.index(language) * (1 + translators.index(way) / 4)) * drift
-        captions = unit(captions)
-        reading += time.perf_counter() - begun
-        return captions
+    class Captions:
+        """The captions of a part, made when they are indexed."""
+
+        dtype, shape = np.dtype(np.float32), (len(rows), dim)
+
+        def __len__(self) -> int:
+            return len(rows)
+
+        def __getitem__(self, ords: Any, /) -> NDArray[np.float32]:
+            nonlocal reading
+            begun = time.perf_counter()
+            way, language = divmod(int(ords[0]) // len(english), len(codes))
+            captions = unit(english + np.float32(language * (1 + way / 4)) * drift)
+            reading += time.perf_counter() - begun
+            return captions
 
     product = fastest(lambda: torch.from_numpy(english) @ torch.from_numpy(vectors).T) * len(codes) * len(translators)
     reading, n_protocols = 0.0, 0
@@ -113,7 +120,7 @@ def languages(quick: bool) -> list[Row]:
         nonlocal n_protocols
         for way in translators:
             protocols = select_protocols(corpus, [f"t2i/*/{way}", f"i2t/*/{way}"])
-            n_protocols += len(evaluate(corpus, protocols, images=vectors, captions=CaptionParts(read)))
+            n_protocols += len(evaluate(corpus, protocols, images=vectors, captions=Captions()))
 
     begun = time.perf_counter()
     _, peak = with_peak(everything)

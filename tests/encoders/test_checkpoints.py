@@ -18,7 +18,6 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import (
-    ADAPTERS,
     catalog,
     encode_captions,
     encode_images,
@@ -37,7 +36,6 @@ from capim.tasks.encoders.conformance import CHECKS, SHORT, six_scenes
 from capim.tasks.encoders.identity import pin, pinned_toml
 from capim.tasks.encoders.weights import read_tensors
 from tests.encoders.families.hub import add_to_cache, commit
-from tests.encoders.families.table import CASES
 
 IMAGES = "has no preprocessor_config.json, which says how images are resized"
 TOKENS = "has no tokenizer"
@@ -101,24 +99,6 @@ def test_an_unknown_name_lists_the_catalog_and_all_faults_of_a_row_are_named_tog
     with pytest.raises(RequestError) as raised:
         entry_from("own", {"adapter": "clippy", "dimension": 3, "dim": 3})
     assert len(raised.value.faults) == 3
-
-
-def test_the_catalog_names_the_benchmarks_models() -> None:
-    checkpoints = {entry.spec.checkpoint.removeprefix("hf-hub:") for entry in catalog().values()}
-    assert checkpoints >= {
-        "apple/DFN5B-CLIP-ViT-H-14-378", "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "facebook/metaclip-h14-fullcc2.5b",
-        "vidore/colpali-v1.3", "jinaai/jina-clip-v1", "google/siglip-so400m-patch14-384",
-        "openai/clip-vit-large-patch14-336", "unum-cloud/uform-vl-multilingual-v2",
-        "xlm-roberta-base-ViT-B-32/laion5b_s13b_b90k",
-    }  # fmt: skip
-    assert all(entry.spec.adapter in ADAPTERS for entry in catalog().values())
-    assert {entry.spec.adapter for entry in catalog().values() if entry.remote_code} == {"jina"}
-
-
-def test_every_adapter_for_checkpoints_is_covered_by_a_family() -> None:
-    assert {case.adapter for case in CASES.values()} == {
-        name for name, each in ADAPTERS.items() if not each.endpoint
-    } - {"module", "mteb"}  # test_of_mteb.py
 
 
 def test_open_clips_own_names_lead_to_a_repository_at_a_commit(hub_cache, tmp_path) -> None:

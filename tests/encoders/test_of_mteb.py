@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -46,15 +45,15 @@ def mteb_cache(hub_cache: Path) -> Iterator[Path]:
 def by_mteb(name: str, items: list[Any], column: str, role: str) -> list[NDArray[np.float32]]:
     """The vectors of each item by mteb's own loader and data, as mteb returns them."""
     import datasets
+    import mteb
     from mteb._create_dataloaders import create_dataloader
 
-    mteb: Any = import_module("mteb")
     task = mteb.get_task(TASK).metadata
     dataset = datasets.Dataset.from_dict({column: items})
     if column == "image":
         dataset = dataset.cast_column("image", datasets.Image())
     loader = create_dataloader(dataset, task_metadata=task, prompt_type=mteb.types.PromptType(role), batch_size=6)
-    model = mteb.get_model_meta(name).load_model(device="cpu")
+    model: Any = mteb.get_model_meta(name).load_model(device="cpu")
     found = (getattr(model, "encode", None) or model._encode)(
         loader, task_metadata=task, hf_split="test", hf_subset="default", prompt_type=mteb.types.PromptType(role)
     )
@@ -95,7 +94,8 @@ def test_a_model_of_mteb_passes_the_suite(name: str, mteb_cache: Path) -> None:
 
 
 def test_its_identity_is_mtebs_revision_version_task_and_base(mteb_cache: Path) -> None:
-    mteb: Any = import_module("mteb")
+    import mteb
+
     spec = resolve(spec_in_cache("vidore/colpali-v1.3", mteb_cache))
     meta = mteb.get_model_meta("vidore/colpali-v1.3")
     assert (spec.revision, spec.precision, spec.vectors) == (meta.revision, "float16", "multi")
@@ -133,16 +133,18 @@ def test_a_row_takes_dimension_kind_and_licence_from_the_table_and_says_what_is_
 
 
 def test_code_of_a_repository_runs_by_consent_alone(mteb_cache: Path) -> None:
-    mteb: Any = import_module("mteb")
+    import mteb
+
     name = "google/tipsv2-b14"
-    place = mteb_cache / "models--google--tipsv2-b14" / "snapshots" / mteb.get_model_meta(name).revision
+    place = mteb_cache / "models--google--tipsv2-b14" / "snapshots" / str(mteb.get_model_meta(name).revision)
     place.mkdir(parents=True)
     with pytest.raises(RequestError, match=r"runs Python code of its repository .* it with --trust-remote-code"):
         load_encoder(entry_from("x", {"adapter": "mteb", "checkpoint": name}).spec)
 
 
 def test_every_model_of_the_table_is_listed_with_memory_licence_and_what_it_needs() -> None:
-    mteb: Any = import_module("mteb")
+    import mteb
+
     table = {row["name"]: dict(row) for row in rows()}
     assert len(table) > 200
     assert table["vidore/colqwen2-v1.0"] | {"needs": ""} == {

@@ -230,6 +230,7 @@ SPECIAL = {
     "check suite": Case("check own", "--suite {own}"),
     "completion shell": Case("completion", "bash", without="fish"),
     **{f"corpora {part} what": Case(f"corpora {part}", "{small}", without="{smaller}") for part in ("check", "ids")},
+    "corpora check missing": Case("corpora check {gone}", "--missing skip"),
     "store info wide": Case("store info", "--wide"),
     "store prune keep": Case("store prune", "--keep 1"),
     "store diff a": Case("store diff", "{set} {set}", without="{other} {set}"),
@@ -309,6 +310,7 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     (folder / "metric.py").write_text("def hit(outcomes):\n    return outcomes.rank_worst <= 2\n")
     picture = next(iter(store.thumbnails(texts(store.corpus(SHAPES).images["sha"])).values()))
     (folder / "picture.jpg").write_bytes(picture)
+    (folder / "gone.csv").write_text("image,caption\npicture.jpg,there\nvanished.jpg,not there\n")
     vector = store.vectors(encoder="tiny-clip", corpus=SHAPES, modality="image").matrix[0]
     np.save(folder / "vector.npy", vector)
     first, second = (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.best_lists import TieSpan
 from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_part
-from capim.tasks.ranking.languages import CaptionParts, rank_biased_overlap, shared_items
+from capim.tasks.ranking.languages import rank_biased_overlap, shared_items
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
@@ -82,16 +82,6 @@ def test_english_agrees_with_itself_and_the_others_less_and_the_store_keeps_that
         assert metric.value(english) == pytest.approx(1, abs=1e-6)
         assert metric.value(german) < 0.95
         assert metric.chance(german) is None
-
-
-def test_parts_read_one_at_a_time_give_what_the_whole_matrix_gives(
-    sides: dict[str, Any], whole: dict[str, Outcomes]
-) -> None:
-    layout = layout_of(MADE)
-    parts = CaptionParts(lambda language, translator: sides["captions"][layout.parts[language, translator]])
-    apart = evaluate(MADE, protocols_of(MADE), images=sides["images"], captions=parts)
-    assert list(apart) == list(whole)
-    assert_same(apart, whole)
 
 
 @pytest.mark.parametrize("protocols", [[], ["t2i/de/google", "i2t/de/bing"]])

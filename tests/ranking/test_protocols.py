@@ -12,6 +12,7 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import Ties
+from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
@@ -22,7 +23,8 @@ from capim.tasks.statistics.intervals import ClusteredValues, bootstrap_samples
 from tests.ranking.conftest import corpus_in, small_corpus, task_of, tasks_of
 
 LABELS = ("i2t/class", "i2t/class-balanced", "t2i/class", "i2i/label")
-OTHER_FORMS = ("winoground", "t2i/judged", *LABELS)  # of corpora of quadruples, of judged and of labelled ones
+IMAGES = [id_ for id_ in PROTOCOLS if Protocol.of(id_).kind == "images"]
+OTHER_FORMS = ("winoground", "t2i/judged", "t2t/own", *LABELS, *IMAGES)  # of other corpora, or on request
 FIVE = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]  # captions 0 to 4 of two images, of which the first or both have six
 
 

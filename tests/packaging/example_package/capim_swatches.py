@@ -19,7 +19,7 @@ from capim.tasks.encoders import Adapter
 from capim.tasks.metrics import Metric
 from capim.tasks.metrics.metric import RETRIEVAL, decided
 from capim.tasks.protocols import Protocol, ProtocolRule
-from capim.tasks.ranking.tasks import captions_to_images
+from capim.tasks.ranking.tasks import own_items
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 160, 50), "blue": (30, 60, 210), "gold": (230, 190, 20)}
 ROW = {"dim": 4, "title": "Mean colour, and the colours that a caption names", "licence": "CC0-1.0", "parameters": 0}
@@ -71,7 +71,7 @@ def read_swatches():
 
 def warm_captions(layout, protocol):
     """The task of the captions that name a warm colour; they search all images."""
-    task = captions_to_images(layout, protocol)
+    task = own_items(layout, protocol)
     texts = layout.corpus.captions["text"].to_pylist()
     return task.of_queries(np.flatnonzero([any(w in texts[q] for w in ("red", "gold")) for q in task.queries]))
 

@@ -1,0 +1,211 @@
+"""Images that search images: landmarks, images with a text that changes them, and pairs that people rated.
+
+The form is told by the names that the file has: ``imlist``, ``qimlist`` and ``gnd`` (Revisited Oxford and Paris);
+``reference``, ``target_hard`` and ``img_set`` (CIRR); ``candidate``, ``target`` and ``captions`` (FashionIQ);
+``reference_img_id`` and ``gt_img_ids`` (CIRCO); else a table with ``reference``, ``caption`` and ``target``, or with
+``image1``, ``image2`` and ``score``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from capim.store.errors import RequestError
+from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
+from capim.store.types import Corpus, ImageSource
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.files import corpus_name, read_json, require_file
+from capim.tasks.corpora.images.image_files import Missing, locate_images
+from capim.tasks.corpora.images.source import Crops, crop_key, photograph_key
+from capim.tasks.corpora.readers.table import table_rows
+
+_GRADES = {"easy": 2, "hard": 1, "junk": 0}
+_NONE = (("none", "an image", None),)  # a corpus has texts: this one is no query, and no item of a gallery
+_JOINED = " and "  # the two captions of FashionIQ, as its baselines join them
+
+
+class _Asked(NamedTuple):
+    """The content of a file: images (box by query), texts with the image that they change, and what is right."""
+
+    images: Mapping[str, Sequence[float] | None]
+    texts: Sequence[tuple[str, str, str]]  # id, text, reference
+    relevance: Sequence[RelevanceRow]
+
+
+def read_image_queries(
+    root: str | Path,
+    *,
+    images: str | Path | None = None,
+    gallery: str | Path | None = None,
+    language: str = "en",
+    missing: Missing = "error",
+    name: str | None = None,
+    licence: str = "unknown",
+) -> Corpus:
+    """The images that a file names, in its order, and what it says of pairs of them.
+
+    Args:
+        root: The file: ``gnd_roxford5k.pkl`` (or as JSON), ``cap.rc2.val.json``, ``cap.dress.val.json``, CIRCO's
+            ``val.json``, or a table.
+        images: Folder of the image files; unless given, that of the file.
+        gallery: A JSON list of names of images that are searched too, or an object with these names (CIRR's and
+            FashionIQ's files of splits).
+        language: Of the texts.
+        missing: With ``skip``, images without a file are left out, and listed.
+
+    Raises:
+        RequestError: The file has none of these forms, or an image is missing.
+    """
+    path = require_file(Path(root).expanduser().absolute(), "file")
+    asked = _read(path)
+    boxes = dict(asked.images)
+    for more in read_json(Path(gallery)) if gallery else ():
+        boxes.setdefault(str(more), None)
+    located = locate_images([ImageRow(image) for image in boxes], images or path.parent, missing=missing, origin=path)
+    cropped = any(box is not None for box in boxes.values())
+    return build_corpus(
+        name or corpus_name(path),
+        [_cropped(row, boxes[row.id]) for row in located.rows],
+        [
+            CaptionRow(id_, None, text, language=language, query_group=image)
+            for id_, text, image in asked.texts or _NONE
+        ],
+        source=_Boxed(located.source) if cropped and located.source is not None else located.source,
+        relevance=asked.relevance,
+        skipped=located.skipped,
+        licence=licence,
+        origin=str(path),
+    )
+
+
+@dataclass(frozen=True)
+class _Boxed:
+    """Whole images, and boxes of some."""
+
+    images: ImageSource
+
+    def read(self, key: str) -> bytes:
+        """The bytes of an image, or of its box."""
+        return self.images.read(key) if photograph_key(key) == key else Crops(self.images).read(key)
+
+
+def _cropped(row: ImageRow, box: Sequence[float] | None) -> ImageRow:
+    """The image, or its box: left, top, right and bottom, in pixels, rounded outwards to whole ones."""
+    if box is None:
+        return row
+    left, top, right, bottom = (round(float(end)) for end in box)
+    return row._replace(key=crop_key(row.key or row.id, left, top, right - left, bottom - top))
+
+
+def _read(path: Path) -> _Asked:
+    content = _unpickled(path) if path.suffix == ".pkl" else read_json(path) if path.suffix == ".json" else None
+    if isinstance(content, dict) and {"imlist", "qimlist", "gnd"} <= content.keys():
+        return _landmarks(content)
+    rows: list[Mapping[str, Any]] = [*(table_rows(path)[1] if content is None else content)]
+    known = set(rows[0]) if rows and isinstance(rows[0], Mapping) else set()
+    if {"image1", "image2", "score"} <= known:
+        return _rated(rows)
+    for columns, read in _COMPOSED:
+        if known.issuperset(columns):
+            return _composed(read(rows))
+    raise RequestError(
+        f"{path}: no queries with images in it; expected imlist, qimlist and gnd (Revisited Oxford), the fields of "
+        "CIRR, FashionIQ or CIRCO, or a table with reference, caption and target, or with image1, image2 and score; "
+        f"it has {', '.join(sorted(map(str, known))[:8]) or type(content).__name__}"
+    )
+
+
+def _landmarks(content: Mapping[str, Any]) -> _Asked:
+    searched, queries = content["imlist"], content["qimlist"]
+    boxes = {query: judged.get("bbx") for query, judged in zip(queries, content["gnd"], strict=True)}
+    rows = [
+        RelevanceRow(REVISITED, "i2i", query, searched[at], grade)
+        for query, judged in zip(queries, content["gnd"], strict=True)
+        for what, grade in _GRADES.items()
+        for at in judged.get(what, ())
+    ]
+    return _Asked({**boxes, **dict.fromkeys(searched)}, (), rows)
+
+
+def _rated(rows: Iterable[Mapping[str, Any]]) -> _Asked:
+    pairs = [(str(row["image1"]), str(row["image2"]), round(1000 * float(row["score"]))) for row in rows]
+    relevance = [RelevanceRow(SIMILARITY, "i2i", *pair) for pair in pairs]
+    return _Asked(dict.fromkeys(image for one, other, _ in pairs for image in (one, other)), (), relevance)
+
+
+class _Text(NamedTuple):
+    """A text that changes an image, where it leads to, what it is hard to tell from, and what is not searched."""
+
+    id: str
+    text: str
+    reference: str
+    targets: Sequence[str]
+    subset: Sequence[str] = ()
+    excluded: Sequence[str] = ()
+
+
+def _cirr(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
+    """The reference is no item of the gallery, nor of the subset."""
+    for row in rows:
+        reference, target = row["reference"], row["target_hard"]
+        members = [image for image in row["img_set"]["members"] if image != reference]
+        yield _Text(str(row["pairid"]), row["caption"], reference, [target], members, [reference])
+
+
+def _fashion_iq(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
+    for at, row in enumerate(rows):
+        yield _Text(
+            str(at), _JOINED.join(text.strip(" .?") for text in row["captions"]), row["candidate"], [row["target"]]
+        )
+
+
+def _circo(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
+    """Images are named by COCO's twelve digits."""
+    for row in rows:
+        targets = [f"{int(image):012d}.jpg" for image in row["gt_img_ids"]]
+        yield _Text(str(row["id"]), row["relative_caption"], f"{int(row['reference_img_id']):012d}.jpg", targets)
+
+
+def _plain(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
+    for at, row in enumerate(rows):
+        targets = row["target"] if isinstance(row["target"], list) else [str(row["target"])]
+        yield _Text(str(row.get("id", at)), str(row["caption"]), str(row["reference"]), targets)
+
+
+_COMPOSED = (
+    (("reference", "target_hard", "img_set"), _cirr),
+    (("candidate", "target", "captions"), _fashion_iq),
+    (("reference_img_id", "gt_img_ids"), _circo),
+    (("reference", "caption", "target"), _plain),
+)
+
+
+def _composed(texts: Iterable[_Text]) -> _Asked:
+    found = list(texts)
+    images = [image for text in found for image in (text.reference, *text.targets, *text.subset)]
+    rows = [
+        RelevanceRow(truth, "t2i", text.id, image)
+        for text in found
+        for truth, some in ((COMPOSED, text.targets), (SUBSET, text.subset), (EXCLUDED, text.excluded))
+        for image in dict.fromkeys(some)
+    ]
+    return _Asked(dict.fromkeys(images), [(text.id, text.text, text.reference) for text in found], rows)
+
+
+class _PlainPickle(pickle.Unpickler):
+    """Lists, dictionaries, numbers, texts and arrays; a file that names anything else is refused, not run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The functions that make arrays."""
+        if module.partition(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype", "scalar"):
+            return super().find_class(module, name)
+        raise RequestError(f"the file would run {module}.{name}; save it as JSON if you trust it")
+
+
+def _unpickled(path: Path) -> Any:
+    with path.open("rb") as file:
+        return _PlainPickle(file).load()

@@ -1,0 +1,114 @@
+"""Labelled images at the size of ImageNet's validation set: classification, k-NN, probe and near-duplicates.
+
+50,000 images, 1,000 classes of 80 prompts, 512 dimensions; vectors are synthetic, near their class. The peers are
+scikit-learn's brute-force neighbours and faiss, on the same vectors and threads.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from capim.tasks.analyses.image_queries import nearest_earlier
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.protocols import select_protocols
+from tests.benchmarks.made import unit
+from tests.benchmarks.rows import Row, clocked, fastest
+
+DIM = 512
+Matrix = NDArray[np.float32]
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Rows of RESULTS.md; ``quick`` has a twentieth of the images and a tenth of the classes and prompts."""
+    n_images, n_classes, n_prompts = (2_500, 100, 8) if quick else (50_000, 1_000, 80)
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((n_classes, DIM), dtype=np.float32)
+    label = np.arange(n_images) % n_classes
+    images = unit(centres[label] + 4 * rng.standard_normal((n_images, DIM), dtype=np.float32))
+    noise = rng.standard_normal((n_classes * n_prompts, DIM), dtype=np.float32)
+    prompts = unit(np.repeat(centres, n_prompts, axis=0) + 3 * noise)
+    size = f"{n_images:,} x {n_classes:,} x {n_prompts} x {DIM}"
+    return [
+        *_classification(images, prompts, label, n_prompts, size),
+        *_neighbours(images, label, n_images // 10),
+        *_probe(images[: n_images // 5], label[: n_images // 5]),
+        *_duplicates(images),
+    ]
+
+
+def _classification(images: Matrix, prompts: Matrix, label: NDArray[np.int64], n: int, size: str) -> Iterator[Row]:
+    """Zero-shot classification of a corpus, ensembles included, beside the mean and the product alone."""
+    corpus = build_corpus(
+        "labels",
+        [ImageRow(str(at)) for at in range(len(images))],
+        (
+            CaptionRow(f"{at // n}#{at % n}", None, "x", ordinal=at % n, query_group=str(at // n))
+            for at in range(len(prompts))
+        ),
+        source=None,
+        relevance=(RelevanceRow("label", "i2t", str(at), f"{of}#0") for at, of in enumerate(label)),
+    )
+    protocols = select_protocols(corpus, ["i2t/class"])
+    seconds = fastest(lambda: evaluate(corpus, protocols, images=images, captions=prompts), 2)
+
+    def bare() -> torch.Tensor:
+        means = torch.from_numpy(prompts).reshape(len(prompts) // n, n, -1).mean(dim=1)
+        return torch.from_numpy(images) @ torch.nn.functional.normalize(means).T
+
+    product = fastest(bare, 2)
+    outcomes = evaluate(corpus, protocols, images=images, captions=prompts)["i2t/class"]
+    note = f"{size}; acc@1 {METRICS['R@1'].value(outcomes):.3f}; {seconds:.2f} s, bare {product:.2f} s"
+    yield Row("labels: zero-shot classification relative to the bare mean and product", seconds / product, "times",
+              "<= 2", "torch float32 product", note)  # fmt: skip
+
+
+def _neighbours(images: Matrix, label: NDArray[np.int64], n_asked: int) -> Iterator[Row]:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    rest, asked = images[n_asked:], images[:n_asked]
+    model = KNeighborsClassifier(20, metric="cosine").fit(rest, label[n_asked:])
+    found, seconds = clocked(lambda: model.predict(asked))
+    note = (
+        f"{n_asked:,} by {len(rest):,}; accuracy {(found == label[:n_asked]).mean():.3f}, of which capim runs no other"
+    )
+    yield Row("labels: k-NN (20) of scikit-learn", seconds, "s", note=note)
+
+
+def _probe(images: Matrix, label: NDArray[np.int64]) -> Iterator[Row]:
+    from sklearn.linear_model import LogisticRegression
+
+    half = len(images) // 2
+    model, seconds = clocked(lambda: LogisticRegression(max_iter=100).fit(images[:half], label[:half]))
+    accuracy = model.score(images[half:], label[half:])
+    note = f"{half:,} images of {len(np.unique(label)):,} classes, one strength; accuracy {accuracy:.3f}"
+    yield Row("labels: linear probe of scikit-learn", seconds, "s", note=note)
+
+
+def _duplicates(images: Matrix) -> Iterator[Row]:
+    """The nearest earlier image of every image, beside a search of faiss, and of scikit-learn."""
+    from sklearn.neighbors import NearestNeighbors
+
+    ours, seconds = clocked(lambda: nearest_earlier(images))
+    near = NearestNeighbors(n_neighbors=2, metric="cosine", algorithm="brute").fit(images)
+    (distances, _), of_peer = clocked(lambda: near.kneighbors(images))
+    assert np.abs(np.max(ours[1:]) - (1 - distances[:, 1].min())) < 1e-5
+    note = f"{len(images):,} images; {seconds:.2f} s, scikit-learn {of_peer:.2f} s"
+    yield Row("labels: near-duplicates relative to scikit-learn's brute force", seconds / of_peer, "times", "<= 1",
+              "scikit-learn", note)  # fmt: skip
+    try:
+        faiss = importlib.import_module("faiss")
+    except ImportError:
+        yield Row("labels: near-duplicates relative to faiss", None, "times", peer="faiss", note="faiss is not here")
+        return
+    index = faiss.IndexFlatIP(DIM)
+    index.add(images)
+    _, of_faiss = clocked(lambda: index.search(images, 2))
+    note = f"{seconds:.2f} s, faiss IndexFlatIP {of_faiss:.2f} s"
+    yield Row("labels: near-duplicates relative to faiss", seconds / of_faiss, "times", peer="faiss", note=note)

@@ -1,0 +1,76 @@
+"""A protocol of a package in a few lines: the nearest images share a category; figures, intervals and the report."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capim.store import EmbeddingStore
+from capim.tasks import protocols
+from tests.command import command
+from tests.reports.pages import tables
+
+PACKAGE = """
+import numpy as np
+from capim.tasks.protocols import Protocol, ProtocolRule
+from capim.tasks.ranking.tasks import among_others
+
+def sharing_categories(layout, protocol):
+    objects = layout.corpus.images["objects"].to_pylist()
+    pairs = [(image, name) for image, names in enumerate(objects) for name in names or ()]
+    images, names = zip(*pairs)
+    groups = np.unique(names, return_inverse=True)[1]
+    return among_others(layout, protocol, np.array(images, np.int32), groups)
+
+RULE = ProtocolRule(
+    protocol=Protocol("i2i/category", "i2i", "retrieval", "category", description="Others with an object in common"),
+    build=sharing_categories,
+    obstacle=lambda layout: "it names no objects" if layout.corpus.images["objects"].null_count else None,
+)
+"""
+
+
+def forget() -> None:
+    vars(protocols.PACKAGES).pop("plugins", None)
+    protocols.PACKAGES._added.clear()
+    protocols._parsed.cache_clear()
+    sys.modules.pop("shared_category", None)
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    info = tmp_path / "site" / "capim_category.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: capim-category\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[capim.protocols]\ni2i/category = shared_category:RULE\n")
+    (info.parent / "shared_category.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(str(info.parent))
+    forget()
+    yield
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_nearest_images_share_a_category(tmp_path: Path) -> None:
+    assert len([line for line in PACKAGE.splitlines() if line]) < 20
+    command("run --corpora shapes --encoders tiny-clip --sample 60 --replicates 200 --quiet", tmp_path)
+    store = EmbeddingStore.open(tmp_path / "store")
+    [row] = store.current("results", protocol=["i2i/category"], metric=["R@1"])
+    corpus = store.corpus(row["corpus"], row["corpus_fingerprint"])
+    vectors = store.vectors(encoder="tiny-clip", corpus=row["corpus_fingerprint"], modality="image").matrix
+    objects = [set(names or ()) for names in corpus.images["objects"].to_pylist()]
+    scores = vectors @ vectors.T
+    np.fill_diagonal(scores, -np.inf)
+    hits = [bool(objects[at] & objects[best]) for at, best in enumerate(scores.argmax(axis=1))]
+    asked = [any(own & other for k, other in enumerate(objects) if k != at) for at, own in enumerate(objects)]
+    assert row["value"] == pytest.approx(np.mean([hit for hit, asks in zip(hits, asked, strict=True) if asks]))
+    assert row["ci_low"] < row["value"] < row["ci_high"]
+    [report] = (tmp_path / "reports").glob("*/report.html")
+    assert any("i2i/category" in str(table) for table in tables(report.read_text()))

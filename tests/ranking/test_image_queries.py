@@ -1,0 +1,382 @@
+"""Images that search images: landmarks, images with a text, rated pairs; and what near-duplicates are worth.
+
+The figures are compared with the published definitions, written out plainly here, or with scikit-learn and scipy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from scipy.stats import spearmanr
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.metrics import v_measure_score
+
+from capim.store.errors import RequestError
+from capim.store.schema import texts
+from capim.store.types import Corpus
+from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors, Slice
+from capim.tasks.analyses.image_queries import CHOSEN
+from capim.tasks.analyses.labels import v_measure_by_image
+from capim.tasks.analyses.table import ANALYSES
+from capim.tasks.corpora.readers.image_queries import read_image_queries
+from capim.tasks.corpora.readers.labels import read_labels
+from capim.tasks.metrics import METRICS, metrics_of
+from capim.tasks.metrics.retrieval import rank_correlation
+from capim.tasks.metrics.table import headline_of
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.spot_check import wrong_outcomes
+from capim.tasks.statistics.draws import Resampling
+from tests.ranking.conftest import small_corpus, unit
+
+DIM = 12
+N_SEARCHED, N_ASKED = 60, 8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images ``d0`` … and ``q0`` …, each of one colour."""
+    found = tmp_path_factory.mktemp("images")
+    for at, name in enumerate([*(f"d{k}" for k in range(N_SEARCHED)), *(f"q{k}" for k in range(N_ASKED))]):
+        Image.new("RGB", (12, 10), (at, 3 * at, 255 - at)).save(found / f"{name}.jpg")
+    return found
+
+
+def written(folder: Path, name: str, content: object) -> Path:
+    path = folder / name
+    path.write_bytes(pickle.dumps(content) if name.endswith(".pkl") else json.dumps(content).encode())
+    return path
+
+
+def vectors_of(corpus: Corpus, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "images": unit(rng.standard_normal((len(corpus.images), DIM))),
+        "captions": unit(rng.standard_normal((len(corpus.captions), DIM))),
+    }
+
+
+def checked(corpus: Corpus, sides: dict[str, Any], *ids: str) -> dict[str, Outcomes]:
+    """Outcomes, after the check that recomputes them from their definition."""
+    found = evaluate(corpus, select_protocols(corpus, ids, vectors="single"), **sides)
+    for outcomes in found.values():
+        task = build_task(corpus, outcomes.protocol)
+        assert [*wrong_outcomes(task, outcomes, **sides, chosen=np.arange(len(outcomes)))] == []
+    return found
+
+
+# --- landmarks
+
+
+def landmarks(*, arrays: bool) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    judged = []
+    for query in range(N_ASKED):
+        easy, hard, junk = np.split(rng.permutation(N_SEARCHED)[:18], [5 * (query != 2), 12])
+        lists = {"easy": easy, "hard": hard, "junk": junk, "bbx": np.array([1.2, 2.0, 9.0, 8.7])}
+        judged.append(lists if arrays else {name: values.tolist() for name, values in lists.items()})
+    return {
+        "imlist": [f"d{k}" for k in range(N_SEARCHED)],
+        "qimlist": [f"q{k}" for k in range(N_ASKED)],
+        "gnd": judged,
+    }
+
+
+def mean_area(scores: NDArray[np.float32], truth: dict[str, Any], right: tuple[str, ...]) -> float:
+    """Mean over queries of the area under precision and recall, by trapezoids, without what is not judged so."""
+    areas = []
+    for row, judged in zip(scores, truth["gnd"], strict=True):
+        relevant = {int(each) for name in right for each in judged[name]}
+        ignored = {int(each) for name in ("easy", "hard", "junk") for each in judged[name]} - relevant
+        order = [item for item in np.argsort(-row).tolist() if item not in ignored]
+        hits = np.flatnonzero([item in relevant for item in order])
+        if len(hits):
+            found = np.arange(len(hits))
+            before = np.where(hits == 0, 1.0, found / np.maximum(hits, 1))
+            areas.append(((before + (found + 1) / (hits + 1)) / 2).mean())
+    return float(np.mean(areas))
+
+
+@pytest.mark.parametrize("name", ["gnd_roxford5k.pkl", "gnd.json"])
+def test_landmarks_have_the_average_precision_of_revisited_oxford(folder: Path, name: str) -> None:
+    truth = landmarks(arrays=name.endswith(".pkl"))
+    corpus = read_image_queries(written(folder, name, truth))
+    assert corpus.images["key"].to_pylist()[0] == "1,2,8,7@q0.jpg"  # its box
+    sides = vectors_of(corpus)
+    found = checked(corpus, sides)
+    assert list(found) == ["i2i/easy", "i2i/medium", "i2i/hard"]
+    ids = texts(corpus.images["id"])
+    query, item = ([ids.index(name) for name in truth[names]] for names in ("qimlist", "imlist"))
+    scores = sides["images"][query] @ sides["images"][item].T
+    for level, right in (("easy", ("easy",)), ("medium", ("easy", "hard")), ("hard", ("hard",))):
+        outcomes = found[f"i2i/{level}"]
+        assert len(outcomes) == N_ASKED - (level == "easy")  # query 2 has no easy image
+        assert METRICS["AP by trapezoids"].value(outcomes) == pytest.approx(mean_area(scores, truth, right), abs=1e-9)
+        assert [metric.name for metric in metrics_of(outcomes)] == ["R@1", "R@5", "R@10", "AP by trapezoids"]
+    [headline] = headline_of(protocols_of(corpus))
+    assert headline == ("i2i/medium", "AP by trapezoids")
+
+
+class Harmful:
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ("false",)
+
+
+def test_a_file_that_would_run_code_is_refused(folder: Path) -> None:
+    with pytest.raises(RequestError, match=r"would run \w+\.system; save it as JSON"):
+        read_image_queries(written(folder, "harmful.pkl", Harmful()))
+
+
+# --- images with a text that changes them
+
+
+def mixed(sides: dict[str, Any], reference: int, text: int, weight: float = 0.5) -> NDArray[np.float64]:
+    """Scores of all images."""
+    vector = weight * sides["captions"][text].astype(float) + (1 - weight) * sides["images"][reference]
+    scores: NDArray[np.float64] = sides["images"] @ (vector / np.linalg.norm(vector))
+    return scores
+
+
+def test_cirr_leaves_the_reference_out_and_has_a_hard_subset(folder: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows: list[dict[str, Any]] = []
+    for at in range(30):
+        members = [f"d{k}" for k in rng.choice(N_SEARCHED, 6, replace=False)]
+        rows.append(
+            {"pairid": at, "reference": members[0], "target_hard": members[1], "caption": f"darker {at}",
+             "img_set": {"members": members}}
+        )  # fmt: skip
+    split = written(folder, "split.json", {f"d{k}": f"./d{k}.jpg" for k in range(N_SEARCHED)})
+    corpus = read_image_queries(written(folder, "cirr.json", rows), gallery=split)
+    assert len(corpus.images) == N_SEARCHED
+    sides, ids = vectors_of(corpus), texts(corpus.images["id"])
+    found = checked(corpus, sides)
+    assert list(found) == ["t2i/composed", "t2i/composed-subset"]
+    for at, row in enumerate(rows):
+        reference, target = ids.index(row["reference"]), ids.index(row["target_hard"])
+        scores = mixed(sides, reference, at)
+        scores[reference] = -np.inf
+        subset = scores[[ids.index(each) for each in row["img_set"]["members"]]]
+        assert found["t2i/composed"].rank_best[at] == 1 + (scores > scores[target]).sum()
+        assert found["t2i/composed-subset"].rank_best[at] == 1 + (subset > scores[target]).sum()
+    assert found["t2i/composed-subset"].n_gallery.tolist() == [5] * 30
+    assert [metric.name for metric in metrics_of(found["t2i/composed-subset"])] == ["R@1", "R@2", "R@3"]
+
+
+def test_circo_has_its_mean_average_precision(folder: Path) -> None:
+    rng = np.random.default_rng(6)
+    for k in range(40):
+        Image.new("RGB", (8, 8), (k, 5 * k, 9)).save(folder / f"{k:012d}.jpg")
+    rows: list[dict[str, Any]] = []
+    for at in range(25):
+        images = [int(k) for k in rng.choice(40, rng.integers(2, 9), replace=False)]
+        rows.append({"id": at, "reference_img_id": images[0], "target_img_id": images[1], "relative_caption": f"x {at}",
+                     "gt_img_ids": images[1:]})  # fmt: skip
+    names = written(folder, "names.json", [f"{k:012d}.jpg" for k in range(40)])
+    corpus = read_image_queries(written(folder, "circo.json", rows), gallery=names)
+    sides, ids = vectors_of(corpus, seed=1), texts(corpus.images["id"])
+    outcomes = checked(corpus, sides)["t2i/composed"]
+    for k in (5, 10, 25, 50):
+        expected = []
+        for at, row in enumerate(rows):
+            order = np.argsort(-mixed(sides, ids.index(f"{row['reference_img_id']:012d}.jpg"), at))
+            hits = np.isin(np.array(ids)[order], [f"{each:012d}.jpg" for each in row["gt_img_ids"]])
+            precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+            expected.append((precision * hits)[:k].sum() / min(k, hits.sum()))
+        assert METRICS[f"AP@{k}"].value(outcomes) == pytest.approx(np.mean(expected), abs=1e-9)
+
+
+def data_of(corpus: Corpus, outcomes: Outcomes, sides: dict[str, Any]) -> AnalysisInput:
+    norms = {f"{side}_norms": np.ones(len(sides[f"{side}s"]), np.float32) for side in ("image", "caption")}
+    return AnalysisInput(
+        corpus=corpus,
+        protocol=outcomes.protocol,
+        outcomes={"one": outcomes},
+        resampling=Resampling(replicates=100),
+        vectors=lambda _: SingleVectors(**sides, **norms),
+    )
+
+
+def levels(analysis: str, data: AnalysisInput) -> dict[str, Slice]:
+    return {each.level_name: each for each in ANALYSES[analysis].run(data)}
+
+
+def test_the_weight_of_the_text_is_chosen_on_the_other_half(folder: Path) -> None:
+    """FashionIQ's form. Targets are the text's own vector for half of all, so that more text is better."""
+    rows: list[dict[str, Any]] = [
+        {"candidate": f"d{k}", "target": f"d{(k + 7) % 40}", "captions": [f"is {k}.", "and longer"]} for k in range(40)
+    ]
+    corpus = read_image_queries(written(folder, "fiq.json", rows))
+    assert corpus.captions["text"].to_pylist()[3] == "is 3 and and longer"
+    sides, ids = vectors_of(corpus, seed=2), texts(corpus.images["id"])
+    references, targets = ([ids.index(row[name]) for row in rows] for name in ("candidate", "target"))
+    noise = np.random.default_rng(8).standard_normal((40, DIM))
+    sides["captions"] = unit(sides["images"][targets] + 0.35 * noise)
+    outcomes = checked(corpus, sides)["t2i/composed"]
+    data = data_of(corpus, outcomes, sides)
+    found = levels("composed", data)
+
+    def hits(weight: float) -> NDArray[np.bool_]:
+        scores = [mixed(sides, reference, at, weight) for at, reference in enumerate(references)]
+        return np.array([row.argmax() == target for row, target in zip(scores, targets, strict=True)])
+
+    for name, weight in (("image and text", 0.5), ("image alone", 0), ("text alone", 1)):
+        assert found[name].interval.value == pytest.approx(hits(weight).mean(), abs=1e-12)
+    table, half = np.stack([hits(k / 20) for k in range(21)]), data.second_half[references]
+    best = [table[:, of].mean(axis=1).argmax() for of in (~half, half)]
+    chosen = found[CHOSEN]
+    assert chosen.interval.value == pytest.approx(np.where(half, table[best[0]], table[best[1]]).mean(), abs=1e-12)
+    assert chosen.detail is not None
+    assert chosen.detail["weights"] == [best[0] / 20, best[1] / 20]
+    assert chosen.detail["change"] == pytest.approx(chosen.interval.value - found["image and text"].interval.value)
+
+
+# --- rated pairs
+
+
+class Columns:
+    """As much of a data set as mteb's evaluators look at."""
+
+    def __init__(self, labels: list[str]) -> None:
+        self.labels = labels
+
+    def __getitem__(self, _: str) -> list[str]:
+        return self.labels
+
+    def select_columns(self, _: object) -> Columns:
+        return self
+
+    def rename_columns(self, _: object) -> Columns:
+        return self
+
+
+def by_mteb(monkeypatch: pytest.MonkeyPatch, evaluator: str, vectors: list[NDArray[np.float32]], **how: Any) -> Any:
+    """What an evaluator of mteb makes of these vectors, as if a model had encoded its inputs."""
+    module, _, name = evaluator.rpartition(".")
+    peer = pytest.importorskip(f"mteb._evaluators.{module}")
+    monkeypatch.setattr(peer, "create_dataloader", lambda *_, **__: None)
+    monkeypatch.setattr(peer, "compute_pairwise_similarity", lambda _, *sides: np.zeros(len(sides[0])), raising=False)
+    encoded = iter(vectors)
+    model = SimpleNamespace(encode=lambda *_, **__: next(encoded))
+    data = Columns(how.pop("labels", []))
+    task = {"task_metadata": SimpleNamespace(modalities=["image"]), "hf_split": "", "hf_subset": ""}
+    made = getattr(peer, name)(data, timer=lambda *_, **__: nullcontext(), **task, **how)
+    return made(model, encode_kwargs={})
+
+
+@pytest.mark.peers
+def test_rated_pairs_have_the_rank_correlation_of_mteb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(9)
+    rows: list[dict[str, Any]] = [
+        {"image1": f"d{k}", "image2": f"d{(k * 7 + 3) % N_SEARCHED}", "score": round(float(s), 1)}
+        for k, s in enumerate(rng.uniform(0, 5, N_SEARCHED - 1))
+    ]
+    corpus = read_image_queries(written(folder, "rated.json", rows))
+    sides, ids = vectors_of(corpus, seed=3), texts(corpus.images["id"])
+    outcomes = checked(corpus, sides)["i2i/similarity"]
+    place = {id_: at for at, id_ in enumerate(outcomes.query_ids)}
+    assert len(place) == len(rows)
+    pairs = [[sides["images"][ids.index(row[name])] for row in rows] for name in ("image1", "image2")]
+    how: dict[str, Any] = {"input1_prompt_type": None, "input2_prompt_type": None}
+    peer = by_mteb(
+        monkeypatch, "any_sts_evaluator.AnySTSEvaluator", list(map(np.stack, pairs)),
+        sentences_column_names=("image1", "image2"), **how,
+    )  # fmt: skip
+    expected = spearmanr([row["score"] for row in rows], peer["cosine_scores"])[0]
+    assert METRICS["Spearman"].value(outcomes) == pytest.approx(expected, abs=1e-6)
+    assert [metric.name for metric in metrics_of(outcomes)] == ["Spearman"]
+
+
+def test_the_spread_of_a_rank_correlation_is_that_of_leaving_pairs_out() -> None:
+    rng, n = np.random.default_rng(2), 400
+    scores = rng.standard_normal(n)
+    ratings = np.round(scores + rng.standard_normal(n))
+    values = rank_correlation(scores, ratings)
+    assert values.mean() == pytest.approx(spearmanr(scores, ratings)[0], abs=1e-12)
+    without = np.array([spearmanr(np.delete(scores, k), np.delete(ratings, k))[0] for k in range(n)])
+    jackknife = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
+    assert values.std() / np.sqrt(n) == pytest.approx(jackknife, rel=0.05)
+    assert np.isnan(rank_correlation(scores, np.ones(n))).all()
+
+
+def test_a_file_of_another_form_is_refused_with_what_is_expected(folder: Path) -> None:
+    with pytest.raises(RequestError, match=r"reference, caption and target.* it has a, b"):
+        read_image_queries(written(folder, "other.json", [{"a": 1, "b": 2}]))
+
+
+# --- clusters, captions of one image, near-duplicates
+
+
+@pytest.mark.peers
+def test_clusters_are_those_of_mteb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = [f"kind {k % 4}" for k in range(N_SEARCHED)]
+    table = folder / "kinds.csv"
+    table.write_text("\n".join(["image,label", *(f"d{k}.jpg,{label}" for k, label in enumerate(labels))]))
+    corpus = read_labels(table)
+    sides = vectors_of(corpus, seed=7)
+    outcomes = evaluate(corpus, select_protocols(corpus, ["i2t/class"]), **sides)["i2t/class"]
+    [found] = ANALYSES["clusters"].run(data_of(corpus, outcomes, sides))
+    peer = by_mteb(
+        monkeypatch, "clustering_evaluator.ClusteringEvaluator", [sides["images"]],
+        input_column_name="image", label_column_name="label", seed=Resampling().seed, labels=labels,
+    )  # fmt: skip
+    assert found.interval.value == pytest.approx(v_measure_score(labels, peer), abs=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 5.0])
+def test_clusters_have_the_v_measure_of_scikit_learn(spread: float) -> None:
+    rng = np.random.default_rng(4)
+    n = 1000
+    classes = rng.integers(5, size=n)
+    vectors = unit(rng.standard_normal((5, DIM))[classes] + spread * rng.standard_normal((n, DIM)))
+    found = MiniBatchKMeans(5, batch_size=500, n_init="auto", random_state=0).fit(vectors).labels_
+    values = v_measure_by_image(classes, found)
+    assert values.mean() == pytest.approx(v_measure_score(classes, found), abs=1e-12)
+    without = np.array([v_measure_score(np.delete(classes, k), np.delete(found, k)) for k in range(n)])
+    jackknife = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
+    assert values.std() / np.sqrt(n) == pytest.approx(jackknife, rel=0.05)
+
+
+def test_captions_of_one_image_find_each_other() -> None:
+    corpus = small_corpus([3, 1, 2, 5])
+    sides = vectors_of(corpus, seed=5)
+    outcomes = checked(corpus, sides, "t2t/own")["t2t/own"]
+    image = np.repeat(range(4), [3, 1, 2, 5])
+    scores = sides["captions"] @ sides["captions"].T
+    np.fill_diagonal(scores, -np.inf)
+    best = np.where(image[:, None] == image, scores, -np.inf).max(axis=1)
+    ranks = 1 + (scores > best[:, None]).sum(axis=1)
+    assert outcomes.rank_best.tolist() == np.delete(ranks, 3).tolist()  # image 1 has one caption
+
+
+@pytest.mark.parametrize("id_", ["t2i/all", "i2t/any"])
+def test_figures_without_near_duplicates_are_those_of_the_corpus_without_them(id_: str) -> None:
+    corpus = small_corpus([2] * 40)
+    sides = vectors_of(corpus, seed=6)
+    sides["images"][30:] = unit(sides["images"][:10] + 0.02 * np.random.default_rng(1).standard_normal((10, DIM)))
+    sides["captions"] = unit(np.repeat(sides["images"], 2, axis=0) + 0.2 * sides["captions"])
+    outcomes = checked(corpus, sides, id_)[id_]
+    found = levels("duplicates", data_of(corpus, outcomes, sides))
+    rest = small_corpus([2] * 30)
+    smaller = evaluate(
+        rest, select_protocols(rest, [id_]), images=sides["images"][:30], captions=sides["captions"][:60]
+    )[id_]
+    one = found["without cosine from 0.9"]
+    assert one.detail is not None
+    assert one.detail["left_out"] == 10
+    assert one.interval.value == pytest.approx(METRICS["R@1"].value(smaller), abs=1e-12)
+    before = METRICS["R@1"].per_query(outcomes)[np.isin(outcomes.query_ids, smaller.query_ids)]
+    assert one.detail["change"] == pytest.approx(METRICS["R@1"].value(smaller) - before.mean(), abs=1e-12)
+    assert found["all images"].interval.value == pytest.approx(METRICS["R@1"].value(outcomes), abs=1e-12)
