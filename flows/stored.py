@@ -1,7 +1,7 @@
 """What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
 
-The commands `results`, `choose`, `query`, `why`, `certify`, `search`, `explain`, `serve` and `export`; nothing is
-written into the store.
+The commands `results`, `choose`, `query`, `why`, `certify`, `search`, `explain`, `serve` and `export`; only what
+`certify` simulated is written into the store.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ def certify(
 
     For each headline figure: how often intervals of 95 % contain the truth (coverage), how often a difference is found
     where there is none (type I error, promised 5 %), and how often the difference that is said to be detectable is
-    found (power, promised 80 %). Nothing is stored. Exit code 1 if a promise is not kept.
+    found (power, promised 80 %). What was found is stored; reports of the store say it beside the answer. Exit code 1
+    if a promise is not kept.
 
     Example: capim certify shapes
 
@@ -183,7 +184,7 @@ def certify(
     store = open_store(workspace)
     name = str(corpus_in(store, corpus)["name"])
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=name)
-    rows = [*certified(store, name, store.figures(**wanted), seed=seed)]
+    rows = certified(store, name, store.figures(**wanted), seed=seed)
     failed = [row for row in rows if row["holds"] is False]
     known = [row for row in rows if row["holds"] is not None]
     say(f"{len(known) - len(failed)} of {len(known)} promises hold on corpora like {name}")

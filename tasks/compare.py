@@ -47,7 +47,7 @@ from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
-from capim.tasks.statistics.pairs import Pair, PairFacts, enough_flips
+from capim.tasks.statistics.pairs import Pair, PairFacts
 from capim.tasks.statistics.ranking import LEAST_CORPORA
 
 
@@ -135,10 +135,9 @@ def _facts_of_pairs(
     wanted = []
     for figure in figures:
         names = list(combinations(figure.values, 2))
-        enough = enough_flips(resampling, len(names))
         for a, b in names:
             pair = EncoderPair(
-                figure=figure, names=(a, b), evaluations=(evaluations[a], evaluations[b]), resampling=enough
+                figure=figure, names=(a, b), evaluations=(evaluations[a], evaluations[b]), resampling=resampling
             )
             derivation = Derivation(
                 kind="pair",

@@ -45,7 +45,11 @@ def answer(data: ReportData) -> tuple[str, ...]:
 def evidence(data: ReportData) -> tuple[str, ...]:
     """The tests behind the answer, one line for every corpus, and which statements share which budget."""
     found = standing.conclusions(data)
-    lines = (line for each in found for line in (_evidence(data, each), *words.weights(data, each.tasks)))
+    lines = (
+        line
+        for each in found
+        for line in (_evidence(data, each), *words.weights(data, each.tasks), *words.promises(data, each.corpus))
+    )
     return (*lines, *words.budgets(data)) if found else ()
 
 

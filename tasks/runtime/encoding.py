@@ -41,7 +41,7 @@ from capim.tasks.encoders.endpoint import LOWEST_COSINE, probe_vectors
 from capim.tasks.hub.progress import track
 from capim.tasks.reference.changes import cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.references import CorpusRef, library_versions, this_host
+from capim.tasks.runtime.references import CorpusRef, ShardRef, library_versions, this_host
 
 if TYPE_CHECKING:
     from capim.tasks.encoders.adapters.endpoint import EndpointClient
@@ -84,6 +84,7 @@ class EncodedSet:
         n_tokens: Tokens that an endpoint counted; 0 if it counted none, and for a model that runs here.
         cost: Of these tokens, at the price of the encoder's table; 0 where it has none.
         seconds: How long it took, with loading the model if this was its first set.
+        shard: What it is a part of.
     """
 
     n_items: int
@@ -94,6 +95,7 @@ class EncodedSet:
     n_tokens: int = 0
     cost: float = 0.0
     seconds: float = 0.0
+    shard: ShardRef | None = None
 
 
 class SetEncoder:
@@ -307,10 +309,14 @@ def encode_work(work: EncodeWork) -> Encoded:
     """Encode what is missing of the work's shard, by corpus and modality; without shards, also seal the sets."""
     store = EmbeddingStore.open(work.store_uri, create=True)
     store.write_encoder(work.spec)
+    own = ShardRef(encoder_fingerprint=work.spec.fingerprint, shard=work.shard)
     with closing(SetEncoder(work.spec, store, work.settings, work.run)) as encoder:
         encoded: Encoded = [
             {
-                side: encoder.encode(work.opened.get(store, reference), side, shard=work.shard, n_shards=work.n_shards)
+                side: replace(
+                    encoder.encode(work.opened.get(store, reference), side, shard=own.shard, n_shards=work.n_shards),
+                    shard=own,
+                )
                 for side in modalities_of(reference, work.modalities)
             }
             for reference in work.corpora

@@ -282,6 +282,8 @@ def _macro_intervals(
 ) -> list[Interval]:
     """Intervals of the macro means, from the replicates of every group of corpora that share units.
 
+    Percentile intervals: over three corpora of 20 images and more they cover 93 to 97 % of shares of .5 and .9, and of
+    10 images each 88 % of a share of .9 (400 suites a cell). No rank depends on them.
     Groups of equal size have equal draws, so that the replicates of each are put in an order of its own.
     """
     total = np.zeros(())
