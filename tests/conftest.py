@@ -34,7 +34,10 @@ NEEDS_DATA = "needs the real data in ../shared/data"
 ONE_SERVER = ("test_installation.py", "test_task_runners.py", "test_broken_encoder.py")
 """Files of tests/deployments whose tests share one Prefect server: one process runs them all, and first, because
 together they take longest."""
-LONG = ("test_object_storage_run.py", "test_spine.py", "test_tiny_checkpoints.py", "test_readme.py")
+LONG = (
+    *("test_options.py", "test_object_storage_run.py", "test_readme.py", "test_incomplete.py", "test_documents.py"),
+    *("test_tiny_checkpoints.py", "test_once.py", "test_spine.py"),
+)
 """Further files that take over half a minute: a long file that begins last leaves the other processes idle."""
 
 

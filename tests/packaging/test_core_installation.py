@@ -43,7 +43,7 @@ images = store.vectors(encoder="tiny-clip", corpus="shapes-sample12", modality="
 one = Embeddings(values=images.matrix[:1], norms=np.ones(1, np.float32), n_tokens=np.ones(1, np.int32),
                  truncated=np.zeros(1, bool))
 found = search(store, one, encoder="tiny-clip", corpus="shapes-sample12", modality="image", k=1)
-print(found["item_id"][0], images.ids[0])
+print(found[0][0].item_id, images.ids[0])
 """
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -55,16 +55,20 @@ READS = SCRIPT.replace(str(MODEL_LIBRARIES), str((*MODEL_LIBRARIES, *OF_RUN, "go
 EMBED = "embed --quiet --device cpu --corpora shapes --sample 12 --encoders"
 CHOSEN = "--corpora shapes-sample12 --encoders tiny-clip,tiny-clip-plain --quiet"
 
+EVALUATE = f"evaluate {CHOSEN} --replicates 100"
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def run_without_extras(
     *commands: str, workspace: Path | None = None, script: str = SCRIPT
 ) -> list[tuple[int, str, str]]:
-    """Exit code, output and errors of each command."""
-    place = [] if workspace is None else ["--workspace", str(workspace)]
-    words = json.dumps([[*shlex.split(each), *place] for each in commands])
-    done = subprocess.run([sys.executable, "-c", script], input=words, capture_output=True, text=True, check=False)
+    """Exit code, output and errors of each command, all in one process; in the workspace, if they have one."""
+    place = f" --workspace {workspace}" if workspace else ""
+    words = [shlex.split(each if each.startswith(("list", "check")) else f"{each}{place}") for each in commands]
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=json.dumps(words), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
@@ -72,34 +76,32 @@ def run_without_extras(
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("core") / "workspace"
-    [(code, _, error)] = run_without_extras(f"{EMBED} tiny-clip,tiny-clip-plain", workspace=folder)
-    assert code == 0, error
+    made = run_without_extras(f"{EMBED} tiny-clip,tiny-clip-plain", EVALUATE, workspace=folder)
+    assert [error for code, _, error in made if code] == []
     return folder
 
 
 def test_stored_vectors_are_evaluated_compared_queried_and_reported(workspace: Path) -> None:
     results = run_without_extras(
-        f"evaluate {CHOSEN} --replicates 100",
+        EVALUATE,
         f"compare {CHOSEN} --replicates 100",
         f"report {CHOSEN}",
         "results",
         "query 'SELECT count(*) AS n FROM outcomes'",
         "store verify",
+        "list encoders",
         workspace=workspace,
     )
-    results += run_without_extras("list encoders")
     assert [code for code, _, _ in results] == [0] * len(results), results
     assert "tiny-clip-plain" in results[3][1]
     assert "colpali-v1.3" in results[-1][1]
 
 
 def test_what_reads_a_store_needs_nothing_of_the_extra_run(workspace: Path, tmp_path: Path) -> None:
-    run_without_extras(f"evaluate {CHOSEN} --replicates 100", workspace=workspace)
-    reads = ("results", "query 'SELECT count(*) AS n FROM outcomes'", "store verify", "store info")
-    results = run_without_extras(*reads, f"export results --to {tmp_path}/r.csv", workspace=workspace, script=READS)
-    results += run_without_extras("list encoders", "list corpora", "list metrics", script=READS)
+    reads = ["results", "query 'SELECT count(*) AS n FROM outcomes'", "store verify", "store info"]
+    reads += [f"export results --to {tmp_path}/r.csv", "list encoders", "list corpora", "list metrics"]
+    *results, (code, _, said) = run_without_extras(*reads, EVALUATE, workspace=workspace, script=READS)
     assert [said for code, _, said in results if code] == []
-    [(code, _, said)] = run_without_extras(f"evaluate {CHOSEN} --replicates 100", workspace=workspace, script=READS)
     assert code == 2
     assert re.fullmatch(
         r"capim: \w+ is missing: this installation reads stores alone; pip install 'capim\[run\]'\n", said
@@ -127,8 +129,8 @@ def test_an_encoder_that_needs_an_extra_names_it(workspace: Path) -> None:
         "jina-clip-v1": needs("jina-clip-v1", "einops, timm", "jina"),
         "uform-multilingual-v2": needs("uform-multilingual-v2", "uform, torchvision", "uform"),
     }
-    results = run_without_extras(*(f"check {name} --quiet" for name in expected))
-    results += run_without_extras(f"{EMBED} tiny-colpali", workspace=workspace)
+    checks = (f"check {name} --quiet" for name in expected)
+    results = run_without_extras(*checks, f"{EMBED} tiny-colpali", workspace=workspace)
     for (code, _, message), text in zip(results, [*expected.values(), expected["tiny-colpali"]], strict=True):
         assert code == 2
         assert text in message
