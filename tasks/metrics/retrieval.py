@@ -378,6 +378,7 @@ SPEARMAN = Metric(
     directions=RETRIEVAL,
     values=lambda o, _: rank_correlation(o.best_score, np.asarray(o.relevant_grades, dtype=np.float64)),
     guess=lambda _: 0.0,
+    judged=True,
     special=True,
 )
 SPECIAL = (

@@ -65,7 +65,7 @@ def test_the_nearest_images_share_a_category(tmp_path: Path) -> None:
     [row] = store.current("results", protocol=["i2i/category"], metric=["R@1"])
     corpus = store.corpus(row["corpus"], row["corpus_fingerprint"])
     vectors = store.vectors(encoder="tiny-clip", corpus=row["corpus_fingerprint"], modality="image").matrix
-    objects = [set(names) for names in corpus.images["objects"].to_pylist()]
+    objects = [set(names or ()) for names in corpus.images["objects"].to_pylist()]
     scores = vectors @ vectors.T
     np.fill_diagonal(scores, -np.inf)
     hits = [bool(objects[at] & objects[best]) for at, best in enumerate(scores.argmax(axis=1))]
