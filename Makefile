@@ -7,11 +7,13 @@ ONLY   ?=
 CLICKS ?=
 TORCH  ?=
 
-.PHONY: demo test check docs bench faults newcomer sample deploy requirements clean
+.PHONY: demo test check docs bench faults audit newcomer sample deploy requirements clean
 
 demo: $(VENV)/.demo
 	$(BIN)/capim demo
 
+# (variables of Python's that keep it from caching what it compiles would have every process compile everything anew)
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -29,10 +31,15 @@ docs: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 
-# kills, full disks, cut networks, damaged files, hostile input: 16 to 28 minutes; CLICKS=3600 clicks through the
+# a hundred kills, full disks, cut networks, damaged files, hostile input, and four suites at once for a minute (or
+# CAPIM_FAULT_SECONDS), each two at a time: half an hour on two free cores; CLICKS=3600 clicks through the
 # pages of `capim serve` for so many seconds instead (needs make demo)
 faults: $(VENV)/.ready
 	$(BIN)/python -m $(if $(CLICKS),tests.faults.clicking workspace --seconds $(CLICKS),tests.faults)
+
+# known vulnerabilities of the pins, by pip-audit; without an answer of the index, since when each is pinned
+audit: $(VENV)/.ready
+	$(BIN)/python -m tests.packaging.audit
 
 # the pages' commands in a fresh clone with an empty home
 newcomer: $(VENV)/.ready
@@ -54,6 +61,7 @@ deploy: $(VENV)/.demo
 requirements: $(VENV)/.ready
 	$(UV) pip compile pyproject.toml --universal --python-version 3.11 --all-extras \
 	  --no-header --no-annotate --no-emit-index-url --upgrade -o requirements.txt
+	$(BIN)/python -m tests.packaging.audit --renew
 
 clean:
 	rm -rf $(VENV) workspace build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

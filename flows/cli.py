@@ -27,6 +27,7 @@ from capim.tasks.runtime.isolation import begin_anew
 
 DONE, FAILED = 0, 1
 _LAST_SECONDS = 4.0  # of a process that has printed its error
+_NO_MEMORY = ("failed to map segment", "Failed to launch worker thread")  # of a library, or of Arrow
 _OF_THE_MACHINE = {
     *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO),
     errno.ENOMEM,
@@ -36,7 +37,7 @@ _OF_THE_MACHINE = {
 def completion(
     shell: Literal["bash", "zsh", "fish"],
 ) -> None:
-    """Print the completion of commands, options, encoders, corpora, protocols and metrics for a shell.
+    """Print the script with which a shell completes commands, options and the names that they take.
 
     For bash, add to ~/.bashrc: eval "$(capim completion bash)". For zsh, to ~/.zshrc, after compinit:
     eval "$(capim completion zsh)". For fish: capim completion fish > ~/.config/fish/completions/capim.fish
@@ -112,14 +113,14 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         "--isolated",
         action="store_true",
         help="run without network and with half of the machine's memory (Linux): for models, metrics, images and files "
-        "of strangers",
+        "from strangers",
     )
     parser: argparse.ArgumentParser = Parser(
         prog="capim",
         description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
         "the stored embeddings.",
         epilog="Start with `capim demo`: the whole pipeline on rendered scenes and tiny models, offline. "
-        "--encoder and --encoders, --corpus and --corpora are one option everywhere: names separated by commas.",
+        "--encoder and --encoders are one option, and so are --corpus and --corpora; names are separated by commas.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.set_defaults(debug=False, verbose=False, quiet=False, isolated=False)
@@ -216,10 +217,12 @@ def _explain(error: Exception) -> tuple[int, str]:
         )
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return WRONG_REQUEST, f"a name is too long for a file: {error.filename}"
-    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+    no_memory = isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
+    if no_memory or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
         from capim.store.connection import explained
 
-        return FAILED, str(explained("the work failed", error))
+        said = error if str(error) else OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return FAILED, str(explained("the work failed", said))
     return FAILED, f"unexpected {type(error).__name__}: {error}\nrun the command again with --debug for the traceback"
 
 

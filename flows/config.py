@@ -181,7 +181,7 @@ class Statistics(Seed):
     Args:
         replicates: bootstrap replicates per interval
         level: confidence level of the intervals
-        interval: interval method; wilson stands for what suits each figure, percentile and bca for one of all
+        interval: interval method; wilson takes what suits each figure, percentile and bca one for all figures
     """
 
     replicates: Annotated[int, Field(ge=100), NoTruth, "--replicates", "--bootstrap-iterations"] = 10_000
@@ -196,7 +196,7 @@ class Scoring(Statistics, Protocols, Device):
     Args:
         parts: score every gallery in N parts, in parallel on Prefect's task runner
         memory: memory for the vectors and scores of each part, such as 500MB (default: 2GiB)
-        distractors: stored corpora whose images are added to every gallery, more and more of them
+        distractors: stored corpora whose images are added to every gallery in growing numbers
         keep_replicates: store every bootstrap replicate of every metric (table replicates)
     """
 
@@ -414,6 +414,7 @@ class CompareOptions(Comparing, Where):
     """Options of `compare`; from Python, its first arguments are two encoders. Analyses run only if named.
 
     Args:
+        analyses: also run these analyses (default: none)
         metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
     """
 
@@ -547,7 +548,9 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     for several, one in _TABLES.items():
         entries, tables = fields.get(several, []), fields.pop(one, [])
         if isinstance(entries, list) and isinstance(tables, list):
-            listed = [located(entry, path.parent) for entry in [*entries, *tables]]
+            named = [table.get("name") for table in tables if isinstance(table, Mapping)]
+            names = named + (entries if several == "encoders" else [])  # an encoder is a name or a table, never a path
+            listed = [entry if entry in names else located(entry, path.parent) for entry in [*entries, *tables]]
             fields[several] = _described(listed, listed)
     return fields
 

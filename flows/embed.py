@@ -30,9 +30,9 @@ from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
 from capim.tasks.encoders import entry_from, entry_named, spec_of
 from capim.tasks.evaluate import find_evaluations
+from capim.tasks.hub.progress import track
 from capim.tasks.runtime.encoding import Encoded, EncodeSettings, EncodeWork
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, encoder_name
 
 
@@ -196,9 +196,8 @@ def submit_shards(config: RunConfig, only: Literal["images", "captions"] | None 
             f"workspace {config.workspace!r} is relative, but workers have folders of their own; give --workspace or "
             "CAPIM_WORKSPACE an absolute path that all of them have, or a URI"
         )
-    here = {
-        side: tuple(located(entry, Path.cwd()) for entry in getattr(config, side)) for side in ("corpora", "encoders")
-    }
+    encoders = (entry if isinstance(entry, str) else located(entry, Path.cwd()) for entry in config.encoders)
+    here = {"corpora": tuple(located(entry, Path.cwd()) for entry in config.corpora), "encoders": tuple(encoders)}
     fields = json.loads(json.dumps({**asdict(config), **here}))
     started = []
     try:

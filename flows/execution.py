@@ -50,7 +50,7 @@ from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.removal import prune as remove
 from capim.store.schema import RUNS
-from capim.tasks.runtime.progress import Overall, track
+from capim.tasks.hub.progress import Overall, track
 from capim.tasks.runtime.references import Missing, library_versions, named, this_host
 from capim.tasks.runtime.task import (
     artifact_key,
@@ -644,7 +644,7 @@ def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
             remove_folder(f"{config.reports_uri}/{name}")
         freed = compact_store(store)
     return Pruned(
-        rows={table: n for table, (_, _, n) in plan.rows.items()},
+        rows={table: gone.total() for table, (_, gone) in plan.rows.items()},
         tables=plan.tables,
         reports=reports,
         freed=freed,

@@ -124,8 +124,8 @@ def list_known(
     Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
     With --pin, also write a suite file in which the revision of every encoder is the current commit of its branch.
     Encoders are listed with a published figure, and with the stamp of who reproduced it (capim certify-model).
-    With --all, list the models of mteb that see images instead, with memory, licence and what they need that is not
-    installed here; a row of a suite with adapter = "mteb" and checkpoint = NAME uses them.
+    With --all, list the models of mteb that take images instead, with memory, licence and what they need that is not
+    installed here; a suite uses one by a table with adapter = "mteb" and checkpoint = NAME.
 
     Example: capim list encoders --format json
 
@@ -206,8 +206,8 @@ def certify_model(
 ) -> int:
     """Compare the stored figures of a model with the published ones, and write down what was reproduced.
 
-    After `capim run` of a whole published corpus. With --to, what was reproduced is added to a table, with the date and
-    the hardware; in a clone of capim, --to tasks/reference/certified.csv and a pull request put the stamp into
+    Run it after `capim run` of a whole published corpus. With --to, what was reproduced is added to a table, with the
+    date and the hardware; in a clone of capim, --to tasks/reference/certified.csv and a pull request put the stamp into
     `capim list encoders`. Exit code 1, and nothing is written, if a figure contradicts a published one.
 
     Example: capim certify-model laion-clip-h --to certified.csv
@@ -250,7 +250,7 @@ def certify_model(
     return 0
 
 
-def check_corpora(what: str) -> int:
+def check_corpora(what: str, *, missing: Literal["error", "skip"] | None = None) -> int:
     """Read a corpus as a run would and print everything that is wrong with it; nothing is stored.
 
     Says how a folder was recognised, and ends with the command to type next. Exit code 2 if a run would refuse the
@@ -260,10 +260,11 @@ def check_corpora(what: str) -> int:
 
     Args:
         what: a folder, a captions file, a TOML file or a name (capim list corpora)
+        missing: skip leaves out images without a file, and shows the lines to write into corpus.toml for it
     """
     from capim.tasks.corpora.check import check_corpus
 
-    checked = check_corpus(what)
+    checked = check_corpus(what, missing=missing)
     sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
     return 0 if checked.ok else 2
 
@@ -329,7 +330,7 @@ def info(*, workspace: str | None, form: Form) -> Rows:
 
 
 def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int:
-    """Compare every file with its digest, and read every set and corpus: sound, incomplete, damaged or lost.
+    """Compare every file with its digest, read every set and corpus, and say what is incomplete, damaged or lost.
 
     Exit code 1 if anything is damaged, or lost so that no run can recreate it; the table names the files and the
     command that repairs them. What is incomplete is completed by the command that began it.
@@ -395,9 +396,9 @@ def prune(
 ) -> None:
     """List, and with --yes remove, what older runs left behind and no report shows: rows, embeddings and reports.
 
-    Kept are the newest --keep runs with their reports, all results that a report of the store shows, and the baselines
-    of watches. Embeddings of earlier revisions of an encoder, or of earlier states of a corpus, go with their results.
-    What a run in progress may use stays until it has ended.
+    The newest --keep runs and their reports are kept, and all results that a report of the store shows, and the
+    baselines of watches. Embeddings of earlier revisions of an encoder, or of earlier states of a corpus, go with their
+    results. What a run in progress may use stays until it has ended.
 
     Example: capim store prune --keep 30
 

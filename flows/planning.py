@@ -29,7 +29,9 @@ from capim.tasks.compare import wanted_combined, wanted_comparisons, wanted_rank
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.corpora.naming import corpus_to_read
 from capim.tasks.derive import Derivation, stored_rows
+from capim.tasks.encoders.checkpoint import downloads_of
 from capim.tasks.evaluate import evaluated_rows, newest_evaluations
+from capim.tasks.hub import disk, size
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.report import devices_of, gate_of, page_of, wanted_analyses
 from capim.tasks.runtime.open_corpora import OpenCorpora
@@ -38,6 +40,7 @@ from capim.tasks.runtime.results import wanted_figures
 from capim.tasks.runtime.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
 from capim.tasks.statistics.ranking import LEAST_CORPORA
 
+DOWNLOADS = "files to download"
 Step: TypeAlias = Literal["embed", "evaluate", "compare", "rank", "analyse", "report"]
 
 
@@ -47,7 +50,7 @@ class Part:
 
     Attributes:
         seconds: That the items to do take at the rates that the store has of earlier ones; None: it has none.
-        n_bytes: Of the vectors to encode; None: not known, of vectors that differ in number, or not of vectors.
+        n_bytes: Of the vectors to encode, or of the files to download; None: not known, or of something else.
     """
 
     step: Step
@@ -81,6 +84,9 @@ class Plan:
         open_ = dict.fromkeys(part.what for part, each in seconds.items() if each is None)
         rest = f", without {' and '.join(open_)}" if open_ else ""
         about = f"; about {sum(known):,.0f} s at the rates of earlier runs{rest}" if known else ""
+        if n_bytes := sum(part.n_bytes or 0 for part in self.parts if part.what == DOWNLOADS):
+            cache, free = disk()
+            about = f"; {size(n_bytes)} to download into {cache}, where {size(free)} are free{about}"
         return f"to do: {counts}{about}; nothing was changed"
 
 
@@ -169,6 +175,16 @@ class _Planning:
                 )
                 protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
                 pairs.append(scored_sets(self.store, sets, corpus, protocols, sealed))
+            if any(part.to_do for part in self.parts if part.encoder == spec.name) and (files := downloads_of(spec)):
+                downloads = Part(
+                    step="embed",
+                    what=DOWNLOADS,
+                    encoder=spec.name,
+                    stored=0,
+                    to_do=len(files),
+                    n_bytes=sum(files.values()),
+                )
+                self.parts.append(downloads)
         if advice and not pairs:
             raise RequestError(advice)
         return pairs

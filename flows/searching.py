@@ -86,14 +86,14 @@ def find(
         shown_query = " + ".join(str(part) for part in (text, name) if part)
     if index:
         build_index(store, encoder=encoder, corpus=corpus, modality=modality)
-    hits = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=index)
+    [hits] = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=index)
     items = stored.items(modality)
     shown = ("width", "height", "objects", "sha") if modality == "image" else ("text", "language", "image_id")
     files = dict(zip(texts(stored.images["id"]), texts(stored.images["key"]), strict=True))
     rows = []
-    for hit in hits.to_pylist():
-        item = items.slice(hit["ord"], 1).to_pylist()[0]
-        found = {"rank": hit["rank"], "id": hit["item_id"], "score": hit["score"]}
+    for hit in hits:
+        item = items.slice(hit.ord, 1).to_pylist()[0]
+        found = {"rank": hit.rank, "id": hit.item_id, "score": hit.score}
         file = files.get(item["id"] if modality == "image" else item["image_id"])
         rows.append({**found, "file": file, **{n: item[n] for n in shown}})
     from capim.reports.gallery_pages import Search

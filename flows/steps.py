@@ -34,12 +34,12 @@ from capim.flows.config import (
 from capim.flows.inspection import check_names
 from capim.flows.stored import in_order
 from capim.flows.terminal import Form, Row, Rows, say
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, plain, unknown
 from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
-    from capim.store import EmbeddingStore
     from capim.tasks.metrics.custom import CustomMetric
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, RankingRef, SetsRef
 
@@ -254,8 +254,6 @@ def evaluate(
     done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
 
     def figures() -> list[Row]:
-        from capim.store import EmbeddingStore
-
         store = EmbeddingStore.open(config.store_uri)
         keys = store.keys_in([each for reference in done for each in reference.uses])
         return in_order(store.rows("results", derived=sorted(keys)).to_pylist())
@@ -296,7 +294,6 @@ def _evaluate_metric(
     given = metric if isinstance(metric, str) else loaded  # a text can be a parameter of a Prefect run
     done: list[MetricRef] = _run("benchmark:evaluate_custom", config, given, quiet=quiet, results=results)
     from capim.reports.rows.standing import against_best, pair_rows
-    from capim.store import EmbeddingStore
 
     left_out = [line for reference in done for line in reference.left_out]
     figures = [row for reference in done for row in reference.results]
@@ -355,7 +352,6 @@ def compare(
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
     done: Compared = _run("benchmark:compare", config, quiet=quiet)
     from capim.reports.rows.standing import summary
-    from capim.store import EmbeddingStore
     from capim.tasks.compare import compared_rows
 
     for each in done.renewed:
@@ -376,7 +372,6 @@ def compare_command(
     if isinstance(done, Rows):
         return done
     from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows
-    from capim.store import EmbeddingStore
     from capim.tasks.compare import compared_rows
 
     store = EmbeddingStore.open(config.store_uri)
@@ -478,7 +473,7 @@ def watch(
     Example: capim watch --corpora shapes --encoders tiny-clip
 
     Args:
-        strict: also fail on a drop of a point where there are too few images for any drop to be significant
+        strict: also fail on a drop of a point or more where there are too few images for any drop to be significant
     """
     check_names(config, "watch")
     from capim.tasks.reference.changes import WatchRule
@@ -507,8 +502,8 @@ def report(
 ) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
-    Prints what the report recommends, and its path. Of figures with several settings it shows those with the default
-    ones; the report of `capim run` shows what that run used, whatever else is in the store.
+    Prints what the report recommends, and its path. Where a figure has several settings, it shows the default ones;
+    the report of `capim run` shows what that run used, whatever else is in the store.
 
     With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
     and what changed between the runs.
@@ -623,8 +618,8 @@ def import_(
 ) -> None:
     """Import what another program computed: embeddings, outcomes of models without embeddings, runs, published figures.
 
-    capim looks at what is there and says what it takes it for, how its rows were matched with images, captions or
-    queries, and what it stores; --plan only says it. An option names what a file is where that cannot be known.
+    capim recognises what a file holds, and says so, how its rows were matched with images, captions or queries, and
+    what it stores; with --plan it stores nothing. Where a file cannot be recognised, an option says what it is.
 
     Rows are matched by a column of ids, file names or texts under any usual name; by position only where there is none.
     Images and captions can be imported by two commands, and one model for many corpora, under one name and --revision.
@@ -636,8 +631,8 @@ def import_(
         images = "images.npy"
         captions = "captions.npy"
 
-    Qrels and runs need no texts and no images: trec_eval's figures under its names, and those of capim beside them. The
-    same file again changes nothing.
+    Qrels and runs need neither texts nor images; they give trec_eval's figures under its names, and capim's beside
+    them. Importing the same file again changes nothing.
 
     Example: capim import images.npz captions.npz --encoder theirs --corpus shapes
 
@@ -650,7 +645,7 @@ def import_(
         captions: caption embeddings, in the same formats
         revision: version of the model (default: that of the stored model, else unversioned)
         note: a remark about the model; kept and shown with it
-        same_as: what is imported is of this stored encoder, and stands in one row with it
+        same_as: stored encoder that made what is imported, which is shown in one row with it
         manifest: import many sets: a TOML file with a table [[set]] for each
         folder: import DIR/ENCODER/CORPUS/images.* and captions.*
         outcomes: outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or
@@ -658,16 +653,19 @@ def import_(
         scores: scores of every caption (rows) with every image (columns): .npy, .npz or .pt
         run: lists of the best items: TREC's run format, a table or JSON; may be repeated
         qrels: what is relevant for the queries of runs: TREC's or BEIR's format, a table or JSON
-        published: figures of others, to be shown beside own ones: CLIP_benchmark, MTEB, ViDoRe, or a CSV with the
-            columns model, dataset, metric, value
-        protocol: protocols of the outcomes, scores or run (default: all it tells)
-        by_position: rows follow the order of the corpus, whatever their columns hold
+        published: figures that others published, to be shown beside your own: CLIP_benchmark, MTEB, ViDoRe, or a CSV
+            with the columns model, dataset, metric, value
+        protocol: protocols of the outcomes, scores or run (default: all that the file allows)
+        by_position: take rows in the order of the corpus, whatever their columns hold
         plan: say what would be done, and do nothing
-        replace: replace what is stored with other contents
+        replace: replace stored contents that differ
     """
     given = _recognised(paths, {name: value for name, value in given.items() if name != "paths"})
     kind = _check_import({*given})
-    _check_files(given)
+    named = [("run", path) for path in given.get("run", ())]
+    named += [(name, given[name]) for name in ("outcomes", "scores", "qrels", "published") if name in given]
+    if faults := [f"{path}: no such file; check --{name}" for name, path in named if not Path(path).exists()]:
+        raise RequestError(faults)
     given |= _usual_corpus(kind, given, config)
 
     from capim.flows.exchange import import_ as flow
@@ -675,6 +673,7 @@ def import_(
     from capim.flows.execution import start
     from capim.store.sets.importing import ImportRow, read_manifest, rows_of_folder
     from capim.tasks.imports import Identity
+    from capim.tasks.results.imported.runs import tag_of
     from capim.tasks.results.imported.sources import Kind, Source
 
     if kind in ("embeddings", "a manifest", "a folder"):
@@ -683,8 +682,8 @@ def import_(
         elif kind == "a folder":
             rows = rows_of_folder(Path(given["folder"]))
         else:
-            named = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
-            of_row = {name: given[name] for name in named if name in given}
+            columns = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
+            of_row = {name: given[name] for name in columns if name in given}
             rows = [ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)]
         say(*start(flow, config, rows, replace=replace, by_position=by_position, plan=plan))
         return
@@ -692,7 +691,7 @@ def import_(
     path, *more = [given[option]] if isinstance(given[option], str) else given[option]
     if more:
         raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
-    name = given.get("encoder") or given.get("same_as") or (_tag_of(path) if option == "run" else "")
+    name = given.get("encoder") or given.get("same_as") or (tag_of(Path(path)) if option == "run" else "")
     source = Source(
         cast("Kind", option),
         path,
@@ -726,31 +725,16 @@ def _recognised(paths: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _check_files(given: Mapping[str, Any]) -> None:
-    """Refuse files that are not there, before anything heavy is loaded."""
-    names = [("run", path) for path in given.get("run", ())]
-    names += [(name, given[name]) for name in ("outcomes", "scores", "qrels", "published") if name in given]
-    if faults := [f"{path}: no such file; check --{name}" for name, path in names if not Path(path).exists()]:
-        raise RequestError(faults)
-
-
 def _judged(folder: Path) -> str | dict[str, Any]:
     """The corpus of a folder of queries, documents and judgements, whose images need not be there."""
     has_images = (folder / "images").is_dir()
     return str(folder) if has_images else {"reader": "judged", "dataset": str(folder.absolute()), "ids_only": True}
 
 
-def _tag_of(path: str) -> str:
-    from capim.tasks.results.imported.runs import tag_of
-
-    return tag_of(Path(path))
-
-
 def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
     """The only stored corpus, where one is needed and none is named."""
     if "corpus" in given or "qrels" in given or kind not in ("embeddings", "outcomes", "scores", "runs"):
         return {}
-    from capim.store import EmbeddingStore
     from capim.store.schema import texts
 
     try:
@@ -824,13 +808,10 @@ def rerank(
         second: encoder that re-ranks the first N results
         depths: re-ranking depths (default: 1,5,10,20,50,100)
     """
-    try:
-        numbers = tuple(int(depth) for depth in depths)
-    except ValueError as error:
-        raise RequestError(f"--depths must be whole numbers, got {', '.join(depths)}") from error
+    numbers = _numbers("--depths", depths, int, "whole numbers")
     if any(not 1 <= depth <= 100 for depth in numbers):
         raise RequestError(
-            f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(map(str, numbers))}"
+            f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(depths)}"
         )
     check_names(replace(config, encoders=(first, second)), "rerank")
     done = _run("exchange:rerank_flow", config, first, second, numbers, quiet=quiet)
@@ -855,16 +836,20 @@ def fuse(
     encoders = tuple(config.encoders)
     if len(encoders) < 2:
         raise RequestError(f"--encoders must name at least two encoders to fuse, got {', '.join(encoders) or 'none'}")
-    try:
-        numbers = tuple(float(weight) for weight in weights)
-    except ValueError as error:
-        raise RequestError(f"--weights must be numbers, got {', '.join(weights)}") from error
+    numbers = _numbers("--weights", weights, float, "numbers")
     if numbers and len(numbers) != len(encoders):
         raise RequestError(f"--weights must be one number per encoder: expected {len(encoders)}, got {len(numbers)}")
     if numbers and not (all(0 <= weight < float("inf") for weight in numbers) and any(numbers)):
         raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
     done = _run("exchange:fuse_flow", config, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
+
+
+def _numbers(option: str, words: Sequence[str], kind: Callable[[str], T], expected: str) -> tuple[T, ...]:
+    try:
+        return tuple(map(kind, words))
+    except ValueError as error:
+        raise RequestError(f"{option} must be {expected}, got {', '.join(words)}") from error
 
 
 def ann(
@@ -891,7 +876,7 @@ def ann(
         methods: only these (default: all that apply)
     """
     check_names(config, "ann")
-    from capim.store import EmbeddingStore
+    from capim.store.rows import with_seconds
     from capim.tasks.analyses.compression import METHODS
 
     faults = [unknown("method", name, METHODS) for name in methods if name not in METHODS]
@@ -903,7 +888,8 @@ def ann(
     places = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
     shown = ("exact", *methods)
     found = []
-    for row in EmbeddingStore.open(config.store_uri).rows("slices", analysis="ann", feature=shown).to_pylist():
+    store = EmbeddingStore.open(config.store_uri)
+    for row in with_seconds(store, store.rows("slices", analysis="ann", feature=shown).to_pylist()):
         at = places.get((row["encoder_fingerprint"], row["corpus_fingerprint"]))
         if at is not None:
             detail = json.loads(row["detail"])

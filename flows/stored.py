@@ -1,7 +1,7 @@
 """What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
 
-The commands `results`, `choose`, `query`, `why`, `certify`, `search`, `explain`, `serve` and `export`; nothing is
-written into the store.
+The commands `results`, `choose`, `query`, `why`, `certify`, `search`, `explain`, `serve` and `export`; only what
+`certify` simulated is written into the store.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
 from capim.store.schema import texts
 from capim.store.types import Modality, is_fingerprint
 
 if TYPE_CHECKING:
-    from capim.store import EmbeddingStore
     from capim.tasks.corpora.naming import Row
 
 
@@ -38,8 +38,6 @@ def open_store(workspace: str | None) -> EmbeddingStore:
     Raises:
         RequestError: There is no store; says how to make one.
     """
-    from capim.store import EmbeddingStore
-
     return EmbeddingStore.open(run_config({"workspace": workspace}).store_uri)
 
 
@@ -141,7 +139,7 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     Example: capim why last
 
     Args:
-        run: id of the run (table runs), or last, the newest (default: last)
+        run: id of the run (table runs); last is the newest (default: last)
     """
     from capim.tasks.why import COLUMNS, reasons
 
@@ -167,25 +165,26 @@ def certify(
     encoders: Annotated[Texts | None, "A,B"] = None,
     seed: int = 0,
 ) -> Rows:
-    """Simulate whether intervals and tests hold what they promise on a corpus: on its own captions and shares.
+    """Simulate whether intervals and tests keep their promises on corpora like this one, with its captions and shares.
 
-    For each headline figure: how often intervals of 95 % hold the truth (coverage), how often a difference is found
+    For each headline figure: how often intervals of 95 % contain the truth (coverage), how often a difference is found
     where there is none (type I error, promised 5 %), and how often the difference that is said to be detectable is
-    found (power, promised 80 %). Nothing is stored. Exit code 1 if something does not hold.
+    found (power, promised 80 %). What was found is stored; reports of the store say it beside the answer. Exit code 1
+    if a promise is not kept.
 
     Example: capim certify shapes
 
     Args:
         corpus: a stored corpus
         encoders: the two whose figures are simulated (default: the best two)
-        seed: of the simulation
+        seed: random seed of the simulation (default: 0)
     """
     from capim.tasks.certify import certified
 
     store = open_store(workspace)
     name = str(corpus_in(store, corpus)["name"])
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=name)
-    rows = [*certified(store, name, store.figures(**wanted), seed=seed)]
+    rows = certified(store, name, store.figures(**wanted), seed=seed)
     failed = [row for row in rows if row["holds"] is False]
     known = [row for row in rows if row["holds"] is not None]
     say(f"{len(known) - len(failed)} of {len(known)} promises hold on corpora like {name}")
@@ -253,15 +252,15 @@ def choose(
 ) -> None:
     """Rank encoders by a mean over tasks with your weights, within limits of cost.
 
-    The interval is that of the difference to the first, and holds for all pairs of a task together. Below the table
-    stands which encoders drop out by which limit, and over which weights the first place stays the same. The page of a
+    The interval is that of the difference from the first, and holds for all pairs of a task together. Lines below the
+    table say which limit rules an encoder out, and for which weights the first place stays the same. The page of a
     report does the same under "Decide".
 
     Example: capim choose --weights shop-de:t2i/all=70,binding=30 --limits bytes=1024
 
     Args:
-        weights: a corpus, or corpus:protocol of a headline task, and its weight; they are scaled to a sum of 1
-        limits: bytes per image and dim (components) at most, rate (images per second) at least
+        weights: a corpus, or corpus:protocol of a headline task, and its weight; weights are scaled to sum to 1
+        limits: bytes is the most per image, dim the most components, rate the least images per second
     """
     from capim.reports.rows import choice
     from capim.reports.rows.reading import read_report_data
@@ -291,7 +290,7 @@ def query(
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
     batches, runs … and the views items, embedded_items, query_outcomes, sourced_results, current_results.
-    Columns of one name are numbered: encoder, encoder_2. Exit code 1 if there are no rows.
+    Columns with the same name are numbered: encoder, encoder_2. Exit code 1 if there are no rows.
 
     Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"
 
@@ -386,7 +385,7 @@ def duplicates(
     """List images that are the same or nearly so, within corpora and between them: by bytes, by file names, by vectors.
 
     Photographs that two corpora share make their figures depend on each other; a training and a test part of one corpus
-    should share none. File names are compared between corpora alone. The score is the cosine.
+    should share none. File names are compared only between corpora. The score is the cosine.
 
     Example: capim duplicates --corpus shapes,shapes-winoground --encoder tiny-clip
 
@@ -468,13 +467,13 @@ def serve(
     """Look through a store in the browser: results, single queries, what one encoder misses and another finds.
 
     Prints an address that works on this machine only; it carries a token, so that others on the machine cannot use it.
-    The token and the port stay those of the workspace (serve.json), so that saved addresses work the next time. The
-    pages read the store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
+    The workspace keeps the token and the port (serve.json), so that saved addresses go on working. The pages read the
+    store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
 
     Example: capim serve --workspace ./workspace --open
 
     Args:
-        port: port (default: that of the last time, else any that is free)
+        port: port (default: the last one used, else any that is free)
         open: open the first page in the browser
     """
     from capim.flows.searching import StoreServices
@@ -533,7 +532,7 @@ def export(
 
       results          figures: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV,
                        V28 and COCO-SM tables, the model-index of a model card (.yaml)
-      paper            a folder for LaTeX: a table for a column, charts, methods, an appendix, citations
+      paper            a folder for LaTeX: a table one column wide, charts, methods, an appendix, citations
       outcomes         one row per query: .parquet, .csv, .json
       trec             lists and relevant items of each query, for pytrec_eval, ranx …: a folder of runs and qrels
       embeddings       of one encoder: .npy (ids beside it), .npz, .parquet, .safetensors, .csv

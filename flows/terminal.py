@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.files import write_csv, write_json
-from capim.tasks.hub.progress import DOWNLOADED, Progress, listening
-from capim.tasks.runtime.progress import QUIET_SECONDS, Overall, clock
+from capim.tasks.hub.progress import DOWNLOADED, QUIET_SECONDS, Overall, Progress, clock, listening
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -93,7 +93,7 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
     return Section(
         id="figures",
         title="Figures",
-        lead="All figures of both reports whose values differ.",
+        lead="Figures that both have and whose values differ.",
         blocks=tuple(blocks),
     )
 
@@ -123,7 +123,6 @@ def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange],
         numbers("p", p_raw),
         numbers("adjusted p", lambda c: p_cell(c.p_adjusted, c), explain="Holm over all figures that have a p"),
         texts("basis", lambda c: c.basis),
-        sortable=True,
         folded=f"All {show.count(len(moved), 'changed figure')}" if folded else "",
         note=NOTE,
     )
@@ -162,7 +161,6 @@ def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> list[Section]:
         "Figures without a counterpart",
         rows,
         *(texts(name, itemgetter(i)) for i, name in enumerate(("Encoder", "corpus", "protocol", "metrics", "where"))),
-        sortable=True,
     )
-    made = Section(id="coverage", title="Figures of only one report", lead="", blocks=(table,))
+    made = Section(id="coverage", title="Figures of only one report", blocks=(table,))
     return [made] if rows else []

@@ -73,7 +73,7 @@ def write_search(target: str | Path, found: Search, thumbnails: Mapping[str, byt
         title="Search",
         subtitle=where,
         facts=(("Results", show.number(len(found.rows), 0)),),
-        sections=(Section(id="results", title="Nearest items", lead="", blocks=(grid,)),),
+        sections=(Section(id="results", title="Nearest items", blocks=(grid,)),),
         thumbnails=data_uris(pictures),
         colophon=COLOPHON,
         sources=digest16([found.query, found.encoder, found.corpus, [[row["id"], row["score"]] for row in found.rows]]),
@@ -164,7 +164,7 @@ def _page(explanations: Sequence[Explanation], image: Image.Image) -> Report:
             "vector of the image. A map is clear where the image is close to the token; that of all tokens where most "
             f"tokens have their closest patch. Vectors of special tokens are on no map.{where}",
         )
-        sections.append(Section(id=f"encoder-{number}", title=each.encoder, lead="", blocks=(block,)))
+        sections.append(Section(id=f"encoder-{number}", title=each.encoder, blocks=(block,)))
     first = explanations[0]
     return Report(
         title="Why it matches",

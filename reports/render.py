@@ -38,7 +38,7 @@ ALWAYS_IN_THE_PAGE = 3
 MOST_ROWS = (40, 20, 10, 5)  # of a table in markdown, from the most to the fewest
 MOST_BYTES = 29_500  # of markdown beside a page
 LONGEST_ALT = 400
-ONLY_DRAWN = ("ci_low", "ci_high", "text", "words", "speed", "label", "order")  # fields of a point of a chart
+ONLY_DRAWN = ("ci_low", "ci_high", "text", "words", "speed", "method", "order")  # fields of a point of a chart
 LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
 
 
@@ -233,6 +233,13 @@ _HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2
 _SOURCE = re.compile(r"(<script\b.*?</script>|<[^>]*>)", re.DOTALL)  # tags, and what no reader sees
 
 
+_SAID = re.compile(r'\b(?:title|alt|aria-label)="[^"]*"')  # attributes that are read as text
+
+
+def _named(text: str) -> str:
+    return _HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+
 class _Page(jinja2.Template):
     """A page in whose texts the characters that turn or hide others are named."""
 
@@ -242,7 +249,8 @@ class _Page(jinja2.Template):
         if not _HIDDEN.search(page):
             return page
         parts = _SOURCE.split(page)
-        parts[::2] = [_HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text) for text in parts[::2]]
+        parts[::2] = [_named(text) for text in parts[::2]]
+        parts[1::2] = [_SAID.sub(lambda found: _named(found[0]), tag) for tag in parts[1::2]]
         return "".join(parts)
 
 

@@ -73,7 +73,7 @@ def _of_package(plugin: Plugin, found: object) -> Build:
                 raise TypeError(f"expected a capim.reports.elements.page.Section, got {type(made).__name__}")
         except Exception as error:  # noqa: BLE001 - code of another package
             log.error("%s: the report is made without this section (%s: %s)", plugin, type(error).__name__, error)
-            return Section(id="", title="", lead="", blocks=())
+            return Section(id="", title="", blocks=())
         return made
 
     return section

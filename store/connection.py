@@ -55,7 +55,8 @@ _REMEDIES = {
     "operation not (permitted|supported)": "This file system makes no hard links, by which tables are written: give a "
     "workspace on another one",
     "too many open files": "Allow the process more (`ulimit -n 4096`), and run the same command again to continue",
-    "cannot allocate memory": "Free memory, or allow the process more (`ulimit -v unlimited`)",
+    "cannot allocate memory|unable to allocate|failed to map segment|malloc of size|task was aborted|"
+    "resource temporarily unavailable": "Free memory, or allow the process more (`ulimit -v unlimited`)",
     _NO_BUCKET: "There is no bucket of this name: check the address, or make the bucket",
     f"{_INCOMPLETE}|damaged file": "Run `capim store verify`: it lists what is damaged, with the command that "
     "repairs it",

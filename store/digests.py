@@ -390,10 +390,7 @@ class Digests:
             more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
             if not self.files.sizes(name):
                 listed, more = f"{self.files.whole(name, '')} is missing", ""
-            raise WorkError(
-                f"table {name!r}: {listed}{more}",
-                remedy=f"Run `capim store repair {name}`, then the same command that made it",
-            )
+            raise WorkError(f"table {name!r}: {listed}{more}", remedy=repair_remedy(name))
 
     def faults(self, name: str, *, quick: bool = False) -> list[FileFault]:
         """What is wrong with the files of a table, compared with its records, and with the records themselves.
@@ -584,6 +581,11 @@ class Digests:
             else:
                 damaged.append(path)
         return records, damaged
+
+
+def repair_remedy(name: str) -> str:
+    """What to do about a table with damaged files."""
+    return f"Run `capim store repair {name}`, then the same command that made it"
 
 
 def _data_files(fragments: Iterable[FragmentMetadata]) -> list[str]:

@@ -27,17 +27,7 @@ from numpy.typing import NDArray
 from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import Row, States, Uses, current_rows, newest_rows, uses_of
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
-from capim.store.rows import (
-    check_columns,
-    conformed,
-    in_order,
-    merge,
-    now,
-    one_of,
-    read,
-    read_where,
-    register,
-)
+from capim.store.rows import check_columns, conformed, in_order, merge, now, one_of, read, read_where, register
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
 from capim.store.sets.reading import SetReader, Vectors, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
@@ -157,12 +147,8 @@ class EmbeddingStore:
         others = {row["fingerprint"] for row in namesakes} - {spec.fingerprint}
         if others:
             log.warning(
-                "encoder name %r now means %s (revision %s); embeddings that were made under this name before are kept "
-                "and can be read by fingerprint: %s",
-                spec.name,
-                spec.fingerprint,
-                spec.revision,
-                ", ".join(sorted(others)),
+                f"encoder name {spec.name!r} now means {spec.fingerprint} (revision {spec.revision}); embeddings that "
+                f"were made under this name before are kept, and are read by fingerprint: {', '.join(sorted(others))}"
             )
         row = {"name": spec.name, "fingerprint": spec.fingerprint, "spec": spec.to_json(), "written": now()}
         register(self.connection, "encoders", [row])
@@ -194,11 +180,8 @@ class EmbeddingStore:
         }
         for part in _COUNTED:
             if parts[part].num_rows != row[f"n_{part}"]:
-                raise WorkError(
-                    f"corpus {row['name']!r} has {parts[part].num_rows} of {row[f'n_{part}']} {part}",
-                    remedy="Restore its tables from a backup, or run `capim store drop --corpus "
-                    f"{row['name']} --yes`, then the same command again",
-                )
+                problem = f"corpus {row['name']!r} has {parts[part].num_rows} of {row[f'n_{part}']} {part}"
+                raise WorkError(problem, remedy=drop_corpus_remedy(row["name"]))
         corpus = Corpus(
             **{name: row[name] for name in ("name", "licence", "origin", "main_metric")},
             languages_reference=row["reference_language"],
@@ -213,14 +196,14 @@ class EmbeddingStore:
         if fault := name_fault(corpus.name):
             raise RequestError(f"corpus name {corpus.name!r}: {fault}")
         rows = sorted(self.corpora().to_pylist(), key=lambda row: row["written"], reverse=True)
+        location = [corpus.location] if corpus.location else []
         stored = next((row for row in rows if row["fingerprint"] == corpus.fingerprint), None)
         if stored is not None:
             by_name = next(row for row in rows if row["name"] == corpus.name)
-            here = [row for row in rows if corpus.location in row["locations"]] if corpus.location else [stored]
-            if by_name is not stored or here[:1] != [stored]:
-                locations = [*(one for one in stored["locations"] if one != corpus.location), corpus.location]
-                changed = {"locations": locations if corpus.location else stored["locations"], "written": now()}
-                register(self.connection, "corpora", [stored | changed])
+            by_location = next((row for row in rows if corpus.location in row["locations"]), None)
+            if by_name is not stored or (location and by_location is not stored):
+                locations = [*(one for one in stored["locations"] if one != corpus.location), *location]
+                register(self.connection, "corpora", [stored | {"locations": locations, "written": now()}])
             return
         parts = {part: getattr(corpus, part) for part in CORPUS_PARTS}
         for part, contents in parts.items():
@@ -228,18 +211,17 @@ class EmbeddingStore:
                 name = corpus_table(part, corpus.name, corpus.fingerprint)
                 n = self.connection.create(name, contents.schema, contents).count_rows()
                 if n != contents.num_rows:
-                    raise WorkError(
-                        f"table {name!r} has {n} rows, the corpus has {contents.num_rows}",
-                        remedy=f"Run `capim store drop --corpus {corpus.name} --yes`, then the same command again",
-                    )
+                    problem = f"table {name!r} has {n} rows, the corpus has {contents.num_rows}"
+                    raise WorkError(problem, remedy=drop_corpus_remedy(corpus.name))
+        sample, seed = corpus.draw or (None, None)
         row = {
             **{name: getattr(corpus, name) for name in ("name", "fingerprint", "licence", "origin", "main_metric")},
             **{f"n_{part}": parts[part].num_rows for part in _COUNTED},
             "languages": sorted(texts(pc.unique(corpus.captions.column("language")))),
             "reference_language": corpus.languages_reference,
-            "locations": [corpus.location] if corpus.location else [],
-            "sample": None if corpus.draw is None else corpus.draw[0],
-            "seed": None if corpus.draw is None else corpus.draw[1],
+            "locations": location,
+            "sample": sample,
+            "seed": seed,
             "written": now(),
         }
         register(self.connection, "corpora", [row], update=False)
@@ -359,7 +341,6 @@ class EmbeddingStore:
         modality: Modality,
         language: str | None = None,
         translator: str | None = None,
-        partial: bool = False,
     ) -> Vectors:
         """The embeddings of a single-vector encoder as one float32 matrix in corpus order.
 
@@ -369,7 +350,6 @@ class EmbeddingStore:
             modality: ``image`` or ``caption``.
             language: Only captions in this language (BCP-47).
             translator: Only captions by this translator.
-            partial: Read a set that is not sealed; items without a row are left out.
 
         Raises:
             RequestError: There is no such set, or it is not sealed.
@@ -378,20 +358,10 @@ class EmbeddingStore:
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "multi":
             raise RequestError(f"encoder {encoder!r} has several vectors per item: read them with multivectors()")
-        items, state = self.item_index(key), self._readable(key, partial)
-        return read_matrix(self.connection, key, items, sealed=state, language=language, translator=translator)
+        sealed = self._sealed(key)
+        return read_matrix(self.connection, sealed, self.item_index(key), language=language, translator=translator)
 
-    def multivectors(
-        self,
-        *,
-        encoder: str,
-        corpus: str,
-        modality: Modality,
-        language: str | None = None,
-        translator: str | None = None,
-        window: int = 64,
-        partial: bool = False,
-    ) -> Iterator[Ragged]:
+    def multivectors(self, *, encoder: str, corpus: str, modality: Modality, window: int = 64) -> Iterator[Ragged]:
         """The embeddings of a late-interaction encoder, as stored, in blocks of ``window`` items in corpus order.
 
         Memory is that of one block, whatever the size of the set. Arguments and errors as for :meth:`vectors`.
@@ -399,33 +369,24 @@ class EmbeddingStore:
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "single":
             raise RequestError(f"encoder {encoder!r} has one vector per item: read them with vectors()")
-        blocks = self.stored_blocks(key, language=language, translator=translator, window=window, partial=partial)
-        return (rows.vectors for rows in blocks)
+        return (rows.vectors for rows in self.stored_blocks(key, window=window))
 
     def stored_blocks(
-        self,
-        key: SetKey,
-        *,
-        language: str | None = None,
-        translator: str | None = None,
-        ords: NDArray[np.int32] | None = None,
-        window: int = 64,
-        partial: bool = False,
+        self, key: SetKey, *, ords: NDArray[np.int32] | None = None, window: int = 64
     ) -> Iterator[StoredRows]:
         """Rows of any set as stored, at all positions or at ``ords``, in blocks of ``window`` items: bounded memory."""
         if window < 1:
             raise RequestError(f"window must be at least 1 item, got {window}")
-        items, state = self.item_index(key), self._readable(key, partial)
-        wanted = items.subset(language, translator) if ords is None else ords
-        reader = SetReader(self.connection, key, items, state)
-        return reader.blocks(wanted[reader.present[wanted]], window)
+        items = self.item_index(key)
+        reader = SetReader(self.connection, key, items, self._sealed(key))
+        return reader.blocks(np.arange(len(items), dtype=np.int32) if ords is None else ords, window)
 
-    def _readable(self, key: SetKey, partial: bool) -> SealedSet | None:
+    def _sealed(self, key: SetKey) -> SealedSet:
         state = self.sealed(key)
-        if state is None and not partial:
+        if state is None:
             raise RequestError(
                 f"{key.modality}s of {key.corpus!r} by {key.encoder!r} (set {key.table}) are not sealed in "
-                f"{self.uri}. Complete them with `capim embed` or `capim import`, or read some with partial=True"
+                f"{self.uri}. Complete them with `capim embed` or `capim import`"
             )
         return state
 
@@ -540,6 +501,11 @@ def is_spec_of(*, name: str, fingerprint: str, spec: str, **_: object) -> bool:
         return False
 
 
+def drop_corpus_remedy(name: str) -> str:
+    """What to do about a corpus whose tables cannot be repaired."""
+    return f"Restore its tables from a backup, or run `capim store drop --corpus {name} --yes`, then the same command"
+
+
 def corpus_table(part: str, name: str, fingerprint: str) -> str:
     """The table of one part (images, captions, pairs …) of one corpus.
 
@@ -616,8 +582,8 @@ def _check_format(connection: Connection, *, create: bool) -> None:
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
     elif formats != {FORMAT}:
         raise RequestError(
-            f"store {connection.uri} has format {max(formats)}, this release of capim reads format {FORMAT}: "
-            f"{_way_of(max(formats))}, or give another workspace (--workspace)"
+            f"store {connection.uri} has format {min(formats)}, this release of capim reads format {FORMAT}: "
+            f"{_way_of(min(formats))}, or give another workspace (--workspace)"
         )
 
 

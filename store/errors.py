@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 LISTED = 12  # known names that a message about an unknown one lists
@@ -109,6 +110,23 @@ class RequestError(ValueError):
 
     def __reduce__(self) -> tuple[type[RequestError], tuple[tuple[str, ...]]]:
         return (type(self), (self.faults,))
+
+
+@contextmanager
+def noted(faults: list[str]) -> Iterator[None]:
+    """Adds the faults of a request that fails within to others, to be raised together.
+
+    Examples:
+        >>> faults = ["corpus 'x' is unknown"]
+        >>> with noted(faults):
+        ...     raise RequestError("device 'gpu' is unknown")
+        >>> faults
+        ["corpus 'x' is unknown", "device 'gpu' is unknown"]
+    """
+    try:
+        yield
+    except RequestError as fault:
+        faults += fault.faults
 
 
 class MissingStoreError(RequestError):

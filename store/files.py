@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TextIO
+from zipfile import BadZipFile
 
 import pyarrow as pa
 
@@ -30,6 +31,17 @@ NOT_ITS_FORMAT = (
     ValueError,
 )
 """What libraries and our own code raise for a file that holds something else than its suffix says."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raises what a library says of a file as :class:`RequestError`: it is not what its suffix says."""
+    try:
+        yield
+    except RequestError:
+        raise
+    except (*NOT_ITS_FORMAT, csv.Error, pa.ArrowException, BadZipFile) as fault:
+        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
 
 
 def is_vector(value: object) -> bool:
@@ -114,12 +126,8 @@ def read_row_file(path: Path) -> list[dict[str, Any]]:
     if path.suffix not in READ_SUFFIXES:
         raise RequestError(unknown(f"{path}: suffix", path.suffix, READ_SUFFIXES))
     existing_file(path)
-    try:
+    with reading(path):
         rows = list(_read(path))
-    except (*NOT_ITS_FORMAT, csv.Error, pa.ArrowException) as fault:
-        if isinstance(fault, RequestError):
-            raise
-        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
     if not rows:
         raise RequestError(f"{path}: no rows in it")
     return rows

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.connection import load_lance, retrying, storage_faults, temporary_files
-from capim.store.digests import RECORDS, ROOT, FileFault
-from capim.store.embedding_store import EmbeddingStore, corpus_table, is_spec_of
+from capim.store.digests import RECORDS, ROOT, FileFault, repair_remedy
+from capim.store.embedding_store import EmbeddingStore, corpus_table, drop_corpus_remedy, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import find_set, stored_key
 from capim.store.rows import PARTS_PREFIX, delete, now, one_of, register
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
 Check: TypeAlias = Callable[[], tuple[State, str]]
 """Gives state and detail of a part of a store, or raises what is wrong with it."""
+_LEFT = "nothing: its making or its removal was interrupted"
 HISTORY = ("runs", "batches", "watched", "probes", "weights")
 """Tables whose rows say what happened: no run makes them again."""
 
@@ -63,20 +64,17 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     """
     corpora = _corpora(store)
     for row in corpora:
-        remedy = (
-            f"Restore its tables from a backup, or run `capim store drop --corpus {row['name']} --yes`, then the same "
-            "`capim run`: the corpus is read and encoded again"
-        )
+        remedy = drop_corpus_remedy(row["name"])
         yield _checked(store, f"corpus {row['name']}", partial(_corpus, store, row["name"], row["fingerprint"]), remedy)
     registered: dict[str, SealedSet] = {}
     with suppress(WorkError):  # the check of table 'sets', below, names the fault
         registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     for name, sealed in sorted(registered.items()):
-        yield _checked(store, name, partial(_sealed_set, store, sealed))
+        yield _checked(store, name, partial(_set, store, name, sealed))
     parts = {part for row in corpora for part in _parts_of(row)}
     for name in store.connection.names():
         if name.startswith(SET_PREFIXES) and name not in registered:
-            yield _checked(store, name, partial(_unsealed_set, store, name))
+            yield _checked(store, name, partial(_set, store, name, None))
         elif name in TABLES:
             yield _checked(store, name, partial(_table, store, name))
         elif name.startswith((CORPUS_PREFIX, PARTS_PREFIX)) and name not in parts:
@@ -89,10 +87,7 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
     if files := temporary_files(store.connection, timedelta(0)):
         size = sum(path.stat().st_size for path in files if path.exists())
-        detail = (
-            f"{len(files)} files of {size} bytes, from running or killed processes; `capim store compact` removes "
-            "those older than a day"
-        )
+        detail = f"{len(files)} files of {size} bytes; `capim store compact` removes those older than a day"
         yield StoreCheck(what="temporary files", state="incomplete", detail=detail)
 
 
@@ -126,10 +121,7 @@ def _checked(store: EmbeddingStore, what: str, check: Check, remedy: str = "") -
     if what in HISTORY and not all(file.copied for file in files):
         remedy = f"Restore the table from a backup, or run `capim store repair {what}`, which removes what is damaged"
         return StoreCheck(what=what, state="lost", detail=f"{problem}; no run makes its rows again. {remedy}")
-    remedy = (
-        remedy or f"Run `capim store repair {what}`, which removes what is damaged, then the same command that made it"
-    )
-    return StoreCheck(what=what, state="damaged", detail=f"{problem}. {remedy}")
+    return StoreCheck(what=what, state="damaged", detail=f"{problem}. {remedy or repair_remedy(what)}")
 
 
 def _compare_files(store: EmbeddingStore, name: str) -> tuple[State, str]:
@@ -153,30 +145,26 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
         return store.item_index(key)
     except (RequestError, WorkError) as fault:
         _compare_files(store, key.table)
-        raise _CorpusError(
-            f"not checked: corpus {key.corpus!r} cannot be read. Follow the advice for that corpus, or for table "
-            "'corpora', then run `capim store verify` again"
-        ) from fault
+        told = "Follow the advice for that corpus, or for table 'corpora', then verify again"
+        raise _CorpusError(f"not checked: corpus {key.corpus!r} cannot be read. {told}") from fault
 
 
-def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> tuple[State, str]:
-    name, items = sealed.key.table, _items(store, sealed.key)
-    if store.connection.find(name) is None:
-        raise missing_table(store.connection, sealed.key)
-    contents = examine(open_set(store.connection, sealed.key, sealed), sealed.key, items)
-    if contents.digest != sealed.digest:
-        problem = f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed"
-        return "damaged", f"{problem}. {drop_remedy(sealed.key)}"
-    _compare_files(store, name)
-    return "sound", f"{sealed.n_rows} rows, {sealed.tag}"
-
-
-def _unsealed_set(store: EmbeddingStore, name: str) -> tuple[State, str]:
-    store.connection.find(name)  # raises what is wrong with its files
-    key = stored_key(store.connection, name)
+def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> tuple[State, str]:
+    connection = store.connection
+    table = connection.find(name)  # raises what is wrong with its files
+    if table is None:
+        if sealed is not None:
+            raise missing_table(connection, sealed.key)
+        return "sound", _LEFT
+    key = stored_key(connection, name) if sealed is None else sealed.key
     items = _items(store, key)
-    contents = examine(open_set(store.connection, key, None), key, items)
+    contents = examine(open_set(connection, key, sealed), key, items)
+    if sealed is not None and contents.digest != sealed.digest:
+        problem = f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed"
+        return "damaged", f"{problem}. {drop_remedy(key)}"
     _compare_files(store, name)
+    if sealed is not None:
+        return "sound", f"{sealed.n_rows} rows, {sealed.tag}"
     n_present = np.count_nonzero(contents.rows_of)
     return "incomplete", f"{n_present} of {len(items)} items, not sealed. Run `capim embed` to complete it"
 
@@ -185,7 +173,7 @@ def _table(store: EmbeddingStore, name: str) -> tuple[State, str]:
     _compare_files(store, name)
     table = store.connection.find(name)
     if table is None:
-        raise WorkError(f"the folder of table {name!r} has no manifest")
+        return "sound", _LEFT
     if name == "encoders":
         store.encoders()  # compares every spec with its fingerprint
     with storage_faults(f"reading table {name!r}"):
@@ -202,10 +190,8 @@ def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreChe
     named = {tag for column in rows.columns for tag in pc.unique(column).to_pylist() if tag}
     dropped = sorted(named - tags)
     if dropped:
-        detail = (
-            f"{len(dropped)} embedding sets that results were computed from are no longer stored "
-            f"({', '.join(dropped[:3])}): these results cannot be reproduced"
-        )
+        sets = f"{len(dropped)} embedding sets of results are no longer stored ({', '.join(dropped[:3])})"
+        detail = f"{sets}: these results cannot be reproduced"
         yield StoreCheck(what="results", state="incomplete", detail=detail)
 
 
@@ -259,36 +245,34 @@ def repair_one(store: EmbeddingStore, name: str, *, accept: bool = False) -> str
     ``accept``: take what a table without a record of its digests holds as right, and record it.
     """
     with storage_faults(f"repairing {name!r}"):
-        return _repaired(store, name, accept=accept)
-
-
-def _repaired(store: EmbeddingStore, name: str, *, accept: bool) -> str:
-    if name.startswith(PARTS_PREFIX):
-        store.connection.drop(name)
-        return "dropped"
-    if name == ROOT:
-        problems = store.connection.digests.root.problems()
-        if problems and not accept:
-            raise WorkError(
-                f"{'; '.join(problems)}; without it nothing says which tables there are", remedy=_ROOT_REMEDY
+        connection, digests, accepted = store.connection, store.connection.digests, ""
+        if name.startswith(PARTS_PREFIX):
+            connection.drop(name)
+            return "dropped"
+        if name == ROOT:
+            if not (problems := digests.root.problems()):
+                return "nothing to repair"
+            if not accept:
+                raise WorkError(
+                    f"{'; '.join(problems)}; without it nothing says which tables there are", remedy=_ROOT_REMEDY
+                )
+            digests.accept_root()
+            return "what the tables hold is recorded as right"
+        if accept:
+            unrecorded = any(fault.is_of_record for fault in digests.faults(name))
+            accepted = (
+                "; what it holds is recorded as right" if unrecorded else "; its record was there: nothing to accept"
             )
-        if problems:
-            store.connection.digests.accept_root()
-        return "what the tables hold is recorded as right" if problems else "nothing to repair"
-    accepted = ""
-    if accept:
-        unrecorded = any(fault.is_of_record for fault in store.connection.digests.faults(name))
-        accepted = "; what it holds is recorded as right" if unrecorded else "; its record was there: nothing to accept"
-    if name in TABLES or name.startswith(CORPUS_PREFIX):
-        done = repair(store, name, accept=accept)
-        if name == "formats" and store.connection.find(name) is None:  # a store of another format has no root
-            register(store.connection, name, [{"format": FORMAT, "written": now()}], update=False)
-        gone = "; no run makes these again" if name in HISTORY and done.rows else ""
-        return f"{done.restored} files restored, {done.files} removed with {done.rows:,} rows{gone}{accepted}"
-    if name.startswith(SET_PREFIXES):
-        _restore(store, name, accept=accept)  # the manifest says which set it is
-    missing = repair(store, find_set(store, name).table, accept=accept).rows
-    return f"{missing:,} items are missing now{accepted}"
+        if name in TABLES or name.startswith(CORPUS_PREFIX):
+            done = repair(store, name, accept=accept)
+            if name == "formats" and connection.find(name) is None:  # a store of another format has no root
+                register(connection, name, [{"format": FORMAT, "written": now()}], update=False)
+            gone = "; no run makes these again" if name in HISTORY and done.rows else ""
+            return f"{done.restored} files restored, {done.files} removed with {done.rows:,} rows{gone}{accepted}"
+        if name.startswith(SET_PREFIXES):
+            _restore(store, name, accept=accept)  # the manifest says which set it is
+        missing = repair(store, find_set(store, name).table, accept=accept).rows
+        return f"{missing:,} items are missing now{accepted}"
 
 
 def _restore(store: EmbeddingStore, name: str, *, accept: bool) -> list[FileFault]:

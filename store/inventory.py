@@ -17,24 +17,20 @@ import pyarrow.compute as pc
 from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import FIRST_UPGRADED, EmbeddingStore, check_address, written_formats
 from capim.store.errors import RequestError, WorkError
-from capim.store.rows import now, register
-from capim.store.schema import FORMAT, TABLES, TIME, optional, texts
+from capim.store.rows import delete, now, register
+from capim.store.schema import FORMAT, TABLES, texts
 from capim.store.sets.reading import SetReader
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
-SETS_INFO = pa.schema(
-    [
-        *optional(pa.string(), "set_name", "encoder", "corpus", "modality", "vectors", "storage"),
-        *optional(pa.string(), "state"),  # sealed, partial, damaged
-        *optional(pa.int64(), "n_rows", "n_bytes"),  # of the data files of the current version
-        *optional(pa.int64(), "n_items", "dim", "version"),
-        *optional(pa.string(), "tag", "digest", "encoder_fingerprint", "corpus_fingerprint"),
-        *optional(pa.string(), "written_by"),  # hosts and devices of its batches
-        *optional(TIME, "sealed_at"),
-    ]
+SETS_INFO = (
+    *("set_name", "encoder", "corpus", "modality", "vectors", "storage", "state"),
+    *("n_rows", "n_bytes", "n_items", "dim", "version", "tag", "digest"),
+    *("encoder_fingerprint", "corpus_fingerprint", "written_by", "sealed_at"),
 )
+"""What is known of an embedding set: ``state`` is sealed, partial or damaged, ``n_bytes`` that of the data files of the
+current version, ``written_by`` names hosts and devices of its batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +40,14 @@ class StoreInfo:
     Attributes:
         uri: Absolute path or address.
         format: Version of its schema.
-        sets: One row per embedding set, columns :data:`SETS_INFO`.
+        sets: One row per embedding set, with :data:`SETS_INFO`.
         n_tables: Tables, sets included.
         n_bytes: Size of the data files of their current versions, but of damaged tables.
     """
 
     uri: str
     format: int
-    sets: pa.Table
+    sets: tuple[dict[str, object], ...]
     n_tables: int
     n_bytes: int
 
@@ -59,20 +55,19 @@ class StoreInfo:
 def info(store: EmbeddingStore) -> StoreInfo:
     """Counts and sizes of everything stored, and who wrote it; reads no vectors."""
     names, n_bytes = store.connection.names(), 0
-    for name in names:
+    for name in [*names]:
         with suppress(WorkError):  # `capim store verify` names the fault
-            table = store.connection.find(name)
-            n_bytes += 0 if table is None else data_bytes(table)
+            if (table := store.connection.find(name)) is None:
+                names.remove(name)  # its making or its removal was interrupted
+            else:
+                n_bytes += data_bytes(table)
     registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     writers = _writers(store)
-    sets = [
-        _set_row(store, name, registered.get(name), writers[name])
-        for name in sorted({name for name in names if name.startswith(SET_PREFIXES)} | set(registered))
-    ]
+    sets = sorted({name for name in names if name.startswith(SET_PREFIXES)} | registered.keys())
     return StoreInfo(
         uri=store.uri,
         format=FORMAT,  # a store with another format cannot be opened
-        sets=pa.Table.from_pylist(sets, schema=SETS_INFO),
+        sets=tuple(_set_row(store, name, registered.get(name), writers[name]) for name in sets),
         n_tables=len(names),
         n_bytes=n_bytes,
     )
@@ -116,7 +111,8 @@ def find_set(store: EmbeddingStore, reference: str) -> SetKey:
 
 
 def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers: set[str]) -> dict[str, object]:
-    row: dict[str, object] = {"set_name": name, "written_by": "; ".join(sorted(writers))}
+    row: dict[str, object] = dict.fromkeys(SETS_INFO)
+    row |= {"set_name": name, "written_by": "; ".join(sorted(writers))}
     try:
         key = sealed.key if sealed else stored_key(store.connection, name)
         row |= key.columns
@@ -144,7 +140,7 @@ def disk_bytes(folder: Path) -> int:
 
 def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
     """Set -> "host (device)" of the batches that it was written in."""
-    rows = store.rows("batches").group_by(["set_name", "host", "device"]).aggregate([])
+    rows = store.rows("batches").group_by(["set_name", "host", "device"], use_threads=False).aggregate([])
     writers: dict[str, set[str]] = defaultdict(set)
     for row in rows.to_pylist():
         writers[row["set_name"]].add(f"{row['host']} ({row['device']})")
@@ -314,9 +310,9 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         else:
             _add(connection, name, lacking)
             yield Upgraded(table=name, done="columns added", columns=columns, n_rows=n_rows)
-    if formats != {FORMAT}:
-        connection.drop("formats")
+    if formats != {FORMAT}:  # the new one first: a store without any cannot be upgraded
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
+        delete(connection, "formats", "format", [*formats - {FORMAT}])
 
 
 def _differs(connection: Connection, name: str) -> tuple[list[pa.Field], list[str]] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -71,10 +72,9 @@ def drop(
     if encoder is None and corpus is None:
         raise RequestError("give what to drop: an encoder, a corpus or both (--encoder, --corpus)")
     connection = store.connection
-    encoder_fingerprint = store.encoder(encoder).fingerprint if encoder is not None else None
-    row = store.corpus_row(corpus) if corpus is not None else None
-    corpus_fingerprint = str(row["fingerprint"]) if row is not None else None
-    names = connection.names()
+    encoder_fingerprint = None if encoder is None else store.encoder(encoder).fingerprint
+    row = {} if corpus is None else store.corpus_row(corpus)
+    corpus_fingerprint = row.get("fingerprint")
     sets = [
         name
         for name, key in sorted(stored_sets(store).items())
@@ -82,21 +82,20 @@ def drop(
         and corpus_fingerprint in (None, key.corpus_fingerprint)
         and modality in (None, key.modality)
     ]
-    tables = list(sets)
-    drops_corpus = row is not None and encoder is None and modality is None
-    if row is not None and drops_corpus:
-        parts = [corpus_table(part, str(row["name"]), str(row["fingerprint"])) for part in CORPUS_PARTS]
-        tables += [name for name in parts if name in names]
-    sizes = []
+    tables, n_rows, n_bytes = [*sets], 0, 0
+    drops_corpus = corpus is not None and encoder is None and modality is None
+    if drops_corpus:
+        parts = {corpus_table(part, row["name"], row["fingerprint"]) for part in CORPUS_PARTS}
+        tables += sorted(parts.intersection(connection.names()))
     for name in tables:
         with suppress(WorkError):  # a damaged table has no size that is known
-            table = connection.find(name)
-            sizes += [] if table is None else [(table.count_rows(), data_bytes(table))]
+            if (table := connection.find(name)) is not None:
+                n_rows, n_bytes = n_rows + table.count_rows(), n_bytes + data_bytes(table)
     if not dry_run:
         # Metadata first: after a crash `capim store verify` lists a table without a row, never a row without a table.
         delete(connection, "sets", "set_name", sets)
-        if corpus_fingerprint is not None and drops_corpus:
-            delete(connection, "corpora", "fingerprint", [corpus_fingerprint])
+        if drops_corpus:
+            delete(connection, "corpora", "fingerprint", [row["fingerprint"]])
         named = store.counts("results", "encoder_fingerprint")  # reports and comparisons need to know the encoder
         if encoder_fingerprint is not None and corpus is None and modality is None:
             for name in ("probes", "weights"):  # of vectors that are gone
@@ -105,12 +104,7 @@ def drop(
                 delete(connection, "encoders", "fingerprint", [encoder_fingerprint])
         for name in tables:
             connection.drop(name)
-    return Removal(
-        tables=tuple(tables),
-        n_rows=sum(rows for rows, _ in sizes),
-        n_bytes=sum(size for _, size in sizes),
-        done=not dry_run,
-    )
+    return Removal(tables=tuple(tables), n_rows=n_rows, n_bytes=n_bytes, done=not dry_run)
 
 
 def drop_set(store: EmbeddingStore, key: SetKey) -> None:
@@ -141,7 +135,7 @@ def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_f
 def drop_evaluations(
     store: EmbeddingStore, evaluations: Collection[str], *, encoder_fingerprints: Sequence[str], corpus_fingerprint: str
 ) -> None:
-    """Drops evaluations of these encoders on a corpus, their comparisons and slices on it, and rankings."""
+    """Drops evaluations of these encoders on a corpus, their comparisons and slices on it, and whole rankings."""
     for name in ("outcomes", "results", "replicates"):
         delete(store.connection, name, "evaluation", sorted(evaluations))
     for side in _SIDES:
@@ -153,14 +147,11 @@ def drop_evaluations(
         of_corpus = [
             store.rows(name, **{side: encoder_fingerprints}, corpus_fingerprint=corpus_fingerprint) for side in encoders
         ]
-        stale = {key for part in of_corpus for key in texts(part[column])}
-        delete(store.connection, name, column, sorted(stale))
-    _drop_rankings(store, encoder_fingerprints)
-
-
-def _drop_rankings(store: EmbeddingStore, encoder_fingerprints: Sequence[str]) -> None:
-    """Drops rankings of these encoders, whole: its ranks are those of all of its encoders."""
-    rankings = store.rows("rankings", encoder_fingerprint=encoder_fingerprints)
+        stale = sorted({key for part in of_corpus for key in texts(part[column])})
+        delete(store.connection, name, column, stale)
+        if name == "slices":
+            delete(store.connection, "timings", "slice", stale)
+    rankings = store.rows("rankings", encoder_fingerprint=encoder_fingerprints)  # whole: its ranks are those of all
     delete(store.connection, "rankings", "ranking", sorted({*texts(rankings["ranking"])}))
 
 
@@ -207,14 +198,14 @@ class Pruning:
     """What a store does not keep.
 
     Attributes:
-        rows: Table -> the column that rows are chosen by, the values of what goes, and the number of rows.
+        rows: Table -> the column that rows are chosen by, and the values of what goes with their numbers of rows.
         tables: Of embedding sets and corpora, whole.
         runs: Ids of all kept runs, oldest first; reports of other runs go too.
         running: Ids of those that have not ended, whose rows and what they may read stay.
         keep: How many of the newest runs are kept.
     """
 
-    rows: Mapping[str, tuple[str, tuple[str, ...], int]]
+    rows: Mapping[str, tuple[str, Counter[str]]]
     tables: tuple[str, ...]
     runs: tuple[str, ...]
     running: tuple[str, ...]
@@ -242,8 +233,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     pinned = {row[name] for row in watched for name in ("evaluation", "baseline_evaluation")}
     every = store.rows("results").to_pylist()
     # `capim results` shows those on corpora that were dropped, too
-    stored_states = [row["fingerprint"] for row in described_corpora]
-    states = States.of(every, uses=uses), States.of(every, stored_states, uses)
+    states = States.of(every, uses=uses), States.of(every, [row["fingerprint"] for row in described_corpora], uses)
     shown = {row["result"] for each in states for row in newest_rows(filter(each.has, every), "results", uses=uses)}
     kept = [
         row
@@ -254,43 +244,38 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     unfinished = {row["evaluation"] for row in _evaluations(store) if row["evaluation"] not in finished and in_use(row)}
     evaluations = {row["evaluation"] for row in kept} | pinned | unfinished
     pairs = {(row["encoder_fingerprint"], row["corpus_fingerprint"]) for row in kept}
-    corpora = {corpus for _, corpus in pairs}
 
     rows = {}
-    for table in (
-        "outcomes",
-        "replicates",
-    ):  # before the results: what is left of both when this is killed goes the next time
+    for table in ("outcomes", "replicates"):  # before the results: what is left when this is killed goes the next time
         counted = store.counts(table, "evaluation")
-        gone = tuple(sorted(counted.keys() - evaluations))
-        rows[table] = ("evaluation", gone, sum(counted[each] for each in gone))
+        rows[table] = ("evaluation", Counter({each: n for each, n in counted.items() if each not in evaluations}))
     rows["results"] = _left_out(every, "result", {row["result"] for row in kept})
     compared = read(store.connection, "pair_facts", columns=("derived", *_SIDES)).to_pylist()
-    rows["pair_facts"] = _unless(lambda row: evaluations.issuperset(row[side] for side in _SIDES), compared, "derived")
+    staying = {row["derived"] for row in compared if evaluations.issuperset(row[side] for side in _SIDES)}
+    rows["pair_facts"] = _left_out(compared, "derived", staying)
     made = {row["derived"] for row in (*kept, *compared)}.difference(rows["pair_facts"][1])
     rows |= _derived(store, kept_by, made)
-    sets, left, encoders = _superseded_sets(
-        store, {(r["encoder_fingerprint"], r["corpus_fingerprint"]) for r in every}, pairs
-    )
-    batches = store.rows("batches").to_pylist()
-    rows["batches"] = _left_out(batches, "set_name", {row["set_name"] for row in batches} - {*sets})
-    old = [row for row in described_corpora if row["fingerprint"] not in current | corpora | left]
-    rows["corpora"] = ("fingerprint", tuple(row["fingerprint"] for row in old), len(old))
+    superseded = {(row["encoder_fingerprint"], row["corpus_fingerprint"]) for row in every} - pairs
+    keys = {name: (key.encoder_fingerprint, key.corpus_fingerprint) for name, key in stored_sets(store).items()}
+    sets = sorted(name for name, pair in keys.items() if pair in superseded)
+    pairs |= {pair for name, pair in keys.items() if name not in sets}
+    rows["batches"] = "set_name", Counter(texts(store.rows("batches", set_name=sets)["set_name"]))
+    rows["corpora"] = _left_out(described_corpora, "fingerprint", current | {corpus for _, corpus in pairs})
+    old = [row for row in described_corpora if row["fingerprint"] in rows["corpora"][1]]
     if not running:  # a run writes the thumbnails of a corpus before the corpus
         rows |= _vanished_images(store, [row for row in described_corpora if row not in old])
-    rows["encoders"] = _left_out(described, "fingerprint", meant | {encoder for encoder, _ in pairs} | encoders)
+    rows["encoders"] = _left_out(described, "fingerprint", meant | {encoder for encoder, _ in pairs})
     named = {row["baseline"] for row in watched} | {row["run"] for row in kept}
     for table in ("comparisons", "slices", "rankings", "batches"):
-        key, gone, _ = rows[table]
+        key, gone = rows[table]
         named |= {row["run"] for row in store.rows(table).to_pylist() if row[key] not in gone}
-    stay = {*newest, *named}
-    rows["runs"] = _left_out(store.rows("runs").to_pylist(), "run", stay)
-    rows["watched"] = _left_out(store.rows("watched").to_pylist(), "run", stay | {row["run"] for row in watched})
-    names = {*store.connection.names()}
-    parts = [corpus_table(part, row["name"], row["fingerprint"]) for row in old for part in CORPUS_PARTS]
+    rows["runs"] = _left_out(runs, "run", {*newest, *named})
+    staying = {*newest, *named, *(row["run"] for row in watched)}
+    rows["watched"] = _left_out(store.rows("watched").to_pylist(), "run", staying)
+    parts = {corpus_table(part, row["name"], row["fingerprint"]) for row in old for part in CORPUS_PARTS}
     return Pruning(
-        rows={table: found for table, found in rows.items() if found[2]},
-        tables=(*sets, *(name for name in parts if name in names)),
+        rows={table: found for table, found in rows.items() if found[1]},
+        tables=(*sets, *sorted(parts.intersection(store.connection.names()))),
         runs=tuple(newest),
         running=tuple(row["run"] for row in running),
         keep=keep,
@@ -308,7 +293,7 @@ class _Kept(NamedTuple):
         return row["run"] in self.runs or row["derived"] in self.keys
 
 
-def _derived(store: EmbeddingStore, kept: _Kept, made: set[str]) -> dict[str, tuple[str, tuple[str, ...], int]]:
+def _derived(store: EmbeddingStore, kept: _Kept, made: set[str]) -> dict[str, tuple[str, Counter[str]]]:
     """What goes of comparisons, slices and rankings, and of the ledger, in which the keys ``made`` stay."""
     rows, keys = {}, kept.keys | made
     for table in ("comparisons", "slices", "rankings"):
@@ -317,8 +302,9 @@ def _derived(store: EmbeddingStore, kept: _Kept, made: set[str]) -> dict[str, tu
         staying = {row[key] for row in (*store.current(table), *filter(kept.keeps, of_table))}
         rows[table] = _left_out(of_table, key, staying)
         keys |= {row["derived"] for row in of_table if row[key] in staying}
+    rows["timings"] = "slice", Counter(texts(store.rows("timings", slice=sorted(rows["slices"][1]))["slice"]))
     entries = store.rows("derived").to_pylist()
-    rows["derived"] = _unless(lambda row: row["key"] in keys or row["run"] in kept.runs, entries, "key")
+    rows["derived"] = _left_out(entries, "key", keys | {row["key"] for row in entries if row["run"] in kept.runs})
     used = {each for run in store.rows("runs", run=sorted(kept.runs)).to_pylist() for each in run["uses"] or ()}
     rows["uses"] = _left_out(store.rows("uses").to_pylist(), "uses", used)
     return rows
@@ -331,22 +317,22 @@ def prune(store: EmbeddingStore, plan: Pruning) -> Pruning:
     """
     connection, plan = store.connection, _of_both(plan, plan_pruning(store, keep=plan.keep))
     delete(connection, "sets", "set_name", [name for name in plan.tables if name.startswith(SET_PREFIXES)])
-    for table, (column, values, _) in plan.rows.items():
-        delete(connection, table, column, values)
+    for table, (column, values) in plan.rows.items():
+        delete(connection, table, column, sorted(values))
     for name in plan.tables:
         connection.drop(name)
     return plan
 
 
 def _of_both(earlier: Pruning, later: Pruning) -> Pruning:
-    """What goes by two plans; of rows that share a value, their number is that of the shorter plan."""
-    rows = {}
-    for table in earlier.rows.keys() & later.rows.keys():
-        (column, values, n), (_, others, n_others) = earlier.rows[table], later.rows[table]
-        if both := tuple(value for value in values if value in {*others}):
-            rows[table] = (column, both, min(n, n_others))
-    ordered = {table: rows[table] for table in earlier.rows if table in rows}
-    return replace(later, rows=ordered, tables=tuple(name for name in earlier.tables if name in later.tables))
+    """What goes by two plans."""
+    shared = {
+        table: (column, gone & later.rows[table][1])
+        for table, (column, gone) in earlier.rows.items()
+        if table in later.rows
+    }
+    tables = tuple(name for name in earlier.tables if name in later.tables)
+    return replace(later, rows={table: both for table, both in shared.items() if both[1]}, tables=tables)
 
 
 def _meant(rows: list[dict[str, Any]], since: datetime) -> set[str]:
@@ -355,27 +341,18 @@ def _meant(rows: list[dict[str, Any]], since: datetime) -> set[str]:
     return {row["fingerprint"] for row in (*before, *(row for row in rows if row["written"] > since))}
 
 
-def _evaluations(store: EmbeddingStore) -> list[dict[str, str]]:
+def _evaluations(store: EmbeddingStore) -> list[Row]:
     """The evaluations that have outcomes, and what they are of."""
-    columns = ("evaluation", "encoder_fingerprint", "corpus_fingerprint")
-    found: list[dict[str, str]] = (
-        read(store.connection, "outcomes", columns=columns).group_by([*columns]).aggregate([]).to_pylist()
-    )
-    return found
+    columns = ["evaluation", "encoder_fingerprint", "corpus_fingerprint"]
+    found = read(store.connection, "outcomes", columns=columns).group_by(columns, use_threads=False).aggregate([])
+    return [*found.to_pylist()]
 
 
-def _left_out(rows: list[dict[str, Any]], key: str, kept: set[str]) -> tuple[str, tuple[str, ...], int]:
-    return _unless(lambda row: row[key] in kept, rows, key)
+def _left_out(rows: Iterable[Row], key: str, kept: Collection[str]) -> tuple[str, Counter[str]]:
+    return key, Counter(row[key] for row in rows if row[key] not in kept)
 
 
-def _unless(stays: Callable[[Row], bool], rows: list[dict[str, Any]], key: str) -> tuple[str, tuple[str, ...], int]:
-    gone = [row[key] for row in rows if not stays(row)]
-    return key, tuple(sorted({*gone})), len(gone)
-
-
-def _vanished_images(
-    store: EmbeddingStore, corpora: list[dict[str, Any]]
-) -> dict[str, tuple[str, tuple[str, ...], int]]:
+def _vanished_images(store: EmbeddingStore, corpora: list[dict[str, Any]]) -> dict[str, tuple[str, Counter[str]]]:
     """Thumbnails and hashes of images that none of these corpora has; what cannot be decoded stays known."""
     present: set[str] | None = None
     gone = {}
@@ -384,23 +361,8 @@ def _vanished_images(
         if known and present is None:
             columns = [store.items(row["fingerprint"], "image")["sha"] for row in corpora]
             present = {sha for column in columns for sha in texts(column.drop_null())}
-        left = known - (present or set())
-        gone[table] = ("sha", tuple(sorted(left)), len(left))
+        gone[table] = ("sha", Counter(known - (present or set())))
     return gone
-
-
-def _superseded_sets(
-    store: EmbeddingStore, evaluated: set[tuple[str, str]], kept: set[tuple[str, str]]
-) -> tuple[list[str], set[str], set[str]]:
-    """Sets whose results all go, and the fingerprints of the corpora and of the encoders of the others."""
-    keys = stored_sets(store)
-    gone = [
-        name
-        for name, key in sorted(keys.items())
-        if (key.encoder_fingerprint, key.corpus_fingerprint) in evaluated - kept
-    ]
-    left = [key for name, key in keys.items() if name not in gone]
-    return gone, {key.corpus_fingerprint for key in left}, {key.encoder_fingerprint for key in left}
 
 
 # --- Compacting a store: small files together, old versions and leftovers removed.
@@ -420,33 +382,28 @@ def compact_store(
         Bytes freed by table, and under ``temporary files`` and ``unfinished corpora``. Analyses and registers keep no
         history: their old versions are removed first, so that this also helps on a full disk.
     """
-    with storage_faults("compacting"):
-        return _compacted(store, history, temporary_age)
-
-
-def _compacted(store: EmbeddingStore, history: timedelta, temporary_age: timedelta) -> dict[str, int]:
     connection, freed = store.connection, dict[str, int]()
-    sealed = set(read(connection, "sets").column("set_name").to_pylist())
-    for name in connection.names():
-        table = connection.find(name)
-        if table is None:
-            continue
-        folder = connection.folder(name)
-        before = disk_bytes(folder) if folder else 0
-        if name in TABLES:
-            removed = drop_old_versions(table, timedelta(0))
-            compact(connection, name, free=True)
-        else:
-            if name in sealed:
-                # A process that did not know of the seal may have appended rows again, beside the sealed version.
-                retrying(f"removing repeated rows of {name!r}", partial(drop_repeats, table))
-            elif name.startswith(SET_PREFIXES):
-                compact(connection, name, free=False)
-                table.checkout_latest()
-            removed = drop_old_versions(table, history)
-        freed[name] = before - disk_bytes(folder) if folder else removed
-    freed["temporary files"] = remove_temporary_files(connection, temporary_age)
-    freed["unfinished corpora"] = _drop_unfinished_corpora(connection, temporary_age)
+    with storage_faults("compacting"):
+        sealed = set(read(connection, "sets").column("set_name").to_pylist())
+        for name in connection.names():
+            table, folder = connection.find(name), connection.folder(name)
+            if table is None:
+                continue
+            before = disk_bytes(folder) if folder else 0
+            if name in TABLES:
+                removed = drop_old_versions(table, timedelta(0))
+                compact(connection, name, free=True)
+            else:
+                if name in sealed:
+                    # A process that did not know of the seal may have appended rows again, beside the sealed version.
+                    retrying(f"removing repeated rows of {name!r}", partial(drop_repeats, table))
+                elif name.startswith(SET_PREFIXES):
+                    compact(connection, name, free=False)
+                    table.checkout_latest()
+                removed = drop_old_versions(table, history)
+            freed[name] = before - disk_bytes(folder) if folder else removed
+        freed["temporary files"] = remove_temporary_files(connection, temporary_age)
+        freed["unfinished corpora"] = _drop_unfinished_corpora(connection, temporary_age)
     return {name: size for name, size in freed.items() if size > 0}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from capim.store.connection import Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.schema import ANALYSES, TABLES, required
+from capim.store.types import canonical_json
 
 if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore
@@ -94,8 +96,8 @@ def register(connection: Connection, name: str, rows: Iterable[Mapping[str, obje
     merge(connection, name, pa.Table.from_pylist([*map(dict, rows)], schema=TABLES[name].columns), update=update)
 
 
-def delete(connection: Connection, name: str, column: str, values: Sequence[str]) -> None:
-    """Deletes the rows that hold one of these texts in a column."""
+def delete(connection: Connection, name: str, column: str, values: Sequence[str | int]) -> None:
+    """Deletes the rows that hold one of these values in a column."""
 
     def commit() -> None:
         table = connection.find(name)
@@ -107,18 +109,18 @@ def delete(connection: Connection, name: str, column: str, values: Sequence[str]
         connection.record(name)
 
 
-def quoted(text: str) -> str:
-    """A text as an SQL literal.
+def quoted(value: str | int) -> str:
+    """A text or a number as an SQL literal.
 
     Examples:
-        >>> quoted("it's")
-        "'it''s'"
+        >>> quoted("it's"), quoted(7)
+        ("'it''s'", '7')
     """
-    return "'" + text.replace("'", "''") + "'"
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
-def one_of(column: str, values: Sequence[str]) -> str:
-    """The SQL condition that a column holds one of these texts.
+def one_of(column: str, values: Sequence[str | int]) -> str:
+    """The SQL condition that a column holds one of these values.
 
     Examples:
         >>> one_of("set_name", ["a", "b"])
@@ -144,6 +146,16 @@ def in_order(table: str, rows: pa.Table) -> pa.Table:
         (name, "ascending") for name in TABLES[table].order if len(pc.unique(rows.column(name))) > 1
     ]
     return rows.sort_by(keys) if keys else rows
+
+
+def with_seconds(store: EmbeddingStore, slices: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of slices with the seconds per query that were measured (table ``timings``) among their details."""
+    timed = {row["slice"]: row["seconds_per_query"] for row in store.rows("timings").to_pylist()}
+    found = []
+    for row in slices:
+        detail = {**json.loads(row["detail"] or "{}"), "seconds_per_query": timed.get(row["slice"])}
+        found.append({**row, "detail": canonical_json(detail)} if row["slice"] in timed else {**row})
+    return found
 
 
 def now() -> datetime:
@@ -182,7 +194,8 @@ def conformed(table: str, rows: pa.Table) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as fault:
         raise RequestError(f"table {table!r}: a column has the wrong type: {fault}") from fault
     conformed = pa.Table.from_arrays(arrays, schema=schema)
-    counted = conformed.group_by([*TABLES[table].key]).aggregate([([], "count_all")])
+    # by one thread: where the system gives no further one, Arrow waits for it for ever
+    counted = conformed.group_by([*TABLES[table].key], use_threads=False).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted.column("count_all"), pa.scalar(1)))
     if repeated.num_rows:
         first = repeated.select([*TABLES[table].key]).slice(0, 1).to_pylist()[0]

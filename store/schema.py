@@ -77,14 +77,11 @@ CAPTIONS = _columns(
     *required(pa.string(), "language"),  # BCP-47
     *required(pa.string(), "translator"),  # human, google, bing, nllb …
     *optional(pa.string(), "annotation_id"),  # the data set's own id, for extra ground truths
-    *optional(
-        pa.string(), "query_group"
-    ),  # queries of one group are not independent: one question in several languages
+    # queries of one group are not independent: one question in several languages
+    *optional(pa.string(), "query_group"),
     *optional(pa.list_(pa.string()), "query_types"),  # kinds of query, as the corpus names them; null: not annotated
 )
-PAIRS = _columns(
-    *required(pa.string(), "id", "image_id", "caption_id", "negative_id", "category"),
-)
+PAIRS = _columns(*required(pa.string(), "id", "image_id", "caption_id", "negative_id", "category"))
 QUADRUPLES = _columns(
     *required(pa.string(), "id", "image_0", "image_1", "caption_0", "caption_1"),
     *required(pa.list_(pa.string()), "tags"),
@@ -107,9 +104,8 @@ CORPUS_PARTS = {
 """Part of a corpus -> its columns; every part of every stored corpus is a table of its own."""
 
 # --- rows that analyses write ---------------------------------------------------------------------------------
-_SUBJECT = [
-    *required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol"),
-]
+_STATES = required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
+_SUBJECT = [*_STATES, *required(pa.string(), "protocol")]
 OUTCOMES = _columns(
     *required(pa.string(), "evaluation"),  # digest of the sets' digests, the protocol and the scorer version
     *_SUBJECT,
@@ -145,7 +141,11 @@ _METRIC = [
     *required(pa.bool_(), "lower_is_better"),
     *required(pa.int32(), "statistics_version"),  # of intervals and tests
 ]
-_DERIVED = optional(pa.string(), "derived")  # key of the row of derived that it belongs to; null: measured, not derived
+_MADE = [*required(pa.string(), "run"), *required(TIME, "created")]
+_DERIVED = [
+    *optional(pa.string(), "derived"),  # key of the row of derived that it belongs to; null: measured, not derived
+    *_MADE,
+]
 RESULTS = _columns(
     *required(pa.string(), "result"),  # digest of what identifies the row
     *required(pa.string(), "evaluation"),
@@ -172,8 +172,6 @@ RESULTS = _columns(
     *required(pa.string(), "image_tag"),  # of the embedding sets that it was computed from
     *required(pa.string(), "caption_tag"),
     *_DERIVED,
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
 )
 REPLICATES = _columns(
     *required(pa.string(), "result"),  # key of the row of results that they belong to
@@ -184,8 +182,8 @@ REPLICATES = _columns(
     *required(pa.list_(pa.float64()), "replicate_values"),  # the metric of every bootstrap draw, in order
     *required(pa.int64(), "n_clusters"),  # the draws depend on this number and the seed alone
     *required(pa.int64(), "seed"),
-    *required(pa.string(), "derived", "run"),
-    *required(TIME, "created"),
+    *required(pa.string(), "derived"),
+    *_MADE,
 )
 COMPARISONS = _columns(
     *required(pa.string(), "comparison", "corpus", "corpus_fingerprint", "protocol"),
@@ -217,8 +215,6 @@ COMPARISONS = _columns(
     *required(pa.int64(), "replicates", "permutations", "seed"),
     *optional(pa.string(), "reason"),
     *_DERIVED,
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
 )
 PAIR_FACTS = _columns(
     *required(pa.string(), "derived"),  # key of the row of derived
@@ -236,8 +232,7 @@ PAIR_FACTS = _columns(
     *optional(pa.float64(), "distance", "p_exact"),
     *optional(pa.int64(), "n_flips"),
     *optional(pa.binary(), "flips"),
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
+    *_MADE,
 )
 RANKINGS = _columns(
     *required(pa.string(), "ranking"),  # digest of the encoders and corpora that were ranked together
@@ -259,8 +254,6 @@ RANKINGS = _columns(
     *required(pa.int64(), "replicates", "permutations", "seed"),
     *optional(pa.string(), "reason"),  # why something is null
     *_DERIVED,
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
 )
 SLICES = _columns(
     *required(pa.string(), "slice"),
@@ -276,8 +269,11 @@ SLICES = _columns(
     *optional(pa.string(), "reason"),
     *optional(pa.string(), "detail"),  # JSON: examples, cost, what else the analysis adds
     *_DERIVED,
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
+)
+TIMINGS = _columns(
+    *required(pa.string(), "slice"),
+    *required(pa.float64(), "seconds_per_query"),  # wall time: of equal runs it is all that differs
+    *_MADE,
 )
 DERIVED = _columns(
     *required(pa.string(), "key"),  # digest of the identity
@@ -286,8 +282,7 @@ DERIVED = _columns(
     *required(pa.bool_(), "usual"),  # made with the settings that a run has unless it is given others
     *required(pa.int64(), "n_rows"),  # that carry its key
     *required(pa.float64(), "seconds"),
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
+    *_MADE,
 )
 USES = _columns(
     *required(pa.string(), "uses"),  # digest of the keys
@@ -310,20 +305,17 @@ BATCHES = _columns(
     # null: no endpoint, or it names none; the cost also where the table has no price
     *optional(pa.int64(), "n_tokens"),
     *optional(pa.float64(), "cost"),
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
+    *_MADE,
 )
 PROBES = _columns(
     *required(pa.string(), "encoder_fingerprint", "item"),  # an endpoint, and the caption or image that it encoded
     *required(pa.list_(pa.float32()), "vector"),  # unit norm
-    *required(pa.string(), "run"),  # the first that used the endpoint
-    *required(TIME, "created"),
+    *_MADE,  # the run: the first that used the endpoint
 )
 WEIGHTS = _columns(
     *required(pa.string(), "encoder_fingerprint", "checksum"),  # of the weights that encoded what is stored, as loaded
     *required(pa.string(), "versions"),  # of the libraries that loaded them first, JSON
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
+    *_MADE,
 )
 WATCHED = _columns(
     *required(pa.string(), "run"),  # the watch
@@ -344,8 +336,7 @@ IMPORTS = _columns(
     *required(pa.string(), "what"),  # image, caption, or the protocol of the outcomes
     *required(pa.string(), "matched"),  # by what rows were matched with items: a column; position: not verified
     *required(pa.string(), "source"),  # the file
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
+    *_MADE,
 )
 PUBLISHED = _columns(
     *required(pa.string(), "published"),  # digest of what identifies the row
@@ -354,16 +345,14 @@ PUBLISHED = _columns(
     *required(pa.string(), "metric", "their_metric"),
     *required(pa.float64(), "value"),
     *required(pa.string(), "source", "difference"),
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
+    *_MADE,
 )
 METRICS = _columns(
     *required(pa.string(), "metric", "title", "heading", "unit"),  # what `store.types.MetricFacts` says of it
     *required(pa.bool_(), "higher_is_better"),
     *required(pa.string(), "headline"),
     *required(pa.bool_(), "aggregate"),
-    *required(pa.string(), "run"),
-    *required(TIME, "created"),
+    *_MADE,
 )
 RUNS = _columns(
     *required(pa.string(), "run", "name"),
@@ -433,9 +422,8 @@ REGISTERS = {
             *required(pa.int64(), "n_images", "n_captions", "n_pairs", "n_quadruples", "n_skipped"),
             *required(pa.list_(pa.string()), "languages"),
             *required(pa.string(), "licence", "origin", "reference_language", "main_metric"),
-            *required(
-                pa.list_(pa.string()), "locations"
-            ),  # a name, path or description that it was read from; newest last
+            # names, paths or descriptions that it was read from; newest last
+            *required(pa.list_(pa.string()), "locations"),
             *optional(pa.int64(), "sample", "seed"),  # of the draw, where it is a sample of what these locations hold
             *required(TIME, "written"),  # when it was last written under this name
         ),
@@ -464,8 +452,8 @@ REGISTERS = {
         key=("set_name",),
         columns=_columns(
             *required(pa.string(), "set_name"),  # name of the table
-            *required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "modality"),
-            *required(pa.string(), "vectors"),
+            *_STATES,
+            *required(pa.string(), "modality", "vectors"),
             *required(pa.int32(), "dim"),
             *required(pa.string(), "storage", "tag"),
             *required(pa.int64(), "version", "n_rows", "n_vectors", "n_bytes"),
@@ -501,6 +489,7 @@ ANALYSES = {
         key=("slice",),
         shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
     ),
+    "timings": StoredTable(columns=TIMINGS, key=("slice",)),
     "derived": StoredTable(columns=DERIVED, key=("key",)),
     "uses": StoredTable(columns=USES, key=("uses",)),
     "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),

@@ -1,38 +1,95 @@
-"""What is promised of the figures of a stored corpus, simulated on its own structure (``tasks.statistics.certify``)."""
+"""What is promised of the figures of a stored corpus, simulated on its own structure (``tasks.statistics.certify``).
+
+Stored as slices of the analysis ``promises``: `capim report` says beside the answer what holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.metrics import METRICS, bounds_of
+from capim.tasks.analyses.analysis import Slice, slice_rows
+from capim.tasks.derive import Derivation, derive, one_by_one
+from capim.tasks.metrics import METRICS, bounds_of, version_of
 from capim.tasks.metrics.table import Figure, headline_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.runtime.stored import read_outcomes
-from capim.tasks.statistics.certify import DATASETS, Population, certify
+from capim.tasks.statistics.certify import DATASETS, Check, Population, certify
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.intervals import Interval
 
 Row = Mapping[str, Any]
+ANALYSIS = "promises"
 MOST_FIGURES = 4  # of a corpus with many headlines, such as languages: those with the lowest and the highest values
 
 
-def certified(store: EmbeddingStore, corpus: str, results: Sequence[Row], *, seed: int) -> Iterator[dict[str, object]]:
+def certified(store: EmbeddingStore, corpus: str, results: Sequence[Row], *, seed: int) -> list[dict[str, object]]:
     """A row for each promise of each headline figure, of two of the encoders that these current results are of.
+
+    What was simulated of the same outcomes before is read from the store.
 
     Raises:
         RequestError: Fewer than two encoders have a headline figure.
     """
+    stored = store.corpus(corpus)
+    best_two = _best_two(corpus, results)
+    both = [row for rows in best_two.values() for row in rows]
+
+    def rows_of(_: Derivation) -> pa.Table:
+        parts = []
+        for figure, rows in best_two.items():
+            population = _population(store, stored, rows, figure)
+            names = (str(rows[0]["encoder"]), str(rows[1]["encoder"]))
+            checks = certify(names, population, Resampling(seed=seed), n_datasets=DATASETS // len(best_two))
+            parts.append(
+                slice_rows(
+                    [_slice(check, names[0], figure, population.clusters) for check in checks],
+                    corpus=stored,
+                    protocol=figure.protocol,
+                    fingerprints={row["encoder"]: row["encoder_fingerprint"] for row in both},
+                    run=ANALYSIS,
+                )
+            )
+        return pa.concat_tables(parts)
+
+    promises = Derivation(
+        kind=ANALYSIS,
+        subject={"analysis": ANALYSIS, "corpus": stored.fingerprint},
+        inputs=[f"{row['encoder']} {row['evaluation']}" for row in both],
+        settings={"seed": seed},
+        version="; ".join(f"{figure.metric} {version_of(figure.metric)}" for figure in best_two),
+    )
+    derive(store, "slices", [promises], one_by_one(rows_of), run=ANALYSIS)
+    order = {figure: at for at, figure in enumerate(best_two)}
+    found = store.rows("slices", derived=promises.key).to_pylist()
+    return [
+        {
+            "protocol": row["protocol"],
+            "metric": row["metric"],
+            "what": row["feature"],
+            "of": row["level_name"],
+            "rate": row["value"],
+            **json.loads(row["detail"]),
+            "note": row["reason"],
+        }
+        for row in sorted(found, key=lambda row: order[Figure(row["protocol"], row["metric"])])
+    ]
+
+
+def _best_two(corpus: str, results: Sequence[Row]) -> dict[Figure, list[Row]]:
+    """Each headline figure that is simulated, and the results of the best two encoders under it."""
     protocols = {Protocol.of(row["protocol"]) for row in results}
-    figures = headline_of(protocol for protocol in protocols if not protocol.is_combined)
-    stored, best_two = store.corpus(corpus), {}
-    for figure in figures:
+    best_two = {}
+    for figure in headline_of(protocol for protocol in protocols if not protocol.is_combined):
         rows = [row for row in results if Figure(row["protocol"], row["metric"]) == figure and row["value"] is not None]
         best_two[figure] = sorted(rows, key=lambda row: (-row["value"], row["encoder"]))[:2]
         if len(best_two[figure]) < 2:
@@ -40,16 +97,25 @@ def certified(store: EmbeddingStore, corpus: str, results: Sequence[Row], *, see
                 f"certify simulates two encoders, and {figure.metric} of {figure.protocol} on {corpus} has "
                 f"{len(rows)}; evaluate another one: capim evaluate --corpora {corpus} --encoders NAME"
             )
-    if len(figures) > MOST_FIGURES:
-        ranked = sorted(figures, key=lambda figure: best_two[figure][0]["value"])
-        figures = (*ranked[: MOST_FIGURES // 2], *ranked[-MOST_FIGURES // 2 :])
-    n_datasets = DATASETS // max(len(figures), 1)
-    for figure in figures:
-        best = best_two[figure]
-        names = (str(best[0]["encoder"]), str(best[1]["encoder"]))
-        population = _population(store, stored, best, figure)
-        for check in certify(names, population, Resampling(seed=seed), n_datasets=n_datasets):
-            yield {"protocol": figure.protocol, "metric": figure.metric, **check._asdict()}
+    if len(best_two) > MOST_FIGURES:
+        ranked = sorted(best_two, key=lambda figure: best_two[figure][0]["value"])
+        best_two = {each: best_two[each] for each in (*ranked[: MOST_FIGURES // 2], *ranked[-MOST_FIGURES // 2 :])}
+    return best_two
+
+
+def _slice(check: Check, encoder: str, figure: Figure, clusters: Clusters) -> Slice:
+    rate = np.nan if check.rate is None else check.rate
+    return Slice(
+        encoder,
+        ANALYSIS,
+        check.what,
+        figure.metric,
+        Interval(value=rate, reason=check.note),
+        clusters.n_queries,
+        clusters.n_occupied,
+        level_name=check.of,
+        detail={name: getattr(check, name) for name in ("standard_error", "promised", "holds")},
+    )
 
 
 def _population(store: EmbeddingStore, corpus: Corpus, rows: Sequence[Row], figure: Figure) -> Population:

@@ -18,6 +18,7 @@ from capim.tasks.analyses.ablations import LATE_QUERIES, SINGLE_QUERIES, restric
 from capim.tasks.analyses.analysis import Slice, slice_rows
 from capim.tasks.analyses.compression import METHODS, frontier, measured, methods_of
 from capim.tasks.encoders.device import choose_device
+from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
@@ -40,7 +41,6 @@ from capim.tasks.ranking.two_stage import (
     weighted_sum,
 )
 from capim.tasks.results.summary import Evaluated, result_rows
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CombinedRef, EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import missing_sets, open_sets, stored_evaluations
@@ -290,9 +290,15 @@ class TextToImage:
     def write_slices(self, spec: EncoderSpec, slices: Sequence[Slice]) -> int:
         """Store slices of one encoder; returns their number."""
         fingerprints = {spec.name: spec.fingerprint}
+        timed = "seconds_per_query"
+        seconds = [(each.detail or {}).get(timed) for each in slices]
+        details = [each.detail and {k: v for k, v in each.detail.items() if k != timed} for each in slices]
+        untimed = [replace(each, detail=detail) for each, detail in zip(slices, details, strict=True)]
         rows = slice_rows(
-            slices, corpus=self.corpus, protocol=self.protocol.id, fingerprints=fingerprints, run=self.run
+            untimed, corpus=self.corpus, protocol=self.protocol.id, fingerprints=fingerprints, run=self.run
         )
+        timings = rows.select(["slice", "run", "created"]).append_column("seconds_per_query", pa.array(seconds))
+        self.store.write_rows("timings", timings.drop_null(), replace="slice")
         return self.store.write_rows("slices", rows, replace="slice")
 
 

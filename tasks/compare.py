@@ -14,6 +14,7 @@ from capim.store import EmbeddingStore
 from capim.store.schema import COMPARISONS
 from capim.store.types import Corpus
 from capim.tasks.derive import Derivation, Made, derive, one_by_one
+from capim.tasks.hub.progress import track
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
@@ -22,12 +23,15 @@ from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import (
     ComparedFigure,
+    EncoderPair,
     compared_figures,
     compared_metrics,
     encoder_key,
+    facts_of,
     figure_rows,
+    made_facts,
+    pair_rows,
 )
-from capim.tasks.results.pairs import EncoderPair, facts_of, made_facts, pair_rows
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,
@@ -38,13 +42,12 @@ from capim.tasks.results.suite import (
     photographs_of,
     ranking_rows,
 )
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus, inputs_of
 from capim.tasks.runtime.stored import read_outcomes
 from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
-from capim.tasks.statistics.pairs import Pair, PairFacts, enough_flips
+from capim.tasks.statistics.pairs import Pair, PairFacts
 from capim.tasks.statistics.ranking import LEAST_CORPORA
 
 
@@ -132,10 +135,9 @@ def _facts_of_pairs(
     wanted = []
     for figure in figures:
         names = list(combinations(figure.values, 2))
-        enough = enough_flips(resampling, len(names))
         for a, b in names:
             pair = EncoderPair(
-                figure=figure, names=(a, b), evaluations=(evaluations[a], evaluations[b]), resampling=enough
+                figure=figure, names=(a, b), evaluations=(evaluations[a], evaluations[b]), resampling=resampling
             )
             derivation = Derivation(
                 kind="pair",

@@ -19,6 +19,7 @@ from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import diagnose, of_parts
 from capim.tasks.derive import Derivation, derive, one_by_one, with_column
 from capim.tasks.encoders.device import choose_device
+from capim.tasks.hub.progress import track
 from capim.tasks.metrics import is_known
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.metrics.metric import RETRIEVAL
@@ -31,7 +32,6 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.report import is_diagnosed
 from capim.tasks.results.comparison import SIDES, comparison_rows, encoder_key
 from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
 from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of

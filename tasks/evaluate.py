@@ -13,11 +13,11 @@ from capim.store.removal import drop_superseded
 from capim.store.rows import names_with_rows
 from capim.store.schema import texts
 from capim.tasks.corpora.naming import stored_corpora
+from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.ranking.resources import Resources
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import EvaluationRef, SetsRef, encoder_name
 from capim.tasks.runtime.results import derive_figures, outdated_results
 from capim.tasks.runtime.scoring import (

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, noted
 from capim.store.removal import drop_evaluations
 from capim.store.schema import IMPORTS, PUBLISHED, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
@@ -68,18 +68,16 @@ def import_embedding_files(
     corpora: dict[str, Corpus] = {}
     faults = catalog_faults(row.encoder for row in rows if not row.same_as)
     for what in dict.fromkeys(row.corpus for row in rows):
-        try:
+        with noted(faults):
             corpora[what] = corpus_for_import(store, what)
-        except RequestError as fault:
-            faults += fault.faults
     if faults:
         raise RequestError(faults)
     named = [(row, corpora[row.corpus]) for row in rows]
     imported = import_sets(store, named, storage=storage, replace=replace, by_position=by_position, plan_only=plan)
-    lines = [f"{done.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
+    lines = [f"{done.file.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
     if plan:
         return [*lines, *(f"{_label(done)}: to be stored ({done.state}); nothing was written" for done in imported)]
-    sources = [(done.key.table, done.key.modality, done.matched.by, str(done.path), done.key) for done in imported]
+    sources = [(done.key.table, done.key.modality, done.matched.by, str(done.file.path), done.key) for done in imported]
     _record_imports(store, sources, run=run)
     return [*lines, *map(_done_line, imported), *_next_steps(store, imported)]
 
@@ -113,7 +111,7 @@ def _label(done: ImportedSet) -> str:
     about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
     about += [f"{name}: {value}" for name, value in done.spec.options.items()]
     encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
-    return f"{encoder}: {done.n_items:,} {done.key.modality}s of {done.key.corpus}"
+    return f"{encoder}: {len(done.items):,} {done.key.modality}s of {done.key.corpus}"
 
 
 def _done_line(done: ImportedSet) -> str:
@@ -260,12 +258,7 @@ def _store(
         store.write_encoder(encoder)
         for key in new:
             store.write_rows("outcomes", imported.rows(key), replace="evaluation")
-        sets = SetsRef(
-            encoder=encoder.name,
-            encoder_fingerprint=encoder.fingerprint,
-            corpus=subject.name,
-            corpus_fingerprint=subject.fingerprint,
-        )
+        sets = SetsRef(**imported.subject)
         by_protocol = {each.protocol.id: key for key, each in imported.outcomes.items()}
         sources = [(key, protocol, each.matched.get(protocol, ""), path, sets) for protocol, key in by_protocol.items()]
         _record_imports(store, sources, run=run)

@@ -1,6 +1,7 @@
 """What is stored, computed again: `capim store verify --recompute`.
 
-Figures, comparisons, rankings and analyses from the outcomes, and the outcomes of a sample of queries from the vectors.
+Figures, comparisons, rankings and analyses from the outcomes, what published figures say of them, and the outcomes of a
+sample of queries from the vectors.
 Wrong bytes are found whatever any digest says of them, and so is code that gives something else than it once gave.
 """
 
@@ -26,11 +27,11 @@ from capim.store.schema import DERIVED, TABLES, texts
 from capim.store.types import canonical_json, digest16
 from capim.tasks.compare import derive_combined, derive_comparisons, derive_ranking
 from capim.tasks.derive import derive
+from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.protocols import build_tasks
 from capim.tasks.ranking.spot_check import wrong_outcomes
-from capim.tasks.report import analysing, wanted_analyses
-from capim.tasks.runtime.progress import track
+from capim.tasks.report import analysing, gate_of, wanted_analyses
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import open_sets, stored_evaluations
@@ -265,17 +266,22 @@ class _OverEncoders(_Again):
                 yield from self.compared(made, anew)
 
     def _made(self, identity: Mapping[str, Any]) -> _Anew:
-        anew = _Anew(self.store)
+        anew, settings = _Anew(self.store), identity["settings"]
+        ids = [each.rpartition(" ")[2] for each in identity["inputs"] if " " in each]
+        if identity["kind"] == "gate":  # of all evaluations on a corpus; its inputs are digests
+            current = self.store.current("results", corpus_fingerprint=identity["subject"]["corpus"])
+            alone = [row for row in current if not Protocol.of(row["protocol"]).is_combined]
+            ids = [row["evaluation"] for row in alone]
+            made_by = [self.ledger[row["derived"]] for row in alone if row["derived"] in self.ledger]
+            settings = json.loads(made_by[0]["identity"])["settings"] if made_by else {}
         names = {each.name for each in fields(Resampling)}
-        resampling = Resampling(**{name: value for name, value in identity["settings"].items() if name in names})
-        evaluations = self._evaluations(identity["inputs"])
-        if evaluations:
+        resampling = Resampling(**{name: value for name, value in settings.items() if name in names})
+        if evaluations := self._evaluations(ids):
             _MAKERS[identity["kind"]](anew, evaluations, identity["subject"], resampling)
         return anew
 
-    def _evaluations(self, inputs: Iterable[str]) -> tuple[EvaluationRef, ...]:
-        """The evaluations that :func:`inputs_of` names, of those that are stored, by encoder and corpus."""
-        ids = [each.rpartition(" ")[2] for each in inputs if " " in each]
+    def _evaluations(self, ids: Sequence[str]) -> tuple[EvaluationRef, ...]:
+        """The evaluations with these ids, of those that are stored, by encoder and corpus."""
         columns = ["evaluation", "protocol", *(each.name for each in fields(SetsRef))]
         rows = {
             row["evaluation"]: row for row in self.store.rows("results", evaluation=ids).select(columns).to_pylist()
@@ -310,7 +316,20 @@ def _ranking(
     derive_ranking(store, evaluations, resampling=resampling, run="")
 
 
-_MAKERS = {"comparison": _comparisons, "analysis": _analyses, "ranking": _ranking}  # kind of a derivation -> makes it
+def _gate(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], subject: Mapping[str, str], resampling: Resampling
+) -> None:
+    specs = [store.encoder(each.sets.encoder_fingerprint) for each in evaluations]
+    corpus = store.corpus(evaluations[0].sets.corpus, subject["corpus"])
+    derive(store, "slices", *gate_of(store, corpus, evaluations, specs, resampling, ""), run="")
+
+
+_MAKERS = {
+    "comparison": _comparisons,
+    "analysis": _analyses,
+    "ranking": _ranking,
+    "gate": _gate,
+}  # kind of a derivation -> makes it
 
 
 def _place(table: str, row: Row) -> tuple[Any, ...]:

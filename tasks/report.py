@@ -23,11 +23,11 @@ from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
 from capim.tasks.derive import Derivation, Made, derive, one_by_one, page_key
+from capim.tasks.hub.progress import track
 from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
 from capim.tasks.protocols import BALANCED, Protocol
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
-from capim.tasks.runtime.progress import track
 from capim.tasks.runtime.references import AnalysisRef, EvaluationRef, inputs_of
 from capim.tasks.runtime.results import SETTINGS
 from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_truncated, vector_reader

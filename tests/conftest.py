@@ -25,6 +25,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # one process per core already
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 
+gc.disable()  # until everything is collected: what is imported stays
 settings.register_profile("capim", deadline=None)  # a slower machine is no fault
 settings.load_profile("capim")
 
@@ -47,6 +48,7 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays: the garbage collector need not go through all of it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(10_000, 20, 20)
 
 

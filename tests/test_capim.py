@@ -20,8 +20,8 @@ import capim
 from capim.flows.cli import build_parser
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.hub.progress import Progress, listening
 from capim.tasks.metrics.custom import load_metric
-from capim.tasks.runtime.progress import Progress, listening
 from tests.flows.leaf_parsers import leaf_parsers
 from tests.random_store import OTHER, SPECS, random_store
 

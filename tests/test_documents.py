@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,10 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
         )
         assert loaded, name
         assert not [url for url in loaded if re.match(r"(https?:)?//", url)], name
+    if chromium := shutil.which("chromium"):  # the search works from the disk
+        home = f"{(tmp_path / 'index.html').as_uri()}?q=recall@1"
+        shown = [chromium, "--headless", "--no-sandbox", "--virtual-time-budget=15000", "--dump-dom", home]
+        assert "1 matching document" in subprocess.check_output(shown, text=True, stderr=subprocess.DEVNULL)
     for command in ("capim store repair", "capim run"):
         assert f">{command}<" in pages["reference/cli.html"], command
     assert ":meth:" not in pages["reference/python.html"]

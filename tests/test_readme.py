@@ -84,17 +84,24 @@ def test_a_page_about_a_store_shows_what_its_blocks_print(name: str, after_a_run
 
 @pytest.mark.slow  # starts a kernel, which imports capim
 @pytest.mark.parametrize(
-    ("name", "shown"),
-    [("new_metric", ["0.0719", "0.0482", "better"]), ("two_models", ["0.1713", "927", "difference"])],
+    ("name", "shown", "folder"),
+    [
+        ("new_metric", ["0.0719", "0.0482", "better"], "docs"),
+        ("two_models", ["0.1713", "927", "difference"], "elsewhere, as $CAPIM_WORKSPACE says"),
+    ],
 )
 def test_a_notebook_runs_from_its_first_cell_to_its_last(
-    name: str, shown: list[str], after_a_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, shown: list[str], folder: str, after_a_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    beside = after_a_run / "docs" if folder == "docs" else tmp_path / folder
+    beside.mkdir()
+    if folder != "docs":
+        monkeypatch.setenv("CAPIM_WORKSPACE", str(after_a_run / "workspace"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))  # else in the home folder
     notebook = nbformat.read(ROOT / "docs" / f"{name}.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "is kept without outputs"
-    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(after_a_run)}}).execute()
+    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(beside)}}).execute()
     printed = str([cell["outputs"] for cell in notebook.cells if cell["cell_type"] == "code"])
     assert [text for text in shown if text not in printed] == []
 

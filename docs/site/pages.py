@@ -57,6 +57,8 @@ Comments = dict[tuple[str, str], str]
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made here, and those that stand beside the deployments."""
     pages = {
+        "index.md": home(),
+        **{f"assets/{file.name}": file.read_text(encoding="utf-8") for file in Path(__file__).parent.glob("*.js")},
         "reference/cli.md": command_line(),
         "reference/python.md": PYTHON,
         "reference/schema.md": tables(),
@@ -67,6 +69,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
     return files
+
+
+def home() -> str:
+    """Return README.md with its links as those of a page in docs/."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return (
+        re.sub(r"\]\((?!https?:)", "](../", text)
+        .replace("](../docs/", "](")
+        .replace("](rooms.md)", "](../docs/rooms.md)")
+    )
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -15,15 +15,15 @@ from capim.reports import compare
 from capim.reports import format as show
 from capim.reports.app import state as app
 from capim.reports.app.filters import QueryFilter, over, read_filter, select
-from capim.reports.app.queries import link_of
+from capim.reports.app.queries import count, link_of
 from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
-from capim.reports.elements import tables
-from capim.reports.elements.page import Cell, Table
-from capim.reports.elements.tables import numbers, pivot, texts
+from capim.reports.elements.page import Table
+from capim.reports.elements.tables import only
 from capim.reports.render import packs, render_html
-from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.snapshot import end_of, state_after
 from capim.reports.rows.standing import conclusions
+from capim.reports.sections import differences
 from capim.reports.write import SECTIONS, report_of
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
@@ -31,19 +31,15 @@ from capim.tasks.protocols import Protocol
 
 FIRST = "answer"  # the section of the first page
 TITLES = {
-    "answer": "Every encoder on every task",
-    "languages": "Languages",
-    "ranking": "Ranking",
-    "leaderboard": "Leaderboard",
-    "differences": "Differences",
+    "answer": "Every task",
+    "gate": "Published figures",
     "directions": "Protocols",
     "compositional": "Word order",
-    "slices": "Slices",
-    "ablations": "Ablations",
-    "throughput": "Throughput",
-    "provenance": "Provenance",
+    "multilingual": "Languages in detail",
+    "skips": "Skipped items",
+    **dict.fromkeys(("weaknesses", "failures"), ""),  # on the first page; the page of queries
 }
-"""The sections of a report that have a page, and what it is called; failures are the page of queries."""
+"""The sections of a report whose page is not called by their name; empty: it has none."""
 _RUNS = "SELECT run, name, state, started, finished, command FROM runs ORDER BY started DESC, run DESC"
 _STATE = """SELECT corpus, protocol, metric, encoder, value, evaluation
   FROM results WHERE created <= CAST(? AS TIMESTAMPTZ)
@@ -111,7 +107,7 @@ ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -va
         "report": report,
         "packs": packs(report),
         "details": (),
-        "sections": [(name, title) for name, title in TITLES.items() if name in SECTIONS],
+        "sections": [(name, TITLES.get(name, name.capitalize())) for name in SECTIONS if TITLES.get(name) != ""],
         "chosen": section,
     }
     return respond(request, View(template="grid.html", title=report.title, statement=statement, values=values))
@@ -131,9 +127,18 @@ def pair(request: Request) -> Response:
     snapshot = state.snapshot()
     wanted, evaluated, a, b = _pair(request, snapshot)
     comparable = [key for key, each in snapshot.evaluated.items() if len(each.evaluations) > 1]
-    found = snapshot.kept(("2x2", wanted), lambda: _quarters(state, wanted, evaluated))
-    tied = found["n"] - sum(found[name] for name in ("both", "only_a", "only_b", "neither"))
     both = QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
+    quarters = {
+        "both": both.but(right=(a, b)),
+        "only_a": both.but(right=(a,), wrong=(b,)),
+        "only_b": both.but(wrong=(a,), right=(b,)),
+        "neither": both.but(wrong=(a, b)),
+    }
+    counts = {name: count(state, snapshot, of, evaluated) for name, of in {"all": both, **quarters}.items()}
+    tied = counts.pop("all") - sum(counts.values())  # a query that a tie decides is in none of the four
+    where = (wanted.corpus, wanted.protocol)
+    metrics = sorted({row["metric"] for row in snapshot.data.of(*where)})
+    tested = [row for m in metrics if (row := snapshot.data.comparison(*where, m, a, b)) is not None]
     values = {
         "wanted": wanted,
         "a": a,
@@ -142,21 +147,21 @@ def pair(request: Request) -> Response:
         "absent": [name for name in _given(request) if name and name not in evaluated.evaluations],
         "corpora": list(dict.fromkeys(corpus for corpus, _ in comparable)),
         "protocols": [(id_, Protocol.of(id_).titled) for corpus, id_ in comparable if corpus == wanted.corpus],
-        "total": show.count(found["n"], "query", "queries"),
+        "total": show.count(tied + sum(counts.values()), "query", "queries"),
         "ties": show.count(tied, "query", "queries") if tied else "",
-        "quarters": {
-            "both": (f"{found['both']:,}", link_of(both.but(right=(a, b)))),
-            "only_a": (f"{found['only_a']:,}", link_of(both.but(right=(a,), wrong=(b,)))),
-            "only_b": (f"{found['only_b']:,}", link_of(both.but(wrong=(a,), right=(b,)))),
-            "neither": (f"{found['neither']:,}", link_of(both.but(wrong=(a, b)))),
-        },
-        "table": _tests(snapshot.data, evaluated, a, b),
+        "quarters": {name: (f"{counts[name]:,}", link_of(of)) for name, of in quarters.items()},
+        "table": _tests(snapshot.data, wanted.corpus, tested) if tested else None,
         "points": link("/compare/points", **wanted.parameters),
         "queries": link_of(both),
-        "worst": found["worst"],
     }
     view = View(template="compare.html", title=f"{a} against {b}", statement=select(wanted, evaluated), values=values)
     return respond(request, view)
+
+
+def _tests(data: ReportData, corpus: str, rows: list[Row]) -> Table:
+    shown = ("metric", "difference", "the first is", "p", "adjusted p", "won", "tied", "lost")
+    title = f"{rows[0]['encoder_a']} minus {rows[0]['encoder_b']}: the stored tests"
+    return replace(only(differences.pairs(data, corpus, rows), *shown), id="tests", caption=title)
 
 
 def points(request: Request) -> Response:
@@ -167,20 +172,6 @@ def points(request: Request) -> Response:
     ends = "WHERE a IS NOT NULL AND b IS NOT NULL\nGROUP BY ALL\nORDER BY ALL"
     rows = state.rows(over(select(wanted, evaluated), ranks, ends))
     return JSONResponse(list(zip(*(rows[name].to_pylist() for name in ("a", "b", "n")), strict=True)))
-
-
-def _quarters(state: State, wanted: QueryFilter, evaluated: EvaluatedTask) -> dict[str, int]:
-    """Numbers of queries by who finds and who misses them; those that a tie decides are in none of the four."""
-    a, b = wanted.encoders
-    found_a, found_b, missed_a, missed_b = f'"{a} (worst)" = 1', f'"{b} (worst)" = 1', f'"{a}" > 1', f'"{b}" > 1'
-    quarters = f"""count(*) AS n,
-       count(*) FILTER ({found_a} AND {found_b}) AS both,
-       count(*) FILTER ({found_a} AND {missed_b}) AS only_a,
-       count(*) FILTER ({missed_a} AND {found_b}) AS only_b,
-       count(*) FILTER ({missed_a} AND {missed_b}) AS neither,
-       coalesce(greatest(max("{a}"), max("{b}")), 1) AS worst"""
-    counted: dict[str, int] = state.rows(over(select(wanted, evaluated), quarters)).to_pylist()[0]
-    return counted
 
 
 def _pair(request: Request, snapshot: StoreSnapshot) -> tuple[QueryFilter, EvaluatedTask, str, str]:
@@ -207,37 +198,6 @@ def _pair(request: Request, snapshot: StoreSnapshot) -> tuple[QueryFilter, Evalu
 def _given(request: Request) -> list[str]:
     """The encoders that ``a`` and ``b`` name, empty where they name none."""
     return [request.query_params.get(name, "") for name in ("a", "b")]
-
-
-def _tests(data: ReportData, evaluated: EvaluatedTask, a: str, b: str) -> Table | None:
-    """The stored comparisons of the two under this protocol; None where there is none."""
-    where = (evaluated.corpus, evaluated.protocol.id)
-    metrics = sorted({row["metric"] for row in data.of(*where)})
-    rows = {m: row for m in metrics if (row := data.comparison(*where, m, a, b)) is not None}
-    if not rows:
-        return None
-
-    def figure(metric: str, name: str) -> Cell:
-        return tables.result_cell(data, data.row(*where, metric, name))
-
-    def verdict(metric: str) -> Cell:
-        return tables.verdict_cell(data.metric(metric), rows[metric])
-
-    return pivot(
-        "tests",
-        "The stored tests, over the same queries",
-        rows,
-        texts("Metric", lambda metric: data.metric(metric).label),
-        numbers(a, partial(figure, name=a)),
-        numbers(b, partial(figure, name=b)),
-        numbers(
-            "difference",
-            lambda metric: tables.difference_cell(data.metric(metric), rows[metric]),
-            explain="with its interval; percentage points where the metric is a share",
-        ),
-        numbers("p", lambda metric: show.p_value(rows[metric]["p_adjusted"]), explain="adjusted over all pairs"),
-        texts(f"{a} is", verdict),
-    )
 
 
 def runs(request: Request) -> Response:

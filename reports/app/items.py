@@ -92,15 +92,14 @@ def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> Want
         raise RequestError("the store has no embeddings yet; run `capim embed` or `capim run` first")
     corpus = parameters.get("corpus") or next(iter(known))
     names = names_in(parameters, "encoders")
-    faults = [unknown("corpus", corpus, known)] if corpus not in known else []
-    having = known.get(corpus, [])
-    faults += [unknown("encoder", name, having) for name in names if corpus in known and name not in having]
     like, modality, k = parameters.get("like", ""), parameters.get("modality", ""), parameters.get("k") or "10"
+    having = known.get(corpus, [*names])
+    given = [("corpus", corpus, known), ("modality", modality, ("", *MODALITIES))]
+    given += [("encoder", name, having) for name in names]
+    faults = [unknown(what, name, [*filter(None, of)]) for what, name, of in given if name not in of]
     kind, _, position = like.partition(":")
     if like and (kind not in MODALITIES or not position.isdecimal()):
         faults.append(f"like={like}: expected image:POSITION or caption:POSITION")
-    if modality and modality not in MODALITIES:
-        faults.append(unknown("modality", modality, MODALITIES))
     if not k.isdecimal() or not 1 <= int(k) <= MOST_HITS:
         faults.append(f"k={k}: expected a whole number from 1 to {MOST_HITS}")
     text, picture = parameters.get("text", "").strip(), parameters.get("picture", "")

@@ -23,13 +23,12 @@ from capim.reports.app.filters import QueryFilter, read_filter, shown
 from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.gallery_pages import token_words
-from capim.reports.rows.gallery import RankedList, SelectedQuery
+from capim.reports.rows.gallery import RankedList, SelectedQuery, relevant_documents
 from capim.reports.rows.report_data import CAUSES
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
 from capim.store.schema import texts
-from capim.store.types import Corpus
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, language_name
 
@@ -43,12 +42,8 @@ def listed(request: Request) -> Response:
     snapshot = state.snapshot()
     wanted, evaluated = read_filter(request.query_params, snapshot)
     whole = QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
-
-    def count(of: QueryFilter) -> int:
-        key = ("count", of.but(sort="", encoders=()))
-        return snapshot.kept(key, lambda: int(state.rows(filters.count_of(of, evaluated))["n"][0].as_py()))
-
-    total, changed = count(wanted), request.query_params.get("version", snapshot.version) != snapshot.version
+    total, every = (count(state, snapshot, of, evaluated) for of in (wanted, whole))
+    changed = request.query_params.get("version", snapshot.version) != snapshot.version
     ways = [
         f"{how} by {show.listing(names)}" for how, names in (("missed", wanted.wrong), ("found", wanted.right)) if names
     ]
@@ -58,7 +53,7 @@ def listed(request: Request) -> Response:
         "columns": shown(wanted, evaluated),
         "rows": [] if changed else list(_rows(state, snapshot, wanted, evaluated)),
         "changed": changed,
-        "sentence": f"{total:,} of {show.count(count(whole), 'query', 'queries')} {' and '.join(ways)}".rstrip(),
+        "sentence": f"{total:,} of {show.count(every, 'query', 'queries')} {' and '.join(ways)}".rstrip(),
         "more": link_of(wanted, page=wanted.page + 1, version=snapshot.version) if total > PAGE * wanted.page else "",
         "reload": link_of(wanted.but()),
         "whole": link_of(whole),
@@ -68,6 +63,12 @@ def listed(request: Request) -> Response:
     }
     statement = filters.select(wanted, evaluated)
     return respond(request, View(template="queries.html", title="Queries", statement=statement, values=values))
+
+
+def count(state: State, snapshot: StoreSnapshot, of: QueryFilter, evaluated: EvaluatedTask) -> int:
+    """How many queries a filter has."""
+    key = ("count", of.but(sort="", encoders=()))
+    return snapshot.kept(key, lambda: int(state.rows(filters.count_of(of, evaluated))["n"][0].as_py()))
 
 
 def link_of(wanted: QueryFilter, **more: object) -> str:
@@ -171,7 +172,9 @@ def query(request: Request) -> Response:
     first = next(iter(rows.values()))
     contents = snapshot.data.corpora[wanted.corpus]
     protocol = Protocol.of(first["protocol"])
-    relevant = relevant_items(contents, protocol, query_id, int(first["cluster"]))
+    key = ("relevant", wanted.corpus, protocol.name)
+    judged = snapshot.kept(key, lambda: relevant_documents(contents, protocol.name)) if direction == "t2i" else {}
+    relevant = judged.get(first["query_ord"]) or (int(first["cluster"]),)  # of a caption without judgements its image
     selected = SelectedQuery(
         corpus=wanted.corpus,
         direction=direction,
@@ -229,22 +232,6 @@ def _keep(state: State, judgement: Judgement) -> None:
             raise RequestError(f"{name!r} is not in corpus {judgement.corpus!r}")
     if judgement.item_id not in state.judgements_of(judgement.corpus, judgement.direction, judgement.query_id):
         add_judgement(state.judgements, judgement)
-
-
-def relevant_items(contents: Corpus, protocol: Protocol, query_id: str, cluster: int) -> tuple[int, ...]:
-    """Positions of the relevant images of a caption; for other queries that of their image.
-
-    By the ground truth that the protocol names, if the corpus has one of that name; else the image of the caption.
-    """
-    judged = contents.relevance.filter(
-        (pc.field("ground_truth") == protocol.name)
-        & (pc.field("query_id") == query_id)
-        & (pc.field("direction") == protocol.direction)
-    )
-    kept = judged.filter(pc.field("grade") > 0).sort_by([("grade", "descending")])
-    if protocol.direction != "t2i" or not kept.num_rows:
-        return (cluster,)
-    return tuple(pc.index(contents.images["id"], item).as_py() for item in kept["item_id"])
 
 
 def _outcomes(

@@ -34,14 +34,13 @@ WIDTH = 640
 
 
 def by_name(
-    names: Sequence[str], everyone: Sequence[str], field: str = "encoder", *, legend: bool = True, **options: Any
+    names: Sequence[str], everyone: Sequence[str], field: str = "encoder", **options: Any
 ) -> tuple[alt.Color, alt.Shape]:
     """Colour and shape of every encoder of a chart; the same in all charts that are given the same ``everyone``.
 
     The legend stands above the picture, to fit narrow screens.
     """
-    above = alt.Legend(title=None, orient="top", direction="horizontal", columns=4, symbolOpacity=1)
-    options["legend"] = above if legend else None
+    options["legend"] = alt.Legend(title=None, orient="top", direction="horizontal", columns=4, symbolOpacity=1)
 
     def scale(kinds: Sequence[str]) -> alt.Scale:
         return alt.Scale(domain=list(names), range=[kinds[everyone.index(name) % len(kinds)] for name in names])

@@ -200,8 +200,6 @@ class Table(Printed):
         columns: One per cell of every row.
         rows: The cells.
         note: Explanation below the table.
-        sortable: Whether the HTML page offers sorting.
-        dense: Whether to use smaller type, for many narrow columns.
         folded: Label of the line behind which the table is folded; empty for an open one.
     """
 
@@ -210,8 +208,6 @@ class Table(Printed):
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
-    sortable: bool = False
-    dense: bool = False
     folded: str = ""
 
     def __post_init__(self) -> None:
@@ -310,7 +306,7 @@ class Section:
 
     id: str
     title: str
-    lead: str
+    lead: str = ""
     blocks: tuple[Block, ...]
     terms: tuple[tuple[str, str], ...] = ()
 

@@ -52,8 +52,6 @@ def pivot(
     *columns: ColumnOf[T],
     extra_rows: Iterable[Sequence[Cell]] = (),
     note: str = "",
-    sortable: bool = False,
-    dense: bool = False,
     folded: str = "",
 ) -> Table:
     """A table with one row per row key, from which every column makes its cell; for the options see :class:`Table`.
@@ -76,10 +74,15 @@ def pivot(
         columns=tuple(column for column, _ in columns),
         rows=(*map(cells, rows), *map(tuple, extra_rows)),
         note=note,
-        sortable=sortable,
-        dense=dense,
         folded=folded,
     )
+
+
+def only(table: Table, *headings: str) -> Table:
+    """The table with these of its columns alone."""
+    places = [at for at, column in enumerate(table.columns) if column.heading in headings]
+    rows = (tuple(row[at] for at in places) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[at] for at in places), rows=tuple(rows))
 
 
 def anchor(*parts: str) -> str:

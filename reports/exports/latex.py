@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from capim.reports import format as show
 from capim.reports.elements import words
+from capim.reports.elements.page import Table
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, chance_of, decision, headline_tasks
 from capim.store.types import MetricFacts
@@ -205,6 +206,18 @@ def page_table(title: str, columns: str, heads: Sequence[str], rows: Sequence[Se
         table = tabular(columns, [line(*map(escape_latex, heads)), r"\midrule", *piece])
         text += [r"{\scriptsize\setlength{\tabcolsep}{3pt}\noindent%", table + r"\par}", ""]
     return "\n".join(text)
+
+
+def printed(table: Table) -> str:
+    """A table of the report for the width of a page."""
+    numeric = [column.numeric for column in table.columns]
+    texts = ([show.bracketed(cell.text, cell.note) for cell in row] for row in table.rows)
+    rows = [
+        [escape_latex(text) if number else breakable(text) for text, number in zip(row, numeric, strict=True)]
+        for row in texts
+    ]
+    columns = "".join("r" if number else "X" for number in numeric)
+    return page_table(table.caption, columns, [column.heading for column in table.columns], rows, table.note)
 
 
 def figures_tables(data: ReportData) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +19,18 @@ import altair as alt
 import vl_convert
 
 from capim.reports import format as show
-from capim.reports.elements import words
+from capim.reports.elements.tables import only
 from capim.reports.exports.latex import (
     PACKAGES,
     breakable,
     column_table,
-    escape_latex,
     figures_tables,
-    page_table,
+    printed,
 )
 from capim.reports.rows import standing
-from capim.reports.rows.report_data import ReportData, Row, without_paths
+from capim.reports.rows.report_data import ReportData, Row, grouped
 from capim.reports.rows.standing import chance_of, claimed, decision, headline_tasks
+from capim.reports.sections import differences, provenance
 from capim.tasks.protocols import Protocol, language_name
 
 _REFERENCES = Path(__file__).with_name("references.bib")
@@ -70,9 +72,8 @@ def paper_files(data: ReportData, _: str = "") -> dict[str, bytes]:
 
 def _entries() -> dict[str, str]:
     """The key of every reference and its entry in BibTeX."""
-    found = re.findall(r"^@\w+\{(\w+),\n.*?^\}\n", _REFERENCES.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    whole = re.split(r"\n(?=@)", _REFERENCES.read_text("utf-8"))
-    return dict(zip(found, whole, strict=True))
+    entries = re.split(r"\n(?=@)", _REFERENCES.read_text("utf-8"))
+    return {entry.partition("{")[2].partition(",")[0]: entry for entry in entries}
 
 
 def _document(charts: Sequence[str]) -> str:
@@ -202,61 +203,26 @@ def _of_tests(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
 # --- Appendix.
 
 
+_CORPORA = ("Corpus", "Images", "Captions", "Skipped", "Languages", "Licence", "Fingerprint")
+_ENCODERS = ("Encoder", "Checkpoint", "Revision", "Vectors", "Dim", "Precision", "Stored as", "Fingerprint")
+
+
 def _appendix(data: ReportData) -> str:
-    parts = [_corpora(data), _encoders(data), _pairs(data), figures_tables(data), _settings(data)]
+    corpora = printed(only(provenance.corpora(data), *_CORPORA))
+    encoders = printed(only(provenance.encoders(data), *_ENCODERS))
+    parts = [corpora, encoders, _pairs(data), figures_tables(data), _settings(data)]
     return "\n".join(filter(None, parts))
 
 
-def _corpora(data: ReportData) -> str:
-    rows = [
-        [
-            breakable(name),
-            f"{corpus.images.num_rows:,}",
-            f"{corpus.captions.num_rows:,}",
-            f"{corpus.skipped.num_rows:,}",
-            breakable(", ".join(sorted({str(code) for code in corpus.captions["language"].to_pylist()}))),
-            breakable(corpus.licence),
-            corpus.fingerprint,
-        ]
-        for name, corpus in sorted(data.corpora.items())
-    ]
-    heads = ["corpus", "images", "captions", "skipped", "languages", "licence", "fingerprint"]
-    return page_table("Corpora", "XrrrXXl", heads, rows)
-
-
-def _encoders(data: ReportData) -> str:
-    rows = [
-        [
-            breakable(name),
-            breakable(without_paths(spec.checkpoint)),
-            breakable(spec.revision[:12]),
-            spec.vectors,
-            str(spec.dim),
-            spec.precision,
-            spec.storage,
-            spec.fingerprint,
-        ]
-        for name, spec in sorted(data.specs.items())
-    ]
-    heads = ["encoder", "checkpoint", "revision", "vectors", "dim", "precision", "stored as", "fingerprint"]
-    return page_table("Encoders", "XXXlrlll", heads, rows)
-
-
 def _pairs(data: ReportData) -> str:
-    rows = []
-    for pair in standing.pair_rows(data.comparisons):
-        if pair["family"] == "headline":
-            facts, shown = data.metric(pair["metric"]), claimed(pair)
-            ends = (words.difference(facts, shown[end]) for end in ("difference", "ci_low", "ci_high"))
-            names = (breakable(pair[name]) for name in ("corpus", "protocol", "encoder_a", "encoder_b"))
-            tested = [show.p_value(pair["p_adjusted"]), pair["state"] or "not tested"]
-            rows.append([*names, breakable(facts.label), *map(escape_latex, (*ends, *tested))])
-    note = (
-        "The difference is encoder a minus encoder b, in points; low and high are the interval that holds for all "
-        "pairs of a figure together; p is adjusted over these pairs; the verdict is about encoder a."
-    )
-    heads = ["corpus", "protocol", "encoder a", "encoder b", "metric", "difference", "low", "high", "p", "verdict"]
-    return page_table("Pairs of encoders", "XXXXXrrrrl", heads, rows, note)
+    rows = [row for row in data.comparisons if row["family"] == "headline"]
+    shown = ("Pair", "task", "metric", "difference", "adjusted p", "the first is")
+    note = "The interval of a difference holds for all pairs of a figure together; p is adjusted over these pairs."
+    parts = []
+    for corpus, of in sorted(grouped(rows, itemgetter("corpus")).items()):
+        table = only(differences.pairs(data, corpus, [*map(claimed, of)]), *shown)
+        parts.append(printed(replace(table, caption=f"Pairs of encoders on {corpus}", note=note)))
+    return "\n".join(parts)
 
 
 def _settings(data: ReportData) -> str:

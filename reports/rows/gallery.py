@@ -189,10 +189,11 @@ def shown_protocols(evaluated: Iterable[str]) -> dict[Direction, list[str]]:
 
 def relevant_documents(corpus: Corpus, ground_truth: str) -> dict[int, tuple[int, ...]]:
     """Row of each judged query to the rows of its relevant documents, highest grade first; of a class to its images."""
-    truth, asks, answers = (
-        (LABEL, "item_id", "query_id") if ground_truth == CLASS else (ground_truth, "query_id", "item_id")
+    truth, direction, asks, answers = (
+        (LABEL, "i2t", "item_id", "query_id") if ground_truth == CLASS else (ground_truth, "t2i", "query_id", "item_id")
     )
-    rows = corpus.relevance.filter((pc.field("ground_truth") == truth) & (pc.field("grade") > 0))
+    of_queries = (pc.field("ground_truth") == truth) & (pc.field("direction") == direction)
+    rows = corpus.relevance.filter(of_queries & (pc.field("grade") > 0))
     found: dict[int, list[tuple[int, int]]] = {}
     queries, documents = _places(rows[asks], corpus.captions), _places(rows[answers], corpus.images)
     for query, document, grade in zip(queries, documents, rows["grade"].to_numpy().tolist(), strict=True):

@@ -17,7 +17,7 @@ from capim.reports.rows.standing import with_chance, with_one_budget
 from capim.store import EmbeddingStore
 from capim.store.current import States, compared_encoders, current_families, current_ranking, is_outdated, newest_rows
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.rows import matching
+from capim.store.rows import matching, with_seconds
 from capim.store.schema import texts
 from capim.store.types import Corpus, MetricFacts
 
@@ -89,7 +89,8 @@ def read_report_data(
 
     families = current_families(tables["comparisons"], kept, states, uses)
     comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
-    slices = tuple(newest_rows((r for r in current("slices") if not is_old(r)), "slices", uses=uses))
+    analysed = newest_rows((r for r in current("slices") if not is_old(r)), "slices", uses=uses)
+    slices = tuple(with_seconds(source, analysed))
     batches = sorted(current("batches"), key=lambda r: (r["created"], r["batch_id"]))
     # of all protocols: the headline of some of them is another one
     rankings = () if protocols else tuple(current_ranking(tables["rankings"], states, uses))

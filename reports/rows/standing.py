@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations, permutations
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.reports.format import listing
 from capim.reports.rows.report_data import ReportData, Row, goodness, reversed_comparison
-from capim.tasks.metrics.table import RSUM, SHOWN, headline_of
-from capim.tasks.protocols import MAIN, Protocol, language_name
+from capim.tasks.metrics.table import SHOWN, headline_of
+from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import (
     FEW,
     BesideChance,
@@ -40,10 +38,6 @@ _SHOWN = 6  # names in one line
 _task = itemgetter("corpus_fingerprint", "protocol", "metric")
 CHECKED = {SHOWN["retrieval"][0], *SHOWN["judged"][:2], *SHOWN["pairs"], *SHOWN["quadruples"]}  # beside chance
 Chance: TypeAlias = Literal["", "not shown above chance", "below chance"]
-Outcome: TypeAlias = Literal["one", "sum", "equivalent", "undecided", "untested", "alone", "chance"]
-Overall: TypeAlias = Literal[
-    "better", "worse", "better by the sum", "worse by the sum", "equivalent", "undecided", "mixed", "untested"
-]
 
 
 class Task(NamedTuple):
@@ -150,120 +144,37 @@ def claimed(row: Row) -> Row:
     return {**row, "ci_low": row["simultaneous_low"], "ci_high": row["simultaneous_high"]}
 
 
-def overall(data: ReportData, tasks: Iterable[Task], a: str, b: str) -> Overall:
-    """What the tests say of ``a`` against ``b`` over all headline tasks of a corpus.
-
-    Better: significantly in one task, and in all others either better or equivalent. Better by the sum: in one task, in
-    none worse, and in both directions together (RSUM), which says nothing of a direction that is undecided.
-    """
-    tasks = list(tasks)
-    decisions = [decision(data, *task[:3], a, b) for task in tasks]
-    states = {d.state for d in decisions if d is not None}
-    if not states or None in decisions:
-        return "untested"
-    if {"better", "worse"} <= states:
-        return "mixed"
-    if states == {"equivalent"}:
-        return "equivalent"
-    for side in ("better", "worse"):
-        if side in states and "undecided" not in states:
-            return side
-        summed = decision(data, tasks[0].corpus, *RSUM, a, b) if {task.protocol for task in tasks} == {*MAIN} else None
-        if side in states and summed is not None and summed.state == side:
-            return "better by the sum" if side == "better" else "worse by the sum"
-    return "undecided"
-
-
 def chance_of(row: Row | None) -> Chance:
     """What has to be said of a result beside chance: nothing where it is better, or was not tested."""
     labels: dict[str, Chance] = {"open": "not shown above chance", "below": "below chance"}
     return labels.get(row["against_chance"] or "", "") if row else ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conclusion:
-    """The conclusion on one corpus.
-
-    Attributes:
-        corpus: Its name.
-        tasks: Its headline tasks.
-        outcome: ``one``: better than every other encoder over all tasks; ``sum``: so, than some of them by the sum of
-            both directions alone; ``equivalent``: no other is better, and they
-            do not differ by more than the margin; ``undecided``: the tests separate no best; ``untested``: not every
-            pair was tested; ``alone``: a single encoder; ``chance``: no encoder is better than chance in any task.
-        names: The best encoder; or all that none is better than.
-        rival: Of the other encoders, the one whose figures come closest to the best one's; empty where there is none.
-        order: All encoders with a value in every task, best first.
-    """
+class Conclusion(NamedTuple):
+    """A corpus with headline results: its tasks, and the encoders with a value in every task, by their sum."""
 
     corpus: str
     tasks: tuple[Task, ...]
-    outcome: Outcome
-    names: tuple[str, ...]
-    rival: str
     order: tuple[str, ...]
 
 
 def conclusions(data: ReportData) -> list[Conclusion]:
-    """One conclusion per corpus with headline results: search first, then languages, then compositional corpora."""
-    found = [made for corpus in data.corpus_names() if (made := _conclude(data, corpus)) is not None]
-    return sorted(found, key=_kind)
-
-
-def recommending(found: list[Conclusion]) -> list[Conclusion]:
-    """The conclusions that the recommendation is made of: those of the first kind that there is."""
-    return [c for c in found if _kind(c) == _kind(found[0])]
-
-
-def _kind(conclusion: Conclusion) -> int:
-    return {"pairs": 2, "quadruples": 2, "mean": 1}.get(Protocol.of(conclusion.tasks[0].protocol).kind, 0)
-
-
-def _conclude(data: ReportData, corpus: str) -> Conclusion | None:
-    tasks = tuple(headline_tasks(data, corpus))
-    by_task = [values(data, task) for task in tasks]
-    names = [name for name in data.encoder_names(corpus) if tasks and all(name in of for of in by_task)]
-    if not names:
-        return None
-    both = {row["encoder"]: row["value"] for row in data.ranked(corpus, *RSUM)}
-    if any(both.get(name) is None for name in names):
-        both = {name: sum(of[name] for of in by_task) for name in names}
-    order = sorted(names, key=lambda name: (-both[name], name))
-    outcome, best = _best(data, tasks, order)
-    others = [name for name in order if name != best[0]]
-    return Conclusion(
-        corpus=corpus,
-        tasks=tasks,
-        outcome=outcome,
-        names=best,
-        rival=min(others, key=lambda name: min(of[best[0]] - of[name] for of in by_task)) if others else "",
-        order=tuple(order),
-    )
-
-
-def _best(data: ReportData, tasks: tuple[Task, ...], order: list[str]) -> tuple[Outcome, tuple[str, ...]]:
-    if all(chance_of(data.row(*task[:3], name)) for task in tasks for name in order):
-        return "chance", tuple(order)
-    if len(order) == 1:
-        return "alone", tuple(order)
-    pairs: dict[tuple[str, str], Overall] = {(a, b): overall(data, tasks, a, b) for a, b in permutations(order, 2)}
-    for name in order:
-        against = {pairs[name, other] for other in order if other != name}
-        if against <= {"better", "better by the sum"}:
-            return ("one" if against == {"better"} else "sum"), (name,)
-    if "untested" in pairs.values():
-        return "untested", (order[0],)
-    beaten = {name for (name, _), state in pairs.items() if state in ("worse", "worse by the sum")}
-    unbeaten = tuple(name for name in order if name not in beaten)
-    kept = unbeaten or tuple(order)
-    same = len(kept) > 1 and all(pairs[pair] == "equivalent" for pair in combinations(kept, 2))
-    return ("equivalent" if same else "undecided"), kept
+    """One per corpus with headline results: search first, then languages, then compositional corpora."""
+    found = []
+    for corpus in data.corpus_names():
+        tasks = tuple(headline_tasks(data, corpus))
+        by_task = [values(data, task) for task in tasks]
+        names = [name for name in data.encoder_names(corpus) if tasks and all(name in of for of in by_task)]
+        if names:
+            order = sorted(names, key=lambda name: (-sum(of[name] for of in by_task), name))
+            found.append(Conclusion(corpus, tasks, tuple(order)))
+    kinds = {"pairs": 2, "quadruples": 2, "mean": 1}
+    return sorted(found, key=lambda each: kinds.get(Protocol.of(each.tasks[0].protocol).kind, 0))
 
 
 def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:
     """The encoders as the first conclusion orders them, then the others by name."""
-    first = [name for conclusion in found[:1] for name in (*conclusion.names, *conclusion.order)]
-    return list(dict.fromkeys([*first, *data.encoder_names()]))
+    return list(dict.fromkeys([*(found[0].order if found else ()), *data.encoder_names()]))
 
 
 def languages(data: ReportData, corpus: str) -> list[str]:

@@ -21,7 +21,6 @@ from capim.reports.elements.tables import ColumnOf, anchor, measures, numbers, p
 from capim.reports.rows.report_data import R1, ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines, retrieval_corpora
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
-from capim.reports.sections.speed import frontier_line, pareto
 from capim.tasks.analyses.table import headings
 from capim.tasks.protocols import Protocol
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
@@ -57,7 +56,8 @@ def section(data: ReportData) -> Section:
             rows = groups[analysis, protocol, metric]
             if analysis == COMPRESSION:
                 order = encoder_order(data, corpus, protocol, metric, rows)
-                blocks += [_compression(data, corpus, [r for r in rows if r["encoder"] == name]) for name in order]
+                for name in order:
+                    blocks += _compression(data, corpus, [r for r in rows if r["encoder"] == name])
                 continue
             table = _table(data, corpus, rows)
             if analysis in COMBINED and metric != R1:
@@ -144,121 +144,79 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
         numbers(label, lambda r: slice_cell(data, r)),
         *columns,
         note=" ".join(notes),
-        sortable=True,
-        dense=True,
     )
 
 
-def _curve(data: ReportData, table: Table, rows: Sequence[Row]) -> Chart | None:
-    """The value over the first cost that an encoder has at two settings or more."""
+def _curve(
+    data: ReportData, table: Table, rows: Sequence[Row], costs: Sequence[str] = (*COSTS,), series: str = "encoder"
+) -> Chart | None:
+    """The value over the first cost that a series has at two settings or more; of methods, the change of the value."""
     metric = data.metric(rows[0]["metric"])
-    for key, cost in COSTS.items():  # noqa: B007 - the one at which the loop ends
-        costly = [r for r in rows if r["value"] is not None and isinstance(r["own"].get(key), int | float)]
-        if len({(r["encoder"], r["own"][key]) for r in costly}) > len({r["encoder"] for r in costly}):
+    for cost in costs:
+        costly = [r for r in rows if r["value"] is not None and isinstance(r["own"].get(cost), int | float)]
+        if len({(r["encoder"], r["own"][cost]) for r in costly}) > len({r["encoder"] for r in costly}):
             break
     else:
         return None
-    points = [
-        charts.interval_point(
-            r,
-            fraction=metric.unit == "percent",
-            text=f"{cell.text} ({cell.note})",
-            setting=_label(r),
-            cost=float(r["own"][key]),
-        )
-        for r in costly
-        for cell in [slice_cell(data, r)]
-    ]
-    names, costs = sorted({p["encoder"] for p in points}), [p["cost"] for p in points]
-    logarithmic = min(costs) > 0 and max(costs) / min(costs) > LOGARITHMIC
+    changes, fraction = series == "method", metric.unit == "percent"
+
+    def point(r: Row) -> dict[str, Any]:
+        cell, own = slice_cell(data, r), r["own"]
+        more = {"setting": _label(r), "method": r["feature"], "cost": float(own[cost])}
+        if changes:
+            ends = {"value": own["change"], "ci_low": own["change_low"], "ci_high": own["change_high"]}
+            return charts.interval_point({**r, **ends}, unit="points", text=_change(r), **more)
+        return charts.interval_point(r, fraction=fraction, text=f"{cell.text} ({cell.note})", **more)
+
+    points = [point(r) for r in costly if not changes or r["own"].get("change") is not None]
+    if len(points) < 2:
+        return None
+    names = list(dict.fromkeys(p[series] for p in points))
+    ends = [p["cost"] for p in points]
+    logarithmic = min(ends) > 0 and max(ends) / min(ends) > LOGARITHMIC
     kind: dict[str, Any] = {"type": "log"} if logarithmic else {"zero": False}
-    x_title = f"{cost} (logarithmic)" if logarithmic else cost
-    y_title = f"{metric.label}{', percent' * (metric.unit == 'percent')}, {Protocol.of(rows[0]['protocol']).titled}"
-    colour, shape = charts.by_name(names, data.encoder_names())
+    of = Protocol.of(rows[0]["protocol"])
+    y_title = f"{metric.label}{', percent' * fraction}, {of.titled}"
+    y_title = f"change of {metric.label}, percentage points" if changes else y_title
+    colour, shape = charts.by_name(names, names if changes else data.encoder_names(), series)
     base = alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X("cost:Q", title=x_title, scale=alt.Scale(nice=False, padding=20, **kind)),
+        x=alt.X(
+            "cost:Q",
+            title=f"{COSTS[cost]}{' (logarithmic)' * logarithmic}",
+            scale=alt.Scale(nice=False, padding=20, **kind),
+        ),
         color=colour,
         tooltip=charts.tooltips("encoder", "setting", "text"),
     )
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
-    picture = alt.layer(
-        base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q"),
-        *charts.intervals(base, y, size=60, opacity=0.6, shape=shape),
-    ).properties(width=charts.WIDTH, height=260)
+    lines = [] if changes else [base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q")]
+    layers = (*lines, *charts.intervals(base, y, size=60, opacity=0.6, shape=shape))
     by_point = [f"{p['encoder']}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
     return charts.finish(
-        picture,
-        name=f"{table.id}-curve",
-        title=table.caption,
-        alt_text=f"{y_title} over {cost}. {'; '.join(by_point)}.",
+        alt.layer(*layers).properties(width=charts.WIDTH, height=260),
+        name=f"{table.id}-{cost.replace('_', '-') if changes else 'curve'}",
+        title=f"{table.caption}: change over {COSTS[cost]}" if changes else table.caption,
+        alt_text=f"{y_title} over {COSTS[cost]}. {'; '.join(by_point)}.",
         data=replace(table, note=""),
         note=table.note,
     )
 
 
-def _compression(data: ReportData, corpus: str, rows: Sequence[Row]) -> Chart | Table:
-    """The methods of one encoder: a chart with its table, or a table alone where fewer than two were measured."""
+def _compression(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Chart] | list[Table]:
+    """The methods of one encoder over bytes and over seconds, or their table where fewer than two were measured."""
     # the exact search first, then from many bytes to few
     rows = sorted(rows, key=lambda r: (r["feature"] != "exact", -r["own"].get("bytes_per_item", 0.0)))
-    table, encoder, metric = _table(data, corpus, rows), rows[0]["encoder"], data.metric(rows[0]["metric"]).label
-    threads = {int(r["own"].get("threads") or 1) for r in rows}
+    table, encoder = _table(data, corpus, rows), rows[0]["encoder"]
+    threads = sorted({int(r["own"].get("threads") or 1) for r in rows})
     missing = [f"{_label(r)}: {r['reason']}" for r in rows if r["value"] is None]
     table = replace(
         table,
         id=anchor(table.id, encoder),
         caption=f"{table.caption} · {encoder}",
         note=f"{table.note} Seconds per query: all queries at once, in one process on "
-        f"{show.listing([show.count(n, 'thread') for n in sorted(threads)])}; LanceDB answers queries of several "
+        f"{show.listing([show.count(n, 'thread') for n in threads])}; LanceDB answers queries of several "
         "vectors one by one. Bytes do not count the vectors that re-ranking reads. "
         f"{'. '.join(missing)}".strip(),
     )
-    points = [
-        charts.interval_point(
-            {"encoder": encoder, "value": own["change"], "ci_low": own["change_low"], "ci_high": own["change_high"]},
-            unit="points",
-            text=_change(r),
-            name=f"{r['feature']} {r['level_name']}".strip(),
-            bytes=own["bytes_per_item"],
-            seconds=own["seconds_per_query"],
-            method=r["feature"],
-        )
-        for r in rows
-        if (own := r["own"]).get("change") is not None
-    ]
-    if len(points) < 2:
-        return table
-    for cost in ("bytes", "seconds"):
-        best = pareto([(-p[cost], p["value"]) for p in points])
-        for p, on_frontier in zip(points, best, strict=True):
-            p[f"frontier_{cost}"] = on_frontier
-    methods = list(dict.fromkeys(p["method"] for p in points))
-    y_title = f"change of {metric}, percentage points"
-    by_point = (
-        f"{p['name']}: {p['text']}, {show.size(p['bytes'])}, {show.significant(p['seconds'])} s" for p in points
-    )
-    return charts.finish(
-        alt.hconcat(
-            _over_cost(methods, "bytes", "bytes per item", y_title),
-            _over_cost(methods, "seconds", "seconds per query", ""),
-            data=alt.Data(values=points),
-        ),
-        name=f"{table.id}-cost",
-        title=table.caption,
-        alt_text=f"{y_title} over bytes per item and over seconds per query. {'; '.join(by_point)}.",
-        data=replace(table, note=""),
-        note=f"Dashed lines: Pareto frontiers; up and to the left is better. {table.note}",
-    )
-
-
-def _over_cost(methods: list[str], cost: str, x_title: str, y_title: str) -> alt.LayerChart:
-    colour, shape = charts.by_name(methods, methods, "method")
-    base = alt.Chart().encode(
-        x=alt.X(f"{cost}:Q", title=f"{x_title} (logarithmic)", scale=alt.Scale(type="log", nice=False, padding=15)),
-        color=colour,
-        tooltip=charts.tooltips("name", "text"),
-    )
-    frontier = frontier_line(alt.Chart(), f"frontier_{cost}", "step-after")
-    return alt.layer(
-        frontier.encode(x=f"{cost}:Q", y="value:Q"),
-        *charts.intervals(base, alt.Y("ci_low:Q", title=y_title or None), size=60, opacity=0.6, shape=shape),
-    ).properties(width=(charts.WIDTH - 90) // 2, height=300)
+    made = [_curve(data, table, rows, [cost], "method") for cost in ("bytes_per_item", "seconds_per_query")]
+    return [chart for chart in made if chart is not None] or [table]

@@ -5,7 +5,6 @@ The sentences can be forwarded; the tests behind them follow, one line each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import permutations
@@ -46,7 +45,11 @@ def answer(data: ReportData) -> tuple[str, ...]:
 def evidence(data: ReportData) -> tuple[str, ...]:
     """The tests behind the answer, one line for every corpus, and which statements share which budget."""
     found = standing.conclusions(data)
-    lines = (line for each in found for line in (_evidence(data, each), *words.weights(data, each.tasks)))
+    lines = (
+        line
+        for each in found
+        for line in (_evidence(data, each), *words.weights(data, each.tasks), *words.promises(data, each.corpus))
+    )
     return (*lines, *words.budgets(data)) if found else ()
 
 
@@ -72,7 +75,8 @@ def _named(data: ReportData, tasks: list[Task]) -> str:
 class Contest(NamedTuple):
     """The contenders of a task: the highest, and those that no test shows to be worse, closest first.
 
-    ``rival`` is the closest of the others of a winner, and of open contenders the first one that is undecided.
+    ``rival`` is the closest of the others of a winner, and of open contenders the first one that is undecided;
+    empty where nothing was tested.
     """
 
     task: Task
@@ -156,33 +160,29 @@ def _speed(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
     return [f"{show.number(a.median / b.median)} times as fast (measured, {span})"]
 
 
-def _figures(data: ReportData, tasks: Sequence[Task], name: str) -> str:
-    rows = ((task, data.row(*task[:3], name) or {}) for task in tasks)
-    return show.listing([f"{words.figure(data.metric(task.metric), row)} on {task.title}" for task, row in rows])
-
-
 def _evidence(data: ReportData, conclusion: Conclusion) -> str:
-    """The tests of a corpus: the best encoder against its closest rival on every task."""
-    first, rival, *_ = (*conclusion.names, conclusion.rival)
-    if not rival:
-        return f"{conclusion.corpus}: {first} {_figures(data, conclusion.tasks, first)}."
-    parts = []
-    for task in conclusion.tasks:
-        row, metric = data.comparison(*task[:3], first, rival), data.metric(task.metric)
+    """The tests of a corpus: of every task, the highest encoder minus its closest contender."""
+    said: dict[str, list[str]] = {}
+    for contest in (_contest(data, task) for task in conclusion.tasks):
+        task, best, rival = contest.task, contest.names[0], contest.rival
+        metric, row = data.metric(task.metric), data.comparison(*task[:3], best, rival)
         if row is None or row["difference"] is None:
-            parts.append(f"{task.title}: not compared")
+            figure = words.figure(metric, data.row(*task[:3], best) or {})
+            said.setdefault(best, []).append(f"{figure} on {task.title}")
             continue
         interval = words.interval(metric, standing.claimed(row))
         inner = [interval, f"adjusted p {show.p_value(row['p_adjusted'])}", words.verdict(metric, row)]
-        parts.append(f"{task.title} {words.difference(metric, row['difference'])} ({', '.join(filter(None, inner))})")
-    return f"{conclusion.corpus}, {first} minus {rival}: {'; '.join(parts)}."
+        text = f"{task.title} {words.difference(metric, row['difference'])} ({', '.join(filter(None, inner))})"
+        said.setdefault(f"{best} minus {rival}", []).append(text)
+    pairs = (f"{pair}: {', '.join(of)}" for pair, of in said.items())
+    return f"{conclusion.corpus}, {'; '.join(pairs)}."
 
 
 def section(data: ReportData, *, metric: str = "") -> Section:
     """The board of encoders and tasks, by the headline metric of each unless one is given, and the tests behind it."""
     found = standing.conclusions(data)
     blocks = (_board(data, found, metric), Evidence(lines=evidence(data))) if found else ()
-    return Section(id="answer", title="Every encoder on every task", lead="", blocks=blocks)
+    return Section(id="answer", title="Every encoder on every task", blocks=blocks)
 
 
 def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
@@ -218,7 +218,6 @@ def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
         *map(column, tasks),
         *costs,
         *map(column, further),
-        sortable=True,
         note=f"Percent: {show.listing([data.metric(metric).label for metric in metrics])}. Dots: the difference to the "
         "highest, or to the encoder chosen above, with the interval that holds for all pairs; the line is zero. Green: "
         "highest or equivalent. Amber: worse. Red: not better than chance. No colour: no test separates them.",
@@ -249,9 +248,9 @@ def _pairs_of(data: ReportData, task: Task, order: list[str]) -> dict[str, dict[
         if row is not None and row["difference"] is not None and (state := standing.decision_of(row)) is not None:
             row = standing.claimed(row)
             ends = [row["difference"] if row[end] is None else row[end] for end in ("ci_low", "ci_high")]
-            low, high = sorted(round(scale * end, 3) for end in ends)
+            size, low, high = (float(f"{scale * x:.5g}") for x in (row["difference"], *ends))  # never rounded to 0
             said = words.verdict(metric, row, unit=False)
-            made.setdefault(a, {})[b] = (state.state, said, round(scale * row["difference"], 3), low, high)
+            made.setdefault(a, {})[b] = (state.state, said, size, min(low, high), max(low, high))
     return made
 
 
@@ -278,7 +277,7 @@ def weaknesses_section(data: ReportData) -> Section:
     found = standing.conclusions(data)
     order = standing.in_order(data, found)
     blocks: list[Block] = [*_at_chance(data, order), *_worst_slices(data, order)]
-    return Section(id="breaks", title="Where it breaks", lead="", blocks=tuple(blocks) if found else ())
+    return Section(id="breaks", title="Where it breaks", blocks=tuple(blocks) if found else ())
 
 
 def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
@@ -356,6 +355,5 @@ def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
         numbers(first, lambda key: slice_cell(data, parts[key][first])),
         *([numbers("best other", best_other)] if len(encoders) > 1 else []),
         note="Percent with interval; slices with too few images for an interval are left out.",
-        dense=True,
     )
     return [table]

@@ -48,7 +48,7 @@ def section(data: ReportData) -> Section:
         drawn += [key for key in _of_users(data, tested) if key not in drawn]
         blocks += [chart for key in drawn if (chart := _forest(data, corpus, *key)) is not None]
         if rows:
-            blocks.append(_pairs(data, corpus, rows))
+            blocks.append(pairs(data, corpus, rows))
     name = next((r["adjustment"] for r in data.comparisons), "")
     lead = (
         "Every encoder minus the best, on the same queries: sign-flip permutation tests over images, with "
@@ -130,7 +130,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
         name=name,
         title=f"{of.titled} · {words.described(facts)} · {corpus}: every encoder minus {names[0]}",
         alt_text=f"Differences to {names[0]}. {by_encoder}.",
-        data=_pairs(data, corpus, every, id_=f"{name}-data"),
+        data=pairs(data, corpus, every, id_=f"{name}-data"),
         note=" ".join(
             filter(None, (f"Shaded: less than {within} apart, the margin of equivalence." * bool(within), folded))
         ),
@@ -146,7 +146,9 @@ def _near(rows: list[Row]) -> list[Row]:
     return [row for at, row in enumerate(rows) if row in open_ or at < MOST_FAR or abs(row["difference"]) <= reach]
 
 
-def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> Table:
+def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> Table:
+    """Comparisons of a corpus with all that is known of them; folded unless they have an ``id_`` of their own."""
+
     def facts(r: Row) -> MetricFacts:
         return data.metric(r["metric"])
 
@@ -176,8 +178,6 @@ def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> 
         texts("family", lambda r: r["family"], explain="Headline: pre-declared; exploratory: all others"),
         *(statistic(column, *shown) for column, shown in STATISTICS.items()),
         numbers("detectable", detectable, explain="Smallest true difference detected with 80 % power, same unit"),
-        sortable=True,
-        dense=True,
         folded="" if id_ else f"All {show.count(len(rows), 'comparison')} on {corpus}",
         note=f"Intervals: paired cluster bootstrap, {show.number(rows[0]['replicates'], 0)} replicates, "
         f"seed {rows[0]['seed']}. An interval holds 0 exactly where the test of that pair alone does not reject; "

@@ -86,7 +86,6 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         ),
         numbers("all", misses, group="Misses"),
         *(numbers(headings[cause], partial(marked, cause=cause), group="Misses") for cause in CAUSES),
-        sortable=True,
         folded=title,
         note="R@1 of all queries is the headline. Also annotated: what the encoder puts first is right too, by an "
         "extra ground truth of the corpus or by a caption with the same words. Models agree, a suspicion only: at "

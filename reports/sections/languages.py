@@ -31,7 +31,7 @@ def overview_section(data: ReportData) -> Section:
         encoders = [name for name in order if name in data.encoder_names(corpus)]
         ranked = [r["encoder"] for r in data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)]
         blocks += [_heat_map(data, corpus, ranked or encoders), _lowest(data, corpus, encoders)]
-    return Section(id="languages", title="Every language", lead="", blocks=tuple(blocks))
+    return Section(id="languages", title="Every language", blocks=tuple(blocks))
 
 
 def _lowest(data: ReportData, corpus: str, encoders: list[str]) -> Table:
@@ -63,8 +63,6 @@ def _lowest(data: ReportData, corpus: str, encoders: list[str]) -> Table:
             if any(key[2] == direction for key in lowest)
             for name in encoders
         ),
-        sortable=True,
-        dense=True,
         folded=f"All {len(codes)} languages of {corpus}, with intervals, both directions",
     )
 
@@ -75,15 +73,13 @@ def section(data: ReportData) -> Section:
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         ranked = data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)
         encoders = [r["encoder"] for r in ranked] or data.encoder_names(corpus)
-        for encoder in encoders:
-            tables = _over_all(data, corpus, encoder), _report(data, corpus, encoder)
-            blocks += [table for table in tables if table.rows]
+        blocks += [made for made in (_over_all(data, corpus, encoders), _report(data, corpus, encoders)) if made.rows]
     return Section(
         id="multilingual",
         title="Languages in detail",
         lead="The same images, searched in other languages. nDCG@20 measures the agreement of the ranked list in a "
-        "language with that for the English original: consistency, not quality. `capim export --format coco-sm` writes "
-        "COCO-SM’s own tables.",
+        "language with that for the English original: consistency, not quality. `capim export results --as coco-sm` "
+        "writes COCO-SM’s own tables.",
         blocks=tuple(blocks),
     )
 
@@ -161,49 +157,48 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
             codes,
             LANGUAGE,
             *(column(name, way) for name in encoders for way in ways),
-            dense=True,
         ),
     )
 
 
-def _report(data: ReportData, corpus: str, encoder: str) -> Table:
-    """One row per language and translator, like the ``report.csv`` of COCO-SM, with intervals."""
+def _report(data: ReportData, corpus: str, encoders: list[str]) -> Table:
+    """One row per encoder, language and translator, like the ``report.csv`` of COCO-SM, with intervals."""
     parts = language_parts(data, corpus)
 
-    def cell(part: tuple[str, str], direction: str, metric: str) -> Cell:
-        return result_cell(data, data.row(corpus, _protocol(direction, *part), metric, encoder))
+    def cell(row: tuple[str, str, str], direction: str, metric: str) -> Cell:
+        encoder, code, way = row
+        return result_cell(data, data.row(corpus, _protocol(direction, code, way), metric, encoder))
 
     return pivot(
-        f"languages-{corpus}-{encoder}-report",
-        f"{encoder} on {corpus}, per language and translator",
-        parts,
-        texts("language", lambda part: Cell(text=part[0], title=language_name(part[0]))),
+        f"languages-{corpus}-report",
+        f"{corpus}, per language and translator",
+        [(name, *part) for name in encoders for part in parts],
+        texts("Encoder", lambda row: row[0]),
+        texts("language", lambda row: Cell(text=row[1], title=language_name(row[1]))),
+        texts("translator", lambda row: row[2]),
         *_columns(data, corpus, cell),
-        texts("translator", lambda part: part[1]),
-        sortable=True,
-        dense=True,
-        folded=f"{encoder}: all {show.count(len(parts), 'language and translator', 'languages and translators')}",
+        folded=f"{corpus}: all {show.count(len(parts), 'language and translator', 'languages and translators')}",
     )
 
 
-def _over_all(data: ReportData, corpus: str, encoder: str) -> Table:
+def _over_all(data: ReportData, corpus: str, encoders: list[str]) -> Table:
     """The stored results over all languages, with their intervals; without rows where none are stored."""
 
-    def cell(suffixes: tuple[str, str, str], direction: str, metric: str) -> Cell:
-        _, protocol, metric_suffix = suffixes
+    def cell(of: tuple[str, tuple[str, str, str]], direction: str, metric: str) -> Cell:
+        encoder, (_, protocol, metric_suffix) = of
         row = data.row(corpus, f"{direction}/{protocol}", f"{metric}{metric_suffix}", encoder)
         made, by_noise = result_cell(data, row), None if row is None else standing.noise(row)
         return made if by_noise is None else replace(made, note=f"noise {show.percent(by_noise)}")
 
-    over = standing.over_languages(data, corpus)
+    over = [(name, suffixes) for name in encoders for suffixes in standing.over_languages(data, corpus)]
     return pivot(
-        f"languages-{corpus}-{encoder}-all",
-        f"{encoder} on {corpus}, over all languages",
-        [suffixes for suffixes in over if any(cell(suffixes, *measure).sort for measure in MEASURES)],
-        texts("over", lambda suffixes: suffixes[0]),
+        f"languages-{corpus}-all",
+        f"{corpus}, over all languages",
+        [of for of in over if any(cell(of, *measure).sort for measure in MEASURES)],
+        texts("Encoder", lambda of: of[0]),
+        texts("over", lambda of: of[1][0]),
         *_columns(data, corpus, cell),
-        dense=True,
-        folded=f"{encoder}: means over languages with intervals, by speakers, and η²",
+        folded=f"{corpus}: means over languages with intervals, by speakers, and η²",
         note="A mean over languages averages the means over the translators of each language; all languages share the "
         "same bootstrap draws of images. η² describes how the figures of this table vary, in percent; where figures "
         "differ by noise alone, it is what stands beside it, because languages are many and translators few.",

@@ -6,9 +6,10 @@ A column is one figure of every encoder with its interval; what the tests say st
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from typing import Any, TypeAlias
 
 import altair as alt
 
@@ -29,6 +30,8 @@ MOST_PROTOCOLS = 12  # columns of a table about a user's metric
 THESE, LIKE_THESE = "these corpora", "corpora like these"
 MACRO_MEAN, BORDA = "macro mean", "borda"
 MEAN = ", mean over languages"  # of the title of a task
+Figure: TypeAlias = tuple[str, str, dict[str, Any]]
+"""Protocol and metric, and what :func:`result_column <reports.elements.tables.result_column>` is told beside them."""
 
 
 def section(data: ReportData) -> Section:
@@ -128,7 +131,6 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         *columns,
         *cost_columns(data, corpus),
         note=f"{show.count(n_queries, 'query', 'queries')}, {Protocol.of(protocols[0]).titled}. {interval}{marks}",
-        sortable=True,
     )
 
 
@@ -162,21 +164,24 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
     return [tables.numbers("ties", cell, group=Protocol.of(protocol).titled, explain=explain)]
 
 
+def _figures(data: ReportData, corpus: str, id_: str, caption: str, figures: Sequence[Figure], **options: Any) -> Table:
+    """The encoders with any of some figures, best first by the earliest one, and a column for each figure."""
+    ranked = [row["encoder"] for protocol, metric, _ in figures for row in data.ranked(corpus, protocol, metric)]
+    columns = (tables.result_column(data, corpus, protocol, metric, **how) for protocol, metric, how in figures)
+    names = tables.texts("Encoder", str)
+    return tables.pivot(tables.anchor(id_), caption, dict.fromkeys(ranked), names, *columns, **options)
+
+
 def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
     """The main metric of judged documents by language of the query, where there are several."""
     protocols = [of for p in data.protocols(corpus) if (of := Protocol.of(p)).kind == "judged" and not of.orientation]
     if len(protocols) < 2:
         return []
     metric = shown_metrics(data, corpus, protocols[0].id)[0]
-    table = tables.pivot(
-        tables.anchor("judged-languages", corpus),
-        f"{corpus} · {metric} by language of the query",
-        [r["encoder"] for r in data.ranked(corpus, protocols[0].id, metric)],
-        tables.texts("Encoder", str),
-        *(tables.result_column(data, corpus, p.id, metric, heading=p.language or "all") for p in protocols),
-        sortable=True,
-    )
-    return [table]
+    figures = [(of.id, metric, {"heading": of.language or "all"}) for of in protocols]
+    return [
+        _figures(data, corpus, f"judged-languages-{corpus}", f"{corpus} · {metric} by language of the query", figures)
+    ]
 
 
 def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
@@ -189,18 +194,9 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     if not facts.aggregate and data.ranks(corpus, protocols[0], metric):
         tests = "below a number: against it, by a paired test."
 
-    def result(protocol: str) -> tables.ColumnOf[str]:
-        return tables.result_column(data, corpus, protocol, metric, heading=Protocol.of(protocol).titled, tested=True)
-
-    return tables.pivot(
-        tables.anchor("own", corpus, metric),
-        f"{corpus} · {words.described(facts)}",
-        dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric)),
-        tables.texts("Encoder", str),
-        *map(result, protocols[:MOST_PROTOCOLS]),
-        note=f"A metric of your own, in its own unit. Bold: {best} value; {tests}",
-        sortable=True,
-    )
+    figures = [(p, metric, {"heading": Protocol.of(p).titled, "tested": True}) for p in protocols[:MOST_PROTOCOLS]]
+    note = f"A metric of your own, in its own unit. Bold: {best} value; {tests}"
+    return _figures(data, corpus, f"own-{corpus}-{metric}", f"{corpus} · {words.described(facts)}", figures, note=note)
 
 
 def cost_columns(data: ReportData, corpus: str) -> list[tables.ColumnOf[str]]:
@@ -308,7 +304,6 @@ def _ranking(data: ReportData) -> Table:
         order,
         *columns,
         note=" ".join(_ranking_note(data, first)),
-        sortable=True,
     )
 
 
@@ -374,23 +369,16 @@ def directions_section(data: ReportData) -> Section:
         by_direction = ([of for of in shown if of.direction == direction] for direction in ("t2i", "i2t"))
         blocks += [_every_protocol(data, corpus, of_one) for of_one in by_direction if of_one]
         figures = [
-            (of, metric)
+            (p, metric, {"group": of.titled, "plain": True})
             for p in data.protocols(corpus)
             if (of := Protocol.of(p)).is_retrieval and not of.language
             for metric in FURTHER
             if data.ranked(corpus, p, metric)
         ]
-        further = tables.pivot(
-            f"directions-{corpus}-extra",
-            f"{corpus} · further metrics",
-            data.encoder_names(corpus),
-            tables.texts("Encoder", str),
-            *(tables.result_column(data, corpus, of.id, m, group=of.titled, plain=True) for of, m in figures),
-            sortable=True,
-            dense=True,
-            folded=f"Further metrics on {corpus}",
-        )
-        blocks += [further] if figures else []
+        if figures:
+            folded = f"Further metrics on {corpus}"
+            title = f"{corpus} · further metrics"
+            blocks.append(_figures(data, corpus, f"directions-{corpus}-extra", title, figures, folded=folded))
     return Section(
         id="directions",
         title="Directions and protocols",
@@ -403,14 +391,9 @@ def directions_section(data: ReportData) -> Section:
 def _every_protocol(data: ReportData, corpus: str, protocols: list[Protocol]) -> Table:
     """R@1 under the protocols of one direction."""
     direction = protocols[0].direction
-    return tables.pivot(
-        f"directions-{corpus}-{direction}",
-        f"{corpus} · {DIRECTION_TITLES[direction]} · R@1",
-        [r["encoder"] for r in data.ranked(corpus, protocols[0].id, R1)],
-        tables.texts("Encoder", str),
-        *(tables.result_column(data, corpus, of.id, R1, heading=of.titled, explain=of.description) for of in protocols),
-        sortable=True,
-    )
+    figures = [(of.id, R1, {"heading": of.titled, "explain": of.description}) for of in protocols]
+    title = f"{corpus} · {DIRECTION_TITLES[direction]} · R@1"
+    return _figures(data, corpus, f"directions-{corpus}-{direction}", title, figures)
 
 
 def compositional_section(data: ReportData) -> Section:
@@ -431,8 +414,8 @@ def compositional_section(data: ReportData) -> Section:
     )
 
 
-def _chance_row(data: ReportData, corpus: str, figures: list[tuple[str, str]]) -> list[Cell]:
-    chances = [data.ranked(corpus, protocol, metric)[0]["chance"] for protocol, metric in figures]
+def _chance_row(data: ReportData, corpus: str, figures: Sequence[Figure]) -> list[Cell]:
+    chances = [data.ranked(corpus, protocol, metric)[0]["chance"] for protocol, metric, _ in figures]
     return [Cell(text="chance", mark="muted"), *(tables.value(c, show.percent(c), mark="muted") for c in chances)]
 
 
@@ -452,24 +435,18 @@ def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
             show.percent,
             explain="Share of examples with a tied score, percent",
         ),
-        extra_rows=[[*_chance_row(data, corpus, [(protocol.id, m) for m in metrics]), tables.absent()]],
+        extra_rows=[[*_chance_row(data, corpus, [(protocol.id, m, {}) for m in metrics]), tables.absent()]],
         note="Text: for both images the right caption wins. Image: for both captions the right image wins. "
         "Group: both. (In the tables printed by the V28 seed, text and image are exchanged.)",
-        sortable=True,
     )
 
 
 def _by_tag(data: ReportData, corpus: str, tags: list[Protocol]) -> Table:
     """The group score under the protocol of each tag."""
-    return tables.pivot(
-        f"winoground-tags-{corpus}",
-        f"{corpus} · binding by tag (winoground/…) · group score in percent",
-        dict.fromkeys(r["encoder"] for of in tags for r in data.ranked(corpus, of.id, WINOGROUND[-1])),
-        tables.texts("Encoder", str),
-        *(tables.result_column(data, corpus, of.id, WINOGROUND[-1], heading=of.name.replace("-", " ")) for of in tags),
-        note="Encoders are compared by a test for every tag: see all comparisons under differences.",
-        sortable=True,
-    )
+    figures = [(of.id, WINOGROUND[-1], {"heading": of.name.replace("-", " ")}) for of in tags]
+    title = f"{corpus} · binding by tag (winoground/…) · group score in percent"
+    note = "Encoders are compared by a test for every tag: see all comparisons under differences."
+    return _figures(data, corpus, f"winoground-tags-{corpus}", title, figures, note=note)
 
 
 def pair_protocols(data: ReportData, corpus: str) -> list[str]:
@@ -479,15 +456,7 @@ def pair_protocols(data: ReportData, corpus: str) -> list[str]:
 
 
 def _pairs(data: ReportData, corpus: str, protocols: list[str]) -> Table:
-    return tables.pivot(
-        f"pairs-{corpus}",
-        f"{corpus} · hard negatives · percent of items whose right caption scores higher than the negatives",
-        [r["encoder"] for r in data.ranked(corpus, protocols[0], PAIRS)],
-        tables.texts("Encoder", str),
-        *(
-            tables.result_column(data, corpus, of.id, PAIRS, heading=of.name.replace("_", " "), group=of.family)
-            for of in map(Protocol.of, protocols)
-        ),
-        extra_rows=[_chance_row(data, corpus, [(p, PAIRS) for p in protocols])],
-        sortable=True,
-    )
+    heads = ({"heading": of.name.replace("_", " "), "group": of.family} for of in map(Protocol.of, protocols))
+    figures = [(id_, PAIRS, of) for id_, of in zip(protocols, heads, strict=True)]
+    title = f"{corpus} · hard negatives · percent of items whose right caption scores higher than the negatives"
+    return _figures(data, corpus, f"pairs-{corpus}", title, figures, extra_rows=[_chance_row(data, corpus, figures)])

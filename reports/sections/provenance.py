@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import itemgetter
 
 from capim.reports import format as show
@@ -24,9 +23,9 @@ MOST_SKIPPED = 200  # images listed by name
 
 
 def section(data: ReportData) -> Section:
-    """Corpora, encoders, sealed sets, runs, commands, libraries, and what was left out."""
-    optional = (_sets(data), _imports(data), _runs(data), _configurations(data), _commands(data), _versions(data))
-    blocks: list[Block] = [_corpora(data), _encoders(data), *(table for table in optional if table.rows)]
+    """Corpora, encoders, sealed sets, runs with their commands, libraries, and what was left out."""
+    optional = (_sets(data), _imports(data), _runs(data), _configurations(data), _versions(data))
+    blocks: list[Block] = [corpora(data), encoders(data), *(table for table in optional if table.rows)]
     if data.left_out:
         blocks.append(Text(text=f"Left out of this report: {'; '.join(data.left_out)}."))
     return Section(
@@ -65,7 +64,8 @@ def skipped_section(data: ReportData) -> Section:
     )
 
 
-def _corpora(data: ReportData) -> Table:
+def corpora(data: ReportData) -> Table:
+    """What was searched."""
     return pivot(
         "corpora",
         "Corpora",
@@ -81,7 +81,8 @@ def _corpora(data: ReportData) -> Table:
     )
 
 
-def _encoders(data: ReportData) -> Table:
+def encoders(data: ReportData) -> Table:
+    """What searched, at its exact revision."""
     with_vectors = {sealed.key.encoder for sealed in data.sets}
 
     def of_vectors(text: Callable[[EncoderSpec], str | Cell]) -> Callable[[EncoderSpec], str | Cell]:
@@ -149,6 +150,7 @@ def _runs(data: ReportData) -> Table:
         texts("Duration", duration),
         texts("State", lambda r: Cell(text=r["state"], title=r["message"] or "")),
         texts("Command", lambda r: r["command"]),
+        note="The commands make the results again. Paths in the command of an import start from its folder.",
     )
 
 
@@ -167,53 +169,6 @@ def _configurations(data: ReportData) -> Table:
         texts("value", lambda r: text(r[2])),
         folded="Settings of the runs",
     )
-
-
-def _commands(data: ReportData) -> Table:
-    """Per corpus and protocol the commands that make its results again.
-
-    Those of encoders with embeddings are computed from them; others were imported or combined by a command of a run.
-    """
-    embedded = {(sealed.key.encoder_fingerprint, sealed.key.corpus_fingerprint) for sealed in data.sets}
-    command_of = {row["run"]: row["command"] for row in data.runs}
-    commands: list[tuple[str, str, str]] = []
-    for corpus in sorted(data.corpora):
-        for protocol in data.protocols(corpus):
-            rows = data.of(corpus, protocol)
-            computed = [r for r in rows if (r["encoder_fingerprint"], r["corpus_fingerprint"]) in embedded]
-            if computed:
-                commands.append((corpus, protocol, _evaluate(corpus, Protocol.of(protocol), computed)))
-            runs = dict.fromkeys(row["run"] for row in rows if row not in computed)
-            commands += [(corpus, protocol, command_of[run]) for run in runs if run in command_of]
-    return pivot(
-        "commands",
-        "Commands to reproduce the results of each protocol",
-        commands,
-        texts("Corpus", lambda row: row[0]),
-        texts("task", lambda row: Protocol.of(row[1]).titled),
-        texts("command", lambda row: row[2]),
-        folded="Commands to reproduce the results of each protocol",
-        note="For a corpus read from a folder, give the path of the folder instead of the name. Paths in the command "
-        "of an import start from the folder that it was given in.",
-    )
-
-
-def _evaluate(corpus: str, protocol: Protocol, rows: Sequence[Row]) -> str:
-    """The command that computes these results from stored embeddings.
-
-    It names no protocol, which is all, for means over languages, and no interval where the default is the one stored.
-    """
-    methods = {row["interval_method"] for row in rows}
-    percentile = not protocol.is_combined and "percentile" in methods and "wilson" not in methods
-    options = {
-        "corpora": corpus,
-        "encoders": ",".join(sorted({row["encoder"] for row in rows})),
-        "protocols": "" if protocol.kind == "mean" else protocol.id.replace("+", ","),
-        **{name: rows[0][name] for name in ("replicates", "seed", "level")},
-        "interval": "bca" if "bca" in methods else "percentile" if percentile else "",
-    }
-    words = [word for name, option in options.items() if option != "" for word in (f"--{name}", str(option))]
-    return shlex.join(["capim", "evaluate", *words])
 
 
 def _versions(data: ReportData) -> Table:
@@ -298,6 +253,4 @@ def _published(data: ReportData, rows: list[Row]) -> Table:
         measures("difference", difference, show.points, explain="Percentage points"),
         texts("verdict", verdict),
         texts("source", _source),
-        sortable=True,
-        dense=True,
     )

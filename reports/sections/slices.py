@@ -200,7 +200,6 @@ def _contrast_table(group: SliceGroup, title: str, names: list[str], features: l
             for name in names
             for level, heading in levels.items()
         ),
-        dense=True,
     )
 
 
@@ -270,7 +269,6 @@ def _disagreement(group: SliceGroup) -> list[Table]:
         texts("Encoder", str),
         *(numbers(b, partial(against, b=b), group="wrong") for b in names),
         *group.columns("alone right", "alone wrong", "missed by all"),
-        dense=len(names) > 4,
         note="Large shares in both directions mean that the two encoders make different errors: "
         "re-ranking or fusion may help.",
     )

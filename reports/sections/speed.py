@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 
@@ -61,8 +59,6 @@ def _stages(corpus: str, measured: list[Speed]) -> Table:
         numbers("batch", lambda s: value(s.batch_size, str(s.batch_size)), group="setting"),
         texts("precision", lambda s: s.precision, group="setting"),
         texts("device", lambda s: s.device, group="setting"),
-        sortable=True,
-        dense=True,
     )
 
 
@@ -99,7 +95,6 @@ def _projection(data: ReportData, corpus: str) -> Table:
         note="Projected: the measured forward rate and bytes per image, times a million; not measured at that size. "
         "qps_v28 divides the number of images by the forward time of images and captions together, as the V28 seed "
         "did; compare it only with the table of the seed.",
-        sortable=True,
     )
 
 
@@ -119,7 +114,6 @@ def _tokens(corpus: str, paid: list[Spent]) -> Table:
         measures("1M items, projected", million, show.significant),
         note="Tokens as the service counts them, request by request, without probes and without requests that were "
         "lost with a process that died. Cost at the price of the encoder's table, in its currency.",
-        sortable=True,
     )
 
 
@@ -140,11 +134,10 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
         return f"{show.significant(costs[name])} images/s" if fast else f"{show.size(costs[name])} per image"
 
     names, medians = [r["encoder"] for r in rows], [costs[r["encoder"]] for r in rows]
-    labels = label_positions([(rate, r["value"]) for rate, r in zip(medians, rows, strict=True)])
     best = pareto([(rate if fast else -rate, goodness(r)) for rate, r in zip(medians, rows, strict=True)])
     points = [
-        charts.interval_point(r, rate=rate, speed=cost(r["encoder"]), frontier=on_it, label=label)
-        for r, rate, on_it, label in zip(rows, medians, best, labels, strict=True)
+        charts.interval_point(r, rate=rate, speed=cost(r["encoder"]), frontier=on_it)
+        for r, rate, on_it in zip(rows, medians, best, strict=True)
     ]
     frontier = dict(zip(names, best, strict=True))
     unbeaten = show.listing([name for name in names if frontier[name]], "or")
@@ -178,32 +171,24 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
 def _picture(
     points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str], *, fast: bool
 ) -> alt.LayerChart:
-    colour, shape = charts.by_name([p["encoder"] for p in points], everyone, legend=False)
+    colour, shape = charts.by_name([p["encoder"] for p in points], everyone)
     x_title = "images per second (forward pass, logarithmic)" if fast else "bytes per image (logarithmic)"
     base = alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X("rate:Q", title=x_title, scale=alt.Scale(type="log", nice=False, padding=40)),
+        x=alt.X("rate:Q", title=x_title, scale=alt.Scale(type="log", nice=False, padding=20)),
         tooltip=[alt.Tooltip("encoder:N"), alt.Tooltip("text:N", title=metric), alt.Tooltip("speed:N")],
     )
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
     return alt.layer(
-        frontier_line(base, "frontier", "step-before" if fast else "step-after").encode(y="value:Q"),
+        base.transform_filter("datum.frontier")
+        .mark_line(
+            interpolate="step-before" if fast else "step-after",
+            strokeDash=[4, 4],
+            color="currentColor",
+            opacity=0.5,
+        )
+        .encode(y="value:Q"),
         *charts.intervals(base.encode(color=colour), y, size=110, shape=shape),
-        *(
-            base.transform_filter(f"datum.label == '{side} {level}'")
-            .mark_text(align=align, dx=9 if align == "left" else -9, dy=-9 if level == "above" else 12)
-            .encode(y="value:Q", text="encoder:N")
-            for side, align in (("right", "left"), ("left", "right"))
-            for level in ("above", "below")
-            if any(p["label"] == f"{side} {level}" for p in points)
-        ),
     ).properties(width=charts.WIDTH, height=320)
-
-
-def frontier_line(base: alt.Chart, field: str, step: Literal["step-before", "step-after"]) -> alt.Chart:
-    """The dashed line through the points whose ``field`` says that they are on a Pareto frontier."""
-    return base.transform_filter(f"datum.{field}").mark_line(
-        interpolate=step, strokeDash=[4, 4], color="currentColor", opacity=0.5
-    )
 
 
 def pareto(points: list[tuple[float, float]]) -> list[bool]:
@@ -214,27 +199,3 @@ def pareto(points: list[tuple[float, float]]) -> list[bool]:
         [True, True, False]
     """
     return [not any(x >= px and y >= py and (x, y) != (px, py) for x, y in points) for px, py in points]
-
-
-def label_positions(points: Sequence[tuple[float, float]]) -> list[str]:
-    """The position of the label of each point (speed, accuracy), such that labels of close points do not overlap.
-
-    Left of the point in the last third of the logarithmic speed axis, else right; below it for the lower of two
-    points closer than a line of text, else above.
-
-    Examples:
-        >>> label_positions([(10.0, 0.5), (10.5, 0.499), (1.0, 0.3)])
-        ['left above', 'left below', 'right above']
-    """
-    speed = [math.log(x) for x, _ in points]
-    width = (max(speed) - min(speed)) or 1.0
-    height = (max(y for _, y in points) - min(y for _, y in points)) or 1.0
-    positions = []
-    for i, (_, y) in enumerate(points):
-        close = any(
-            y < other and (other - y) / height < 0.09 and abs(speed[i] - speed[j]) / width < 0.3
-            for j, (_, other) in enumerate(points)
-        )
-        side = "left" if (speed[i] - min(speed)) / width > 0.67 else "right"
-        positions.append(f"{side} {'below' if close else 'above'}")
-    return positions

@@ -6,11 +6,12 @@ const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 // Characters that turn or hide others are named, as reports/render.py does in what it writes itself.
 const HIDDEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
 const named = (text) => text.replace(HIDDEN, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+const SAID = new Set(["title", "alt", "ariaLabel"]); // attributes that are read as text
 const make = (tag, fields = {}, ...children) => {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(fields)) {
     if (name === "style") made.style.cssText = value; // which a policy without inline styles allows
-    else if (name in made) made[name] = value;
+    else if (name in made) made[name] = SAID.has(name) ? named(value) : value;
     else made.setAttribute(name, value);
   }
   const kept = children.filter((child) => child !== "" && child !== undefined && child !== null);
@@ -90,7 +91,7 @@ const tell = (cell) => {
   told = cell;
   tip.hidden = !cell;
   if (!cell) return;
-  tip.textContent = words.get(cell);
+  tip.textContent = named(words.get(cell));
   const box = cell.getBoundingClientRect(), left = Math.min(box.left, innerWidth - tip.offsetWidth - 8);
   const above = box.top - tip.offsetHeight - 6;
   tip.style.left = `${Math.max(8, left) + scrollX}px`;
@@ -114,7 +115,7 @@ addEventListener("click", (event) => {
 }, true);
 
 // Tables: the rows of a long one are made in portions; search in rows, columns and encoders hidden, copied as CSV.
-const MOST_PLAIN = 6, PORTION = 60;
+const MOST_PLAIN = 6, MOST_WIDE = 8, PORTION = 60;
 const hidden = new Set(address().chosen.get("without")?.split(",") ?? []); // encoders
 const redrawn = new Set(); // what follows the hidden encoders
 const parts = (cell) => {
@@ -131,10 +132,11 @@ const csv = (columns, rows) => {
 };
 const ordered = (rows, place, up, numeric) => {
   const key = (row) => { const { text, sort } = parts(row[place]); return sort || text; };
-  const known = (row) => !numeric || Number.isFinite(parseFloat(key(row)));
+  const size = (row) => parseFloat(key(row).replaceAll(",", "").replace("−", "-"));
+  const known = (row) => !numeric || Number.isFinite(size(row));
   return [...rows].sort((a, b) => {
     if (known(a) !== known(b)) return known(a) ? -1 : 1;
-    const order = numeric ? parseFloat(key(a)) - parseFloat(key(b)) : key(a).localeCompare(key(b));
+    const order = numeric ? size(a) - size(b) : key(a).localeCompare(key(b));
     return up ? order : -order;
   });
 };
@@ -147,7 +149,7 @@ const headings = (columns, places, sorted, sort) => {
   const upper = groups.map(([group, n]) => group ? make("th", { scope: "colgroup", colSpan: n }, group) : make("td", { colSpan: n }));
   const lower = places.map((i) => {
     const { heading, numeric, explain } = columns[i];
-    const made = make("th", { scope: "col", className: numeric ? "num" : "", title: explain ?? "" }, sort ? button(heading, () => sort(i)) : heading);
+    const made = make("th", { scope: "col", className: numeric ? "num" : "", title: explain ?? "" }, button(heading, () => sort(i)));
     if (sorted?.place === i) made.setAttribute("aria-sort", sorted.up ? "ascending" : "descending");
     return made;
   });
@@ -186,9 +188,9 @@ const table = (place, block) => {
   place.append(folded);
 };
 const open = (place, block) => {
-  const { caption, columns, rows = [], sortable } = block, gone = new Set();
+  const { caption, columns, rows = [] } = block, gone = new Set();
   let sorted = null, wanted = "", most = PORTION;
-  const made = make("table", { className: block.dense ? "dense" : "" }, make("caption", {}, caption), make("thead"), make("tbody"));
+  const made = make("table", { className: columns.length > MOST_WIDE ? "dense" : "" }, make("caption", {}, caption), make("thead"), make("tbody"));
   const more = button("", () => { most = Infinity; draw(); }, { className: "more" });
   const kept = () => {
     const places = columns.map((_, i) => i).filter((i) => !gone.has(i) && !hidden.has(columns[i].heading) && !hidden.has(columns[i].group));
@@ -199,7 +201,7 @@ const open = (place, block) => {
   };
   const draw = () => {
     const { places, rows } = kept(), first = document.activeElement?.closest?.("th")?.cellIndex;
-    made.tHead.replaceChildren(...headings(columns, places, sorted, sortable && sort));
+    made.tHead.replaceChildren(...headings(columns, places, sorted, sort));
     made.tBodies[0].replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, ...places.map((i) => cellOf(row[i], columns[i], i === 0)))));
     more.hidden = rows.length <= most;
     more.textContent = `Show the other ${count(rows.length - most)} rows`;
@@ -210,7 +212,7 @@ const open = (place, block) => {
     draw();
   };
   const box = make("div", { className: "table" }, make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: caption }, made), more);
-  if (sortable || rows.length > MOST_PLAIN) {
+  if (rows.length > 1) {
     const tools = make("div", { className: "tools" });
     if (rows.length > MOST_PLAIN) {
       const search = make("input", { type: "search", placeholder: "Search", ariaLabel: `Search: ${caption}` });
@@ -280,7 +282,7 @@ const board = (place, block) => {
   const reference = make("select", {}, option("", "the highest of each column"), ...names.map((name) => option(name)));
   reference.value = against;
   reference.addEventListener("change", () => { against = reference.value; keep(); draw(); });
-  const encoders = make("details", { id: "encoders" }, make("summary", {}, "Encoders"), make("div", {}, ...names.map((name) => {
+  const encoders = make("details", { id: "shown-encoders" }, make("summary", {}, "Encoders"), make("div", {}, ...names.map((name) => {
     const box = make("input", { type: "checkbox", checked: !hidden.has(name), value: name });
     box.addEventListener("change", () => { hidden[box.checked ? "delete" : "add"](name); keep(); for (const again of redrawn) again(); });
     return make("label", {}, box, ` ${name}`);
@@ -357,8 +359,11 @@ const decision = (place, block, names) => {
     const limits = (block.costs ?? []).map((cost, i) => ({ cost, bound: bounds[i].value === "" ? null : Number(bounds[i].value) }));
     const { order, out, same } = ranking(block, names.filter((name) => !hidden.has(name)), wanted, limits);
     const open = order.filter(({ state }) => state === "open").map(({ name }) => name);
-    const said = !order.length ? "No encoder keeps these limits." : open.length
-      ? `${order[0].name} is first; no test separates it from ${open.join(", ").replace(/, ([^,]+)$/, " and $1")}.` : `${order[0].name} is first${order.length > 1 ? ", and better than every other one" : ""}.`;
+    const untested = order.filter(({ state }) => state === "not tested").map(({ name }) => name);
+    const listed = (all) => all.join(", ").replace(/, ([^,]+)$/, " and $1");
+    const said = !order.length ? "No encoder keeps these limits." : [`${order[0].name} is first`,
+      open.length && `; no test separates it from ${listed(open)}`, untested.length && `; it was not tested against ${listed(untested)}`,
+      order.length > 1 && !open.length && !untested.length && ", and better than every other one", "."].filter(Boolean).join("");
     const rows = order.map(({ name, value, difference, low, high, state }) => make("tr", { className: state },
       make("th", { scope: "row" }, name), make("td", { className: "num" }, value.toFixed(1)),
       make("td", { className: "num" }, difference === undefined ? "" : signed(difference)),
@@ -367,7 +372,8 @@ const decision = (place, block, names) => {
     const head = ["Encoder", "weighted mean", "minus the first", "interval", "against the first"].map((text, i) => make("th", { scope: "col", className: i && i < 4 ? "num" : "" }, text));
     const far = same.map(([t, low, high]) => `${title(t)} from ${Math.ceil(100 * low)} to ${Math.floor(100 * high)} %`);
     result.replaceChildren(make("p", { className: "count" }, said),
-      make("table", {}, make("caption", { className: "unseen" }, "Encoders by the weighted mean"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)),
+      make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Encoders by the weighted mean" },
+        make("table", {}, make("caption", { className: "unseen" }, "Encoders by the weighted mean"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
       out.length ? make("p", {}, `Out: ${out.join("; ")}.`) : "",
       far.length ? make("p", {}, `The first place stays the same with the weight of ${far.join("; of ")} (the others in proportion).`) : "",
       make("p", { className: "note" }, "Interval of the difference: from the intervals that hold for all pairs of a task; corpora count as independent, tasks of one corpus as wholly dependent, which makes it wider rather than narrower."));
@@ -405,7 +411,7 @@ const gallery = (place, block) => {
   const texts = cases.map((one) => [one.query, ...(one.relevant ?? []), one.about].join(" ").toLowerCase());
   const text = make("input", { type: "search", name: "text", autocomplete: "off" });
   const form = make("form", { className: "filters", ariaLabel: `Filter: ${block.caption}` },
-    ...(block.filters ?? []).map(({ name, label, options }) => make("label", {}, label, make("select", { name }, option("", "all"), ...options.map((each) => option(each))))),
+    ...(block.filters ?? []).map(({ name, label, options }) => make("label", {}, label, make("select", { name }, option("", "no filter"), ...options.map((each) => option(each))))),
     make("label", {}, "Text", text), make("button", { type: "reset" }, "Show all"));
   const shown = make("output", { className: "shown", ariaLive: "polite" });
   const wall = make("div", { className: "walls" }), viewer = make("dialog", { className: "viewer", tabIndex: -1, ariaLabel: "One query with all answers" });
@@ -537,7 +543,7 @@ const chart = (place, block) => {
     stage.style.width = `${canvas.clientWidth}px`;
     canvas.append(stage);
     const logLevel = hidden.size ? 1 : 2; // a layer of hidden encoders alone is empty, which is no fault
-    await vegaEmbed(stage, spec, { actions: false, renderer: "svg", tooltip: { theme: "capim" }, logLevel });
+    await vegaEmbed(stage, spec, { actions: false, renderer: "svg", tooltip: { theme: "capim", sanitize: (value) => make("p", {}, String(value)).innerHTML }, logLevel });
     stage.style.width = "";
     canvas.replaceChildren(stage);
     canvas.dataset.live = "true";

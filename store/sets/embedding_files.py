@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import csv
 import json
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -31,7 +29,7 @@ from numpy.typing import NDArray
 
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, csv_text, unknown
-from capim.store.files import NOT_ITS_FORMAT, existing_file, replacing
+from capim.store.files import existing_file, reading, replacing
 from capim.store.schema import texts
 from capim.store.sets.rows import StoredRows, joined
 from capim.store.sets.vector_files import COLUMN_TYPES, chosen_array, ids_beside, mapped, read_contents, side_of
@@ -121,7 +119,7 @@ def open_embedding_file(path: Path, modality: Modality | None = None, n_items: i
     if not path.exists() and ":" in path.name and path.with_name(path.name.rpartition(":")[0]).exists():
         name = path.name.rpartition(":")[2]
         path = path.with_name(path.name.rpartition(":")[0])
-    with _as_request_errors(path):
+    with reading(path):
         if path.suffix == ".parquet" and not path.is_dir():
             return _open_parquet(existing_file(path), name, modality)
         arrays, columns = read_contents(path)
@@ -141,16 +139,6 @@ def open_embedding_file(path: Path, modality: Modality | None = None, n_items: i
             yield again.part(start, start + n_items)
 
     return EmbeddingParts(n=n, columns=own, first=contents.part(0, 1), read=read, array=name)
-
-
-@contextmanager
-def _as_request_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except RequestError:
-        raise
-    except (*NOT_ITS_FORMAT, zipfile.BadZipFile, pa.ArrowException) as fault:
-        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
 
 
 def _refuse_faults(path: Path, contents: EmbeddingFile, ids: Mapping[str, Sequence[object]] | None = None) -> None:
@@ -206,7 +194,7 @@ def _open_parquet(path: Path, name: str, modality: Modality | None) -> Embedding
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         widths = set[int]()
-        with _as_request_errors(path), pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+        with reading(path), pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
             # pre-buffered, all that was read stays in memory until the end
             for batch in file.iter_batches(n_items, columns=wanted):
                 part = _of_batch(batch, names[0])
@@ -292,16 +280,7 @@ def _embeddings(part: EmbeddingFile) -> tuple[Embeddings, NDArray[np.floating]]:
 _WINDOW = {"single": 8192, "multi": 256}
 
 
-def export_embeddings(
-    store: EmbeddingStore,
-    path: Path,
-    *,
-    encoder: str,
-    corpus: str,
-    modality: Modality,
-    language: str | None = None,
-    translator: str | None = None,
-) -> int:
+def export_embeddings(store: EmbeddingStore, path: Path, *, encoder: str, corpus: str, modality: Modality) -> int:
     """Writes a sealed set as it is stored (float16 or float32, unit norm), in the format of the file's suffix.
 
     Formats as in ``store.sets.embedding_files``; importing the file gives the same set, bit for bit. Parquet is
@@ -316,7 +295,7 @@ def export_embeddings(
     """
     key = store.key(encoder=encoder, corpus=corpus, modality=modality)
     ids, multi = store.item_index(key).ids, key.vectors == "multi"
-    blocks = store.stored_blocks(key, language=language, translator=translator, window=_WINDOW[key.vectors])
+    blocks = store.stored_blocks(key, window=_WINDOW[key.vectors])
     if path.suffix == ".parquet":
         return _write_parquet(path, blocks, ids, multi)
     rows = joined(list(blocks))

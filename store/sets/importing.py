@@ -7,6 +7,7 @@ sets of several corpora, and the same file again changes nothing.
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -17,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from capim.store.embedding_store import EmbeddingStore
-from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.errors import RequestError, WorkError, noted, unknown
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
 from capim.store.sets.embedding_files import EmbeddingParts, blocks_of, open_embedding_file
@@ -141,16 +142,14 @@ class ImportFile:
     ``storage`` is the coarsest type that holds its numbers; float64 counts as float32.
     """
 
-    encoder: str
+    row: ImportRow
     revision: str
-    note: str | None
     corpus: Corpus
     modality: Modality
     path: Path
     dim: int
     vectors: VectorKind
     storage: Storage
-    same_as: str | None = None
 
     @property
     def form(self) -> str:
@@ -171,25 +170,26 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
         RequestError: The name belongs to an encoder that was not imported; or the files contradict each other, or the
             stored encoder, in dimension, kind of vectors, note or storage type.
     """
-    first, registered = files[0], namesakes(store, files[0].encoder)
-    if first.same_as:
-        stored = store.encoder(first.same_as)
+    first, name = files[0], files[0].row.encoder
+    registered = namesakes(store, name)
+    if first.row.same_as:
+        stored = store.encoder(first.row.same_as)
         if faults := _contradictions(f"encoder {stored.name!r}", files, stored, [], storage):
             raise RequestError(faults)
         return stored
     for spec in registered:
         if spec.adapter != ADAPTER:
             raise RequestError(
-                f"encoder name {first.encoder!r} belongs to a model without imported embeddings (adapter "
-                f"{spec.adapter}, fingerprint {spec.fingerprint}); give the import another name with --encoder, or "
-                f"--same-as {first.encoder} if the vectors are of that model"
+                f"encoder name {name!r} belongs to a model without imported embeddings (adapter {spec.adapter}, "
+                f"fingerprint {spec.fingerprint}); give the import another name with --encoder, or --same-as {name} "
+                "if the vectors are of that model"
             )
-    label = f"encoder {first.encoder!r} (revision {first.revision!r})"
+    label = f"encoder {name!r} (revision {first.revision!r})"
     faults, forms = [], {file.form: file for file in files}
     if len(forms) > 1:
         listed = "; ".join(f"{file.path} has {form}" for form, file in forms.items())
         faults.append(f"{label} must have vectors of one form: {listed}")
-    notes = list(dict.fromkeys(file.note for file in files if file.note))
+    notes = list(dict.fromkeys(file.row.note for file in files if file.row.note))
     if len(notes) > 1:
         faults.append(f"{label} has several notes: {', '.join(map(repr, notes))}; give one, or another --revision")
     known = next((spec for spec in reversed(registered) if spec.revision == first.revision), None)
@@ -199,7 +199,7 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
         raise RequestError(faults)
     finest: Storage = "float32" if any(file.storage == "float32" for file in files) else "float16"
     form: dict[str, Any] = {"dim": first.dim, "vectors": first.vectors, "storage": storage or finest}
-    return known or declared_encoder(first.encoder, ADAPTER, first.revision, *notes, **form)
+    return known or declared_encoder(name, ADAPTER, first.revision, *notes, **form)
 
 
 def declared_encoder(name: str, adapter: str, revision: str, note: str | None = None, **form: Any) -> EncoderSpec:
@@ -268,27 +268,31 @@ Read: TypeAlias = Callable[[Path, Modality, int], EmbeddingParts]
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedSet:
-    """One set of an import.
+    """One set of an import: a file that was checked, and what is done with it.
 
     Attributes:
+        file: What it is read from.
         spec: Its encoder.
         key: What it is of.
-        n_items: Images or captions.
-        sealed: The set as it is stored now; None where it was only planned.
-        state: What was done; ``unchanged``: the same contents were stored already, and nothing was written.
-        rounding: What the storage type changed.
+        items: Images or captions.
+        n_vectors: Of all items.
+        digest: Of its contents.
+        sealed: The set as it is stored; None where it is not.
+        state: What is done; ``unchanged``: the same contents were stored already, and nothing is written.
+        rounding: What the storage type changes.
         matched: How rows were matched with items.
-        path: The file.
     """
 
+    file: ImportFile
     spec: EncoderSpec
     key: SetKey
-    n_items: int
+    items: ItemIndex
+    n_vectors: int
+    digest: str
     sealed: SealedSet | None
     state: State
     rounding: Rounding
     matched: Match
-    path: Path
 
 
 def import_sets(
@@ -322,106 +326,62 @@ def import_sets(
             are listed, and nothing was written.
     """
     read = lru_cache(maxsize=2)(open_embedding_file)  # one import's images and captions are opened once
-    files, faults = _files(store, imports, read)
+    faults: list[str] = []
+    files = _files(store, imports, read, faults)
     specs: dict[tuple[str, str], EncoderSpec] = {}
-    for name, revision in dict.fromkeys((file.encoder, file.revision) for file in files):
-        same = [file for file in files if (file.encoder, file.revision) == (name, revision)]
-        try:
-            specs[name, revision] = imported_spec(store, same, storage)
-        except RequestError as fault:
-            faults += fault.faults
-    plans = []
+    for named in dict.fromkeys((file.row.encoder, file.revision) for file in files):
+        with noted(faults):
+            same = [file for file in files if (file.row.encoder, file.revision) == named]
+            specs[named] = imported_spec(store, same, storage)
+    plans: dict[SetKey, ImportedSet] = {}
     for file in files:
-        if spec := specs.get((file.encoder, file.revision)):
-            try:
-                plans.append(_plan(store, file, spec, read, replace=replace, by_position=by_position))
-            except RequestError as fault:
-                faults += fault.faults
-    faults += _named_twice(plans)
+        if spec := specs.get((file.row.encoder, file.revision)):
+            with noted(faults):
+                plan = _plan(store, file, spec, read, replace=replace, by_position=by_position)
+                if (other := plans.setdefault(plan.key, plan)).file.path != file.path:
+                    faults.append(
+                        f"{file.path} and {other.file.path} are both the {plan.key.modality}s of {plan.key.corpus!r} "
+                        f"by {plan.key.encoder!r}"
+                    )
     if faults:
         raise RequestError(faults)
-    done = (
-        {plan.key: plan.stored for plan in plans if plan.stored is not None}
-        if plan_only
-        else _write(store, plans, read)
-    )
-    return [
-        ImportedSet(
-            spec=plan.spec,
-            key=plan.key,
-            n_items=len(plan.items),
-            sealed=done.get(plan.key),
-            state=plan.state,
-            rounding=plan.rounding,
-            matched=plan.matched,
-            path=plan.file.path,
-        )
-        for plan in plans
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """A file that was checked, and what is to be done with it."""
-
-    file: ImportFile
-    spec: EncoderSpec
-    key: SetKey
-    items: ItemIndex
-    n_vectors: int
-    digest: str
-    rounding: Rounding
-    matched: Match
-    stored: SealedSet | None
-    state: State
+    return list(plans.values()) if plan_only else _write(store, list(plans.values()), read)
 
 
 def _files(
-    store: EmbeddingStore, imports: Sequence[tuple[ImportRow, Corpus]], read: Read
-) -> tuple[list[ImportFile], list[str]]:
-    """Every file that can be read, and the faults of the others."""
-    files: list[ImportFile] = []
-    faults: list[str] = []
-    for one, corpus in imports:
-        given: dict[Modality, str | None] = {"image": one.images, "caption": one.captions}
-        if one.vectors:
-            try:
-                given |= dict.fromkeys(_sides_of_file(Path(one.vectors), corpus, given, read), one.vectors)
-            except RequestError as fault:
-                faults += fault.faults
-                continue
-        if not any(given.values()):
-            faults.append(f"give a file to import for {one.encoder!r}: image embeddings, caption embeddings or both")
+    store: EmbeddingStore, imports: Sequence[tuple[ImportRow, Corpus]], read: Read, faults: list[str]
+) -> list[ImportFile]:
+    """Every file that can be read; the faults of the others are added."""
+    files = []
+    for row, corpus in imports:
+        given: dict[Modality, str | None] = {"image": row.images, "caption": row.captions}
+        if row.vectors:
+            with noted(faults):
+                given |= dict.fromkeys(_sides_of_file(Path(row.vectors), corpus, given, read), row.vectors)
+        elif not any(given.values()):
+            faults.append(f"give a file to import for {row.encoder!r}: image embeddings, caption embeddings or both")
         for modality, file in given.items():
             if not file:
                 continue
-            path = Path(file)
-            try:
-                n_items = corpus.items(modality).num_rows
-                contents = read(path, modality, n_items)
-            except RequestError as fault:
-                faults += fault.faults
-                continue
-            files.append(
-                ImportFile(
-                    encoder=one.encoder,
-                    revision=one.revision or stored_revision(store, one.encoder),
-                    note=one.note,
+            with noted(faults):
+                first = read(Path(file), modality, corpus.items(modality).num_rows).first
+                found = ImportFile(
+                    row=row,
+                    revision=row.revision or stored_revision(store, row.encoder),
                     corpus=corpus,
                     modality=modality,
-                    path=path,
-                    dim=contents.first.values.shape[1],
-                    vectors=contents.first.vectors,
-                    storage="float16" if contents.first.values.dtype.itemsize <= 2 else "float32",
-                    same_as=one.same_as,
+                    path=Path(file),
+                    dim=first.values.shape[1],
+                    vectors=first.vectors,
+                    storage="float16" if first.values.dtype.itemsize <= 2 else "float32",
                 )
-            )
-    return files, faults
+                files.append(found)
+    return files
 
 
 def _plan(
     store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read, *, replace: bool, by_position: bool
-) -> _Plan:
+) -> ImportedSet:
     """Checks one file against its corpus and against the stored set; every fault begins with the path."""
     corpus = file.corpus
     key = SetKey.of(spec, corpus.name, corpus.fingerprint, file.modality)
@@ -448,17 +408,17 @@ def _plan(
             "give another --encoder or --revision"
         )
     state: State = "new" if stored is None or same else "replaced"
-    return _Plan(
+    return ImportedSet(
         file=file,
         spec=spec,
         key=key,
         items=items,
         n_vectors=n_vectors,
         digest=contents_digest,
+        sealed=stored,
+        state="unchanged" if same and store.intact(key) else state,
         rounding=rounding,
         matched=matched,
-        stored=stored,
-        state="unchanged" if same and store.intact(key) else state,
     )
 
 
@@ -468,20 +428,18 @@ def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | No
     Both, where an array of its own fits each.
     """
     fits: dict[Modality, str] = {}
-    reason = ""
+    reasons: list[str] = []
     for modality in MODALITIES:
         items = Items.of_corpus(corpus, modality)
-        try:
+        with noted(reasons):
             fits[modality] = match_items(read(path, modality, len(items.ids)), items, corpus.name).how
-        except RequestError as fault:
-            reason = str(fault)
     free = [modality for modality in fits if not given[modality]]
     if len({read(path, each, corpus.items(each).num_rows).array for each in free}) == 2:
         return free
     if len(free) == 1 and (len(fits) == 1 or any(given.values())):
         return free
     what = "fits both images and captions" if fits else "fits neither images nor captions"
-    which = f"say which with --images {path.name} or --captions {path.name}" if fits else reason
+    which = f"say which with --images {path.name} or --captions {path.name}" if fits else reasons[-1]
     raise RequestError(f"{path}: it {what} of {corpus.name!r}: {which}")
 
 
@@ -501,18 +459,9 @@ def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_posit
     return found
 
 
-def _named_twice(plans: Sequence[_Plan]) -> list[str]:
-    first: dict[SetKey, Path] = {}
-    return [
-        f"{plan.file.path} and {other} are both the {plan.key.modality}s of {plan.key.corpus!r} by {plan.key.encoder!r}"
-        for plan in plans
-        if (other := first.setdefault(plan.key, plan.file.path)) != plan.file.path
-    ]
-
-
-def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> dict[SetKey, SealedSet]:
+def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> list[ImportedSet]:
     todo = [plan for plan in plans if plan.state != "unchanged"]
-    done = {plan.key: plan.stored for plan in plans if plan.stored is not None}
+    done: dict[SetKey, SealedSet] = {}
     for plan in todo:
         n = len(plan.items)
         check_disk_space(store, plan.spec, n, vectors_per_item=plan.n_vectors / max(1, n))
@@ -539,13 +488,12 @@ def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> dict[Se
                 remedy="Run the same `capim import` again",
             )
     for plan in todo:
-        if plan.stored is not None:
+        if plan.sealed is not None:
+            key = plan.key
             drop_superseded(
-                store,
-                encoder_fingerprint=plan.key.encoder_fingerprint,
-                corpus_fingerprint=plan.key.corpus_fingerprint,
+                store, encoder_fingerprint=key.encoder_fingerprint, corpus_fingerprint=key.corpus_fingerprint
             )
-    return done
+    return [dataclasses.replace(plan, sealed=done.get(plan.key, plan.sealed)) for plan in plans]
 
 
 # --- How what is stored was matched.

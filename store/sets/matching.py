@@ -48,7 +48,6 @@ NOT_VERIFIED = "matched by position, not verified"
 
 Kind = Literal["captions", "images", "pairs", "quadruples"]
 _WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
-_SINGULAR = {"file names": "file name", "texts": "text"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store.connection import Connection, row_bytes, storage_faults
@@ -42,7 +41,7 @@ class Vectors:
         norms: float32, shape ``(n,)``: the norm before normalisation.
         n_tokens: int32, shape ``(n,)``: tokens of the input.
         truncated: bool, shape ``(n,)``: whether the input was longer than the model accepts.
-        tag: Tag of the sealed version that was read; empty for a set that is not sealed.
+        tag: Tag of the sealed version that was read.
     """
 
     ids: list[str]
@@ -60,16 +59,6 @@ class Vectors:
         n, dim = self.matrix.shape
         ends = ", ".join(map(repr, self.ids[:2])) + (f" … {self.ids[-1]!r}" if n > 2 else "")
         return f"Vectors(matrix: {n} × {dim} float32, ids: {ends}, tag: {self.tag!r})"
-
-    def to_arrow(self) -> pa.Table:
-        """Columns ``id``, ``ord``, ``vector``, ``norm``, ``n_tokens``, ``truncated``; the vectors are not copied.
-
-        ``.to_arrow().to_pandas()`` gives a frame, ``torch.from_numpy(vectors.matrix)`` a tensor on the same memory.
-        """
-        vector = pa.FixedSizeListArray.from_arrays(pa.array(self.matrix.reshape(-1)), self.matrix.shape[1])
-        arrays = {"ord": self.ords, "norm": self.norms, "n_tokens": self.n_tokens, "truncated": self.truncated}
-        columns = {name: pa.array(array) for name, array in arrays.items()}
-        return pa.table({"id": pa.array(self.ids, pa.string()), "ord": columns.pop("ord"), "vector": vector, **columns})
 
 
 def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> lance.LanceDataset:
@@ -92,20 +81,15 @@ def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> l
 
 def read_matrix(
     connection: Connection,
-    key: SetKey,
+    sealed: SealedSet,
     items: ItemIndex,
     *,
-    sealed: SealedSet | None,
     language: str | None = None,
     translator: str | None = None,
 ) -> Vectors:
-    """The items of a single-vector set as one matrix, of one language and translator where these are given.
-
-    Without ``sealed``, the version to read, items that have no row are left out.
-    """
-    name = key.table
+    """The items of a single-vector set as one matrix, of one language and translator where these are given."""
     wanted = items.subset(language, translator)
-    table = open_set(connection, key, sealed)
+    table = open_set(connection, sealed.key, sealed)
     n = len(wanted)
     row_of = np.full(len(items), -1, dtype=np.int64)
     row_of[wanted] = np.arange(n)
@@ -113,8 +97,10 @@ def read_matrix(
     kinds = {"norms": np.float32, "n_tokens": np.int32, "truncated": np.bool_, "crc": np.uint32}
     columns: dict[str, NDArray[Any]] = {column: np.empty(n, dtype=kind) for column, kind in kinds.items()}
     present = np.zeros(n, dtype=bool)
-    with storage_faults(f"reading set {name!r}"):
-        for rows in scan(table, key, items, subset_condition(language, translator)):
+    chosen = {"language": language, "translator": translator}
+    condition = having({name: text for name, text in chosen.items() if text is not None})
+    with storage_faults(f"reading set {sealed.key.table!r}"):
+        for rows in scan(table, sealed.key, items, condition):
             targets = row_of[rows.ords]
             fresh = np.flatnonzero((targets >= 0) & ~present[targets])
             into, first = np.unique(targets[fresh], return_index=True)  # of a repeated item the first row
@@ -123,18 +109,8 @@ def read_matrix(
             for column, values in columns.items():
                 values[into] = getattr(rows, column)[take]
             present[into] = True
-    crc = columns.pop("crc")
-    if sealed is not None:
-        _refuse_other(sealed, items, wanted, present, crc)
-    kept = slice(None) if present.all() else np.flatnonzero(present)
-    ords = wanted[kept]
-    return Vectors(
-        ids=texts(items.ids.take(ords)),
-        ords=ords,
-        matrix=matrix[kept],
-        tag=sealed.tag if sealed else "",
-        **{column: values[kept] for column, values in columns.items()},
-    )
+    _refuse_other(sealed, items, wanted, present, columns.pop("crc"))
+    return Vectors(ids=texts(items.ids.take(wanted)), ords=wanted, matrix=matrix, tag=sealed.tag, **columns)
 
 
 class SetReader:
@@ -180,18 +156,8 @@ class SetReader:
         return checked(rows, self._key, self._items)
 
 
-def subset_condition(language: str | None, translator: str | None) -> str | None:
-    """The SQL condition for the rows in one language and by one translator; None if neither is given."""
-    chosen = {"language": language, "translator": translator}
-    return having({name: text for name, text in chosen.items() if text is not None})
-
-
 def _refuse_other(
-    sealed: SealedSet,
-    items: ItemIndex,
-    wanted: NDArray[np.int32],
-    present: NDArray[np.bool_],
-    crc: NDArray[np.uint32],
+    sealed: SealedSet, items: ItemIndex, wanted: NDArray[np.int32], present: NDArray[np.bool_], crc: NDArray[np.uint32]
 ) -> None:
     """Raises :class:`WorkError` unless all wanted items have a row, and all items the digest of the seal."""
     name, missing = sealed.key.table, wanted[~present]
@@ -223,7 +189,7 @@ class VectorWindows:
         if sealed is None or key.vectors == "multi":
             raise RequestError(f"set {key.table!r} is not a sealed set of one vector per item")
         self._reader = SetReader(store.connection, key, items, sealed)
-        self._whole = partial(read_matrix, store.connection, key, items, sealed=sealed)
+        self._whole = partial(read_matrix, store.connection, sealed, items)
         self.shape = (len(items), self._reader.dim)
 
     def __len__(self) -> int:

@@ -79,7 +79,7 @@ class ItemIndex:
                 chosen &= pc.equal(column, pa.scalar(wanted)).to_numpy(zero_copy_only=False)
         if not chosen.any():
             both = pa.table({"language": self.languages, "translator": self.translators})
-            stored = both.group_by(["language", "translator"]).aggregate([]).to_pylist()
+            stored = both.group_by(["language", "translator"], use_threads=False).aggregate([]).to_pylist()
             subsets = ", ".join(sorted(f"{row['language']}/{row['translator']}" for row in stored))
             raise RequestError(
                 f"corpus {self.corpus!r} has no captions in language {language or 'any'} by translator "

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from capim.store.connection import storage_faults
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.schema import TOP, required
-from capim.store.sets.reading import subset_condition
+from capim.store.schema import TOP, texts
 from capim.store.sets.rows import StoredRows, vector_column
 from capim.store.types import Embeddings, Modality, SetKey
 from capim.store.vectors import Ragged, unit_vectors
@@ -27,15 +26,21 @@ if TYPE_CHECKING:
     import lancedb
 
 
-HITS = pa.schema(
-    [
-        *required(pa.int32(), "query"),  # position among the queries
-        *required(pa.int32(), "rank"),  # from 1; equal scores in corpus order
-        *required(pa.string(), "item_id"),
-        *required(pa.int32(), "ord"),
-        *required(pa.float32(), "score"),  # cosine, or MaxSim; higher is closer
-    ]
-)
+class Hit(NamedTuple):
+    """An item near a query.
+
+    Attributes:
+        rank: From 1; equal scores are in corpus order.
+        item_id: Its id.
+        ord: Its position in the corpus.
+        score: Cosine, or MaxSim; higher is closer.
+    """
+
+    rank: int
+    item_id: str
+    ord: int
+    score: float
+
 
 INDEX_ROWS = 256  # an index over fewer rows cannot be trained and would save nothing
 _WINDOW = {"single": 8192, "multi": 64}
@@ -50,10 +55,8 @@ def search(
     corpus: str,
     modality: Modality,
     k: int = 10,
-    language: str | None = None,
-    translator: str | None = None,
     use_index: bool = False,
-) -> pa.Table:
+) -> list[list[Hit]]:
     """The ``k`` items nearest to each query.
 
     Args:
@@ -64,13 +67,8 @@ def search(
         modality: Of the items. MaxSim sums over the tokens of the captions, which are the queries if images are
             searched and the items if captions are searched.
         k: Hits per query; fewer if the corpus has fewer items.
-        language: Only captions in this language.
-        translator: Only captions by this translator.
         use_index: Take candidates from the index of :func:`build_index`. Their scores are exact, but an item that is
             not a candidate is not found.
-
-    Returns:
-        :data:`HITS`, by query and rank.
 
     Raises:
         RequestError: The queries do not fit the encoder, ``k`` is not positive, or there is no index.
@@ -89,20 +87,15 @@ def search(
     per_query = list(Ragged.from_counts(queries.values, queries.counts))
     window = _WINDOW[key.vectors]
     if use_index:
-        condition, hits = subset_condition(language, translator), []
+        hits = []
         for query in per_query:
-            near = _candidates(store, key, query, k * _CANDIDATES, condition)
+            near = _candidates(store, key, query, k * _CANDIDATES)
             hits += _nearest(key, [query], k, store.stored_blocks(key, ords=near, window=window))
     else:
-        every = store.stored_blocks(key, language=language, translator=translator, window=window)
-        hits = _nearest(key, per_query, k, every)
+        hits = _nearest(key, per_query, k, store.stored_blocks(key, window=window))
     ids = store.item_index(key).ids
-    rows = [
-        {"query": number, "rank": rank + 1, "item_id": ids[int(position)].as_py(), "ord": position, "score": score}
-        for number, (ords, scores) in enumerate(hits)
-        for rank, (position, score) in enumerate(zip(ords.tolist(), scores.tolist(), strict=True))
-    ]
-    return pa.Table.from_pylist(rows, schema=HITS)
+    ranked = [zip(texts(ids.take(ords)), ords.tolist(), scores.tolist(), strict=True) for ords, scores in hits]
+    return [[Hit(rank, *hit) for rank, hit in enumerate(of_query, 1)] for of_query in ranked]
 
 
 def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: Modality) -> None:
@@ -167,9 +160,7 @@ def _nearest(
     return best
 
 
-def _candidates(
-    store: EmbeddingStore, key: SetKey, query: NDArray[np.floating], n: int, condition: str | None
-) -> NDArray[np.int32]:
+def _candidates(store: EmbeddingStore, key: SetKey, query: NDArray[np.floating], n: int) -> NDArray[np.int32]:
     """Positions of ``n`` items that an index finds near a query, ascending."""
     name, column = key.table, vector_column(key.vectors)
     table = store.connection.database.open_table(name)
@@ -180,8 +171,6 @@ def _candidates(
     stored = query.astype(state.storage)
     candidates = table.search(stored[0] if key.vectors == "single" else stored, vector_column_name=column)
     candidates = candidates.metric("cosine").nprobes(50).limit(n).select(["ord"])
-    if condition is not None:
-        candidates = candidates.where(condition, prefilter=True)
     with storage_faults(f"searching {name!r}"):
         ords: NDArray[np.int32] = np.unique(candidates.to_arrow().column("ord").to_numpy())
     return ords

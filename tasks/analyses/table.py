@@ -249,6 +249,7 @@ _OWN = (
         needs=frozenset({"vectors", "specs"}),
         section="ablations",
     ),
+    Analysis("promises", None, {"promises": "What is promised, simulated on this corpus"}, section="ablations"),
     Analysis("hardware", None, {"hardware": "Other hardware"}, section="ablations"),
     Analysis("two-stage", None, {"two-stage": "Retrieve with one, re-rank with another"}, section="ablations"),
     Analysis("fusion", None, {"fusion": "Fused scores"}, section="ablations"),

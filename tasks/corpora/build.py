@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import reduce
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
 from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 from capim.store.types import SIDES, Corpus, ImageSource, Modality
 from capim.tasks.corpora.files import some
-from capim.tasks.corpora.images.hashes import ImageHashes, hashes_in_use
+from capim.tasks.corpora.images.source import ImageHashes, hashes_in_use
 
 BLOCK = 4096  # rows that are taken at once
 Row = TypeVar("Row", bound=tuple[Any, ...])
@@ -167,49 +170,28 @@ def build_corpus(
     faults = Faults(f"corpus {name!r}")
     if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
         faults.add("the name must be made of ASCII letters, digits, '.', '_' and '-' only")
-    image_table = _table(_images(images, source, faults), IMAGES, faults)
-    left_out = {row.item_id for row in skipped if row.modality == "image"} - set(image_table["id"].to_pylist())
-    pairs = list(pairs)
-    kept = [row for row in pairs if row.image_id not in left_out]
-    unused = {row.negative_id for row in pairs} - {row.negative_id for row in kept}
-    lost: set[str] = set()  # captions of images that are left out
-
-    def kept_captions() -> Iterator[CaptionRow]:
-        for row in captions:
-            if row.image_id in left_out:
-                lost.add(row.id)
-            elif row.id not in unused:
-                yield row
-
-    def kept_relevance() -> Iterator[RelevanceRow]:  # taken after the captions
-        for row in relevance:
-            ends = zip(SIDES.get(row.direction, SIDES["i2t"]), (row.query_id, row.item_id), strict=True)
-            if not any(id_ in (left_out if side == "image" else lost) for side, id_ in ends):
-                yield row
-
-    kept_quadruples = (
-        row._replace(tags=list(row.tags)) for row in quadruples if not {row.image_0, row.image_1} & left_out
-    )
     corpus = Corpus(
         name=name,
-        images=image_table,
-        captions=_table(_numbered(kept_captions(), faults), CAPTIONS, faults),
+        images=_table(_images(images, source, faults), IMAGES, faults),
+        captions=_table(_numbered(captions, faults), CAPTIONS, faults),
         source=source,
-        pairs=_table(kept, PAIRS, faults),
-        quadruples=_table(kept_quadruples, QUADRUPLES, faults),
-        relevance=_table(kept_relevance(), RELEVANCE, faults),
+        pairs=_table(pairs, PAIRS, faults),
+        quadruples=_table((row._replace(tags=list(row.tags)) for row in quadruples), QUADRUPLES, faults),
+        relevance=_table(relevance, RELEVANCE, faults),
         skipped=_table(skipped, SKIPPED, faults),
         licence=licence,
         origin=origin,
         languages_reference=languages_reference,
         main_metric=main_metric,
     )
+    _check_ids(corpus, faults)
+    if skipped:
+        corpus = keep_images(corpus, corpus.images["id"].combine_chunks())
     if not corpus.images.num_rows:
         reason = f" (all {len(skipped)} were left out; the first: {skipped[0].reason})" if skipped else ""
         faults.add(f"no images{reason}; check the folder or file that it is read from")
     elif not corpus.captions.num_rows:
         faults.add(f"no captions for its {corpus.images.num_rows} images")
-    _check_ids(corpus, faults)
     faults.raise_any()
     return corpus
 
@@ -285,6 +267,8 @@ def _check_ids(corpus: Corpus, faults: Faults) -> None:
     for row in corpus.skipped.to_pylist():
         if row["item_id"] in (images if row["modality"] == "image" else captions):
             faults.add(f"{row['modality']}s both listed and skipped", repr(row["item_id"]))
+        elif row["modality"] == "image":
+            images.add(row["item_id"])  # what refers to it is left out with it
     _check_links(corpus.captions, "captions of images", ["image_id"], images, faults)
     for table, kind, image_columns, caption_columns in (
         (corpus.pairs, "pair", ["image_id"], ["caption_id", "negative_id"]),
@@ -327,3 +311,47 @@ def _check_links(table: pa.Table, what: str, columns: Sequence[str], known: set[
         for identifier, name in zip(ids, table[column].to_pylist(), strict=True):
             if name is not None and name not in known:
                 faults.add(f"{what} that are not in the corpus", f"{identifier!r} of {name!r}")
+
+
+def keep_images(corpus: Corpus, kept: pa.Array) -> Corpus:
+    """The corpus with the images of these ids, and all rows that refer to no other image.
+
+    A caption without an image (a negative) is kept unless all pairs and quadruples that used it are removed.
+    """
+    pairs = _within(corpus.pairs, ["image_id"], kept)
+    quadruples = _within(corpus.quadruples, ["image_0", "image_1"], kept)
+    captions = corpus.captions
+    loose = pc.is_null(captions["image_id"])
+    used_before, used_now = _used(corpus.pairs, corpus.quadruples), _used(pairs, quadruples)
+    orphaned = pc.and_(pc.is_in(captions["id"], used_before), pc.invert(pc.is_in(captions["id"], used_now)))
+    stays = pc.if_else(loose, pc.invert(orphaned), pc.is_in(captions["image_id"], kept))
+    captions = captions.filter(stays)
+    present = captions["id"].combine_chunks()
+    relevance, there = corpus.relevance, {"image": kept, "caption": present}
+    both_there = [
+        pc.and_(
+            pc.equal(relevance["direction"], pa.scalar(direction)),
+            pc.and_(pc.is_in(relevance["query_id"], there[query]), pc.is_in(relevance["item_id"], there[item])),
+        )
+        for direction, (query, item) in SIDES.items()
+    ]
+    return replace(
+        corpus,
+        images=_within(corpus.images, ["id"], kept),
+        captions=captions.combine_chunks(),
+        pairs=_within(pairs, ["caption_id", "negative_id"], present),
+        quadruples=_within(quadruples, ["caption_0", "caption_1"], present),
+        relevance=relevance.filter(reduce(pc.or_, both_there)).combine_chunks(),
+    )
+
+
+def _within(table: pa.Table, columns: Sequence[str], ids: pa.Array) -> pa.Table:
+    """The rows that have one of these ids in each of the columns."""
+    for column in columns:
+        table = table.filter(pc.is_in(table[column], ids))
+    return table.combine_chunks()
+
+
+def _used(pairs: pa.Table, quadruples: pa.Table) -> pa.Array:
+    columns = [pairs["caption_id"], pairs["negative_id"], quadruples["caption_0"], quadruples["caption_1"]]
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], type=pa.string()).combine_chunks()

@@ -18,7 +18,7 @@ from capim.store.schema import JUDGED, LABEL
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.tasks.corpora.description import reader_call
 from capim.tasks.corpora.files import some
-from capim.tasks.corpora.images.image_files import is_image_name
+from capim.tasks.corpora.images.image_files import Missing, is_image_name
 from capim.tasks.corpora.layouts import Recognised, toml_lines
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.statistics.clusters import Clusters
@@ -43,7 +43,8 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
       as queries or items they tie exactly. Negatives are not counted;
     * ``empty captions``: captions that are empty or white space;
     * ``annotated``: images with annotated objects; ``without bytes``: images of which only the id is given;
-    * ``pairs``: category -> pairs; ``quadruples``: Winoground-form examples;
+    * ``pairs``: category -> wrong captions, each against every right caption of its image;
+    * ``quadruples``: Winoground-form examples;
     * ``positives``: ground truth and direction -> queries that have a positive;
     * ``classes`` and ``labels``: of labelled images;
     * ``judged``: of judged documents the judgements, and the fewest and most relevant documents of a query.
@@ -81,7 +82,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
         "empty captions": captions.filter(blank).num_rows,
         "annotated": images.num_rows - images["objects"].null_count,
         "without bytes": images["sha"].null_count,
-        "pairs": _counts(corpus.pairs["category"].to_pylist()),
+        "pairs": _counts(corpus.pairs.group_by(["category", "negative_id"]).aggregate([])["category"].to_pylist()),
         "quadruples": corpus.quadruples.num_rows,
         "positives": _counts(f"{row['ground_truth']} {row['direction']}" for row in queries),
         "judged": judged,
@@ -127,7 +128,7 @@ class CorpusCheck:
         """The result as lines of text: faults, then warnings, then facts, and the command to type next."""
         lines = [f"recognised: {self.recognised}"] if self.recognised else []
         lines += [f"fault: {fault}" for fault in self.faults]
-        if any(" = " in fault for fault in self.faults):  # a line to write
+        if any(" = " in fault for fault in self.faults) or (self.ok and not self.next_command):  # lines to write
             lines += self.description
         lines += [f"warning: {warning}" for warning in self.warnings]
         for label, value in self.facts.items():
@@ -142,18 +143,19 @@ class CorpusCheck:
         return lines
 
 
-def check_corpus(what: str | Path | Mapping[str, object]) -> CorpusCheck:
+def check_corpus(what: str | Path | Mapping[str, object], *, missing: Missing | None = None) -> CorpusCheck:
     """Read a corpus and decode its images as a run would, and collect its faults and warnings; stores nothing.
 
     Args:
         what: As for :func:`tasks.corpora.open_corpus`: usually a TOML description or a folder.
+        missing: As if its description said so.
     """
     recognised = ""
     description: tuple[str, ...] = ()
     try:
-        call = reader_call(what)
+        call = reader_call(what).with_option("missing", missing)
         if call.recognised is not None:
-            recognised, description = call.recognised.how, _description(call.recognised, what)
+            recognised, description = call.recognised.how, _description(call.recognised, what, missing)
         complete = call.read()
         corpus = index_images(complete, known={}, sink=lambda _: None)
     except RequestError as error:
@@ -166,14 +168,15 @@ def check_corpus(what: str | Path | Mapping[str, object]) -> CorpusCheck:
         warnings=tuple(_warnings(complete, corpus, facts)),
         recognised=recognised,
         description=description,
-        next_command="" if isinstance(what, Mapping) else _next_command(str(what), facts),
+        next_command="" if isinstance(what, Mapping) or missing else _next_command(str(what), facts),
     )
 
 
-def _description(found: Recognised, what: object) -> tuple[str, ...]:
+def _description(found: Recognised, what: object, missing: Missing | None) -> tuple[str, ...]:
     path = Path(str(what)).expanduser().absolute()
     folder = path if path.is_dir() else path.parent
-    lines = (f"  {line}" for line in toml_lines(found.content, folder))
+    content = found.content | ({"missing": missing} if missing else {})
+    lines = (f"  {line}" for line in toml_lines(content, folder))
     return (f"options are lines of {folder / 'corpus.toml'}, below these:", *lines)
 
 

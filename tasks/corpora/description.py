@@ -95,6 +95,14 @@ class ReaderCall:
         after = known if self.place is None else corpus_name(self.place)
         return str(self.options.get("name") or self.name or after) + sample_suffix(self.sample, self.seed)
 
+    def with_option(self, option: str, value: object) -> ReaderCall:
+        """The call with another value of an option; unchanged for None. RequestError for a reader without it."""
+        if value is None:
+            return self
+        if option not in (known := inspect.signature(self.reader).parameters):
+            raise RequestError(f"{self.usual_name}: its reader has no option {option!r}; it takes {', '.join(known)}")
+        return replace(self, options={**self.options, option: value})
+
     def read(self) -> Corpus:
         """The corpus, or the sample of it."""
         corpus = self.reader(**self.options)

@@ -51,7 +51,7 @@ class JudgedTask:
         revision: Commit that mteb pins; empty where none is known.
         split: Of every table.
         main_metric: Headline.
-        layout: Name of a table, as in ``LAYOUTS`` of ``tasks.corpora.readers.judged_files``.
+        layout: Name of a table, as in ``LAYOUTS`` of ``tasks.corpora.readers.judged``.
         n_documents: Pages of a subset; None where nobody has published it.
         language: Of the queries, where neither their subset nor their table says it.
         subsets: Name (empty without subsets) -> what it holds; None where nobody has published it.

@@ -22,7 +22,7 @@ from capim.tasks.corpora.images.image_files import images_below, without_image_s
 from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
-from capim.tasks.corpora.readers.judged_files import is_judged_folder
+from capim.tasks.corpora.readers.judged import is_judged_folder
 from capim.tasks.corpora.readers.labels import are_classes, is_labelled
 from capim.tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, named_table, table_columns, tables_in
 

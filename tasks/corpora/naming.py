@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from capim.store.errors import RequestError, did_you_mean
+from capim.store.errors import RequestError, did_you_mean, noted
 from capim.store.types import Corpus, canonical_json, is_fingerprint
 from capim.tasks.corpora import CORPORA, CorpusEntry
 from capim.tasks.corpora.description import load_reader, reader_call
@@ -107,10 +107,8 @@ def stored_corpora(
     found: list[Row] = []
     faults: list[str] = []
     for what in given:
-        try:
+        with noted(faults):
             found.append(stored_corpus(what, register, sample=sample, seed=seed, uri=uri))
-        except RequestError as error:
-            faults += error.faults
     if faults:
         raise RequestError(faults)
     return found

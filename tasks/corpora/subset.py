@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import SKIPPED
 from capim.store.types import Corpus, ImageSource, IndexedImage
-from capim.tasks.corpora.build import SkippedRow
+from capim.tasks.corpora.build import SkippedRow, keep_images
 from capim.tasks.corpora.images.decode import UndecodableImage, decode_image, image_sha, thumbnail
 
 _BATCH = 64  # images that are decoded before their thumbnails are stored
@@ -150,48 +149,6 @@ def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
     if not smaller.captions.num_rows:
         raise RequestError(f"corpus {corpus.name!r}: the {len(kept)} images that can be used have no captions")
     return replace(smaller, skipped=pa.concat_tables([corpus.skipped, more]).combine_chunks())
-
-
-def keep_images(corpus: Corpus, kept: pa.Array) -> Corpus:
-    """The corpus with the images of these ids, and all rows that refer to no other image.
-
-    A caption without an image (a negative) is kept unless all pairs and quadruples that used it are removed.
-    """
-    pairs = _within(corpus.pairs, ["image_id"], kept)
-    quadruples = _within(corpus.quadruples, ["image_0", "image_1"], kept)
-    captions = corpus.captions
-    loose = pc.is_null(captions["image_id"])
-    used_before, used_now = _used(corpus.pairs, corpus.quadruples), _used(pairs, quadruples)
-    orphaned = pc.and_(pc.is_in(captions["id"], used_before), pc.invert(pc.is_in(captions["id"], used_now)))
-    stays = pc.if_else(loose, pc.invert(orphaned), pc.is_in(captions["image_id"], kept))
-    captions = captions.filter(stays)
-    present = captions["id"].combine_chunks()
-    relevance = corpus.relevance
-    by_caption = pc.equal(relevance["direction"], pa.scalar("t2i"))
-    query, item = relevance["query_id"], relevance["item_id"]
-    query_there = pc.if_else(by_caption, pc.is_in(query, present), pc.is_in(query, kept))
-    item_there = pc.if_else(by_caption, pc.is_in(item, kept), pc.is_in(item, present))
-    both_there = cast("pa.ChunkedArray", pc.and_(query_there, item_there))
-    return replace(
-        corpus,
-        images=_within(corpus.images, ["id"], kept),
-        captions=captions.combine_chunks(),
-        pairs=_within(pairs, ["caption_id", "negative_id"], present),
-        quadruples=_within(quadruples, ["caption_0", "caption_1"], present),
-        relevance=relevance.filter(both_there).combine_chunks(),
-    )
-
-
-def _within(table: pa.Table, columns: Sequence[str], ids: pa.Array) -> pa.Table:
-    """The rows that have one of these ids in each of the columns."""
-    for column in columns:
-        table = table.filter(pc.is_in(table[column], ids))
-    return table.combine_chunks()
-
-
-def _used(pairs: pa.Table, quadruples: pa.Table) -> pa.Array:
-    columns = [pairs["caption_id"], pairs["negative_id"], quadruples["caption_0"], quadruples["caption_1"]]
-    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], type=pa.string()).combine_chunks()
 
 
 def _groups(corpus: Corpus) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

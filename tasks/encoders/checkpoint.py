@@ -21,7 +21,7 @@ from typing import Any
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_named, require_libraries
-from capim.tasks.hub import folder_at
+from capim.tasks.hub import folder_at, to_download
 
 ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 PACKAGE = Path(__file__).parent
@@ -39,6 +39,8 @@ _HEAVY = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".onnx_data", ".gguf", ".tflite",
     ".mlmodel", ".npz", ".tar", ".zip",
 )  # fmt: skip
+_WITH_BASE = ("colvision", "mteb")  # adapters whose checkpoints may be LoRA over the weights of another repository
+_COMMIT = re.compile("[0-9a-f]{40}")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
 _OWN_CODE = 'if you saved it yourself, call save_pretrained, or load it in code of your own (adapter = "module")'
 
@@ -136,7 +138,7 @@ def related_repositories(adapter: str, read: ReadJson) -> list[str]:
         ['vidore/base']
     """
     names: list[str | None] = []
-    if adapter in ("colvision", "mteb"):
+    if adapter in _WITH_BASE:
         names = [read("adapter_config.json").get("base_model_name_or_path")]
     elif adapter == "openclip":
         text = read("open_clip_config.json").get("model_cfg", {}).get("text_cfg", {})
@@ -280,6 +282,24 @@ def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
         WorkError: As of :func:`capim.tasks.hub.folder_at`.
     """
     return folder_at(repository, commit, partial(needed_files, patterns=weights))
+
+
+def downloads_of(spec: EncoderSpec) -> dict[str, int]:
+    """The files, as ``repository/file``, and their bytes that loading a resolved spec would download from the hub."""
+    if adapter_named(spec.adapter).endpoint or spec.checkpoint == spec.adapter or local_path(spec.checkpoint):
+        return {}
+    tag, weights = open_clip_tag(spec), adapter_named(spec.adapter).weights
+    needed = [
+        (tag.repository if tag else repository_of(spec.checkpoint), spec.revision, tag.weights if tag else weights)
+    ]
+    of_base = weights if spec.adapter in _WITH_BASE else ()  # other related repositories hold code or a configuration
+    pins = ((key.removeprefix(PIN), str(value)) for key, value in spec.options.items() if key.startswith(PIN))
+    needed += [(name, commit, of_base) for name, commit in pins if _COMMIT.fullmatch(commit)]
+    return {
+        f"{name}/{file}": n_bytes
+        for name, commit, patterns in needed
+        for file, n_bytes in to_download(name, commit, partial(needed_files, patterns=patterns)).items()
+    }
 
 
 def complete_folder(spec: EncoderSpec) -> Path:

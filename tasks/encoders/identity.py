@@ -95,11 +95,14 @@ def _known_digest(spec: EncoderSpec, path: Path, known: str) -> str:
 
 
 def _with_code(spec: EncoderSpec) -> EncoderSpec:
-    """The spec with the state of its adapter's code, unless the adapter is one of capim, which has a version number."""
+    """The spec with the state of its adapter's code, unless that is capim's, whose adapters have version numbers."""
     adapter = adapter_named(spec.adapter)
-    if not adapter.release and not is_own_code(spec.adapter):
+    if spec.adapter == of_mteb.ADAPTER:
+        name, state = of_mteb.ADAPTER, version(of_mteb.ADAPTER)
+    elif adapter.release or is_own_code(spec.adapter):
+        name, state = (adapter.package, adapter.release) if adapter.release else state_of(spec.adapter)
+    else:
         return spec
-    name, state = (adapter.package, adapter.release) if adapter.release else state_of(spec.adapter)
     if (known := spec.options.get(PIN + name, state)) != state:
         raise RequestError(
             f"encoder {spec.name!r} was made with {name} {known}, but {state} is here, which may give other vectors; "
@@ -141,12 +144,8 @@ def state_of(adapter: str) -> tuple[str, str]:
 
 
 def _with_related(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
-    pins = {}
-    for name in related_repositories(spec.adapter, read):
-        if name != repository_of(spec.checkpoint):
-            path = local_path(name)
-            revision = str(spec.options.get(PIN + name, "main"))
-            pins[PIN + name] = commit_of(name, revision) if path is None else _pinned_digest(spec, name, path)
+    others = [name for name in related_repositories(spec.adapter, read) if name != repository_of(spec.checkpoint)]
+    pins = {PIN + name: _pinned(spec, name, local_path(name)) for name in others}
     return replace(spec, options={**spec.options, **pins})
 
 
@@ -241,13 +240,15 @@ def _with_files(spec: EncoderSpec, module: Path) -> EncoderSpec:
             raise RequestError(
                 f"encoder {spec.name!r}: {module} needs the file {name!r}, which does not exist ({path})"
             )
-        pins[PIN + name] = _pinned_digest(spec, name, path)
+        pins[PIN + name] = _pinned(spec, name, path)
     return replace(spec, options={**spec.options, **pins})
 
 
-def _pinned_digest(spec: EncoderSpec, name: str, path: Path) -> str:
-    """The digest of another file or folder that a model needs."""
-    known = str(spec.options.get(PIN + name, ""))
+def _pinned(spec: EncoderSpec, name: str, path: Path | None) -> str:
+    """The digest of another file or folder that a model needs, or the commit of another repository."""
+    known = str(spec.options.get(PIN + name, "main"))
+    if path is None:
+        return commit_of(name, known)
     return _known_digest(spec, path, known if _DIGEST.fullmatch(known) else "")
 
 
@@ -262,9 +263,8 @@ def declared_files(path: Path) -> list[str] | None:
     except (SyntaxError, ValueError) as error:
         raise RequestError(f"{path} is not valid Python: {error}") from error
     for statement in reversed(tree.body):  # the last assignment counts
-        if isinstance(statement, ast.Assign | ast.AnnAssign):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            if any(isinstance(target, ast.Name) and target.id == "files" for target in targets):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="files")]) | ast.AnnAssign(target=ast.Name(id="files")):
                 written = ast.unparse(statement.value) if statement.value else "nothing"
                 with contextlib.suppress(ValueError):
                     items = ast.literal_eval(written)
@@ -320,6 +320,9 @@ def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
         checkpoint = "a/b"
         revision = "c0ffee"
         dim = 8
+        vectors = "single"
+        precision = "float32"
+        storage = "float32"
         <BLANKLINE>
         # y: no network
         <BLANKLINE>
@@ -331,10 +334,7 @@ def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
 
 
 def _table(spec: EncoderSpec) -> str:
-    plain = EncoderSpec(name=spec.name, adapter=spec.adapter, checkpoint="", dim=spec.dim, vectors=spec.vectors)
-    usual = {"vectors": "single", "precision": plain.precision, "storage": plain.storage}
-    changed = [name for name, value in usual.items() if getattr(spec, name) != value]
-    named = ("name", "adapter", "checkpoint", "revision", "dim", *changed)
+    named = ("name", "adapter", "checkpoint", "revision", "dim", "vectors", "precision", "storage")
     lines = [f"{name} = {json.dumps(getattr(spec, name))}" for name in named]
     if spec.options:
         options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in sorted(spec.options.items()))

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any
 
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters import ADAPTERS, PIN
+from capim.tasks.encoders.adapters import ADAPTERS
 
 ADAPTER = "mteb"
 TASK = "Flickr30kT2IRetrieval"
@@ -55,7 +54,7 @@ def why_not(meta: Any, *, installed: bool = True) -> str:
     if meta.name.startswith("mteb/baseline"):
         return "is random"
     missing = meta._missing_dependencies(meta._resolve_extras_groups()) if installed else []  # noqa: SLF001
-    return f"needs {', '.join(each.partition('; extra')[0] + _found(each) for each in missing)}" if missing else ""
+    return f"needs {', '.join(each.partition(';')[0] + _found(each) for each in missing)}" if missing else ""
 
 
 def _found(requirement: str) -> str:
@@ -83,22 +82,16 @@ def _precision(meta: Any) -> str | None:
 
 
 def resolved(spec: EncoderSpec) -> EncoderSpec:
-    """The spec at the commit that mteb pins, with mteb's version, the task of the prompts and the roles as options.
+    """The spec at the commit that mteb pins, with the task of the prompts and the roles as options.
 
     Raises:
-        RequestError: As of :func:`model_meta`; what it needs is not installed, or mteb is of another version than the
-            spec names.
+        RequestError: As of :func:`model_meta`, or what it needs is not installed.
     """
-    meta, here = model_meta(spec.checkpoint), version("mteb")
+    meta = model_meta(spec.checkpoint)
     if reason := why_not(meta):
         raise RequestError(f"encoder {spec.name!r}: mteb's {spec.checkpoint} {reason}")
-    if (known := spec.options.get(PIN + ADAPTER, here)) != here:
-        raise RequestError(
-            f"encoder {spec.name!r} was made with mteb {known}, but {here} is here, which may load it in another way; "
-            f"bring mteb {known} back, or encode again with a spec that does not name it"
-        )
     revision = meta.revision if spec.revision == "main" else spec.revision
-    options = {"task": TASK, "caption_role": "query", "image_role": "document", **spec.options, PIN + ADAPTER: here}
+    options = {"task": TASK, "caption_role": "query", "image_role": "document", **spec.options}
     return replace(spec, revision=revision, options=options)
 
 

@@ -14,7 +14,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -145,16 +145,19 @@ def encode_stream(
     # joining and pinning a batch takes as long as a GPU's pass over it: neither the pass nor the workers wait for it
     joiner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="join")
     forward = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forward")
+    stream = _encoded(encoder, work.ords, _prepared(encoder, work, plan, ahead, pool, joiner), batch_size)
+    # while the caller stores one batch, the next ones go through the model
+    coming = deque(forward.submit(next, stream, None) for _ in range(_AHEAD_OF_CALLER))
     try:
-        stream = _encoded(encoder, work.ords, _prepared(encoder, work, plan, ahead, pool, joiner), batch_size)
-        # while the caller stores one batch, the next ones go through the model
-        coming = deque(forward.submit(next, stream, None) for _ in range(_AHEAD_OF_CALLER))
         while (batch := coming.popleft().result()) is not None:
             coming.append(forward.submit(next, stream, None))
             yield batch
     finally:
+        forward.shutdown(wait=False, cancel_futures=True)
         if service := service_of(encoder):
-            service.stop()
+            running = [each for each in coming if not each.cancelled()]
+            while wait(running, timeout=0.05).not_done:  # it may be about to send requests
+                service.stop()
         for threads in (forward, pool, joiner):
             threads.shutdown(cancel_futures=True)
 

@@ -155,8 +155,8 @@ class LoadReports:
 
     def faults(self) -> dict[str, str]:
         """What is wrong with each weight of the model or of the files, in the words of a loader that broke off."""
-        missing = {name: "missing" for *_, report in self._all for name in report.missing_keys}
-        return missing | self._reshaped() | dict.fromkeys(self._unexpected(), "unused")
+        missing = [name for *_, report in self._all for name in report.missing_keys]
+        return dict.fromkeys(missing, "missing") | self._reshaped() | dict.fromkeys(self._unexpected(), "unused")
 
     def _reshaped(self) -> dict[str, str]:
         return {
@@ -189,7 +189,7 @@ class LoadReports:
         """The tensors of the files that are not in the model as they are, by name, and in what they differ."""
         spec, unexpected = encoder.spec, self._unexpected()
         given, ends = self._given.keys() - unexpected, {_end(name) for name in unexpected}
-        allowed = [*COMPUTED, *adapter_named(spec.adapter).unused, *_patterns(spec)]
+        allowed = _may_be_left(spec)
         dtypes: dict[str, set[torch.dtype]] = {}
         for name, tensor in _all_tensors(encoder.modules):
             dtypes.setdefault(name.rpartition(".")[2], set()).add(tensor.dtype)
@@ -327,9 +327,10 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _patterns(spec: EncoderSpec) -> list[str]:
-    """What the spec says that no vector needs."""
-    return [pattern.strip() for pattern in str(spec.options.get(UNUSED_WEIGHTS, "")).split(",")]
+def _may_be_left(spec: EncoderSpec) -> list[str]:
+    """The forms of the names of tensors that the model of a spec may leave out."""
+    own = [pattern.strip() for pattern in str(spec.options.get(UNUSED_WEIGHTS, "")).split(",")]
+    return [*COMPUTED, *adapter_named(spec.adapter).unused, *own]
 
 
 def _broken_off(model: nn.Module, given: Mapping[str, Any]) -> SimpleNamespace:
@@ -436,8 +437,7 @@ def lost_matrices(spec: EncoderSpec, modules: Iterable[nn.Module]) -> tuple[list
     Vectors and counters are left out: architectures drop some of them (position ids), and a lost layer shows in its
     matrices. So are weights that the model has no place for, if it was allowed to leave them out.
     """
-    allowed = [*COMPUTED, *adapter_named(spec.adapter).unused, *_patterns(spec)]
-    held, dtype = digests_of_model(modules), DTYPES[spec.precision]
+    allowed, held, dtype = _may_be_left(spec), digests_of_model(modules), DTYPES[spec.precision]
     matrices = [
         each
         for each in stored_tensors(spec)

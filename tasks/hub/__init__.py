@@ -105,23 +105,17 @@ def _download(repository: str, commit: str, sizes: Mapping[str, int], kind: Kind
     Raises:
         WorkError: They do not fit on the disk.
     """
-    from huggingface_hub import constants, try_to_load_from_cache
     from tqdm.auto import tqdm
 
-    in_cache = {
-        file for file in sizes
-        if isinstance(try_to_load_from_cache(repository, file, revision=commit, repo_type=kind), str)
-    }  # fmt: skip
-    n_bytes = sum(size for file, size in sizes.items() if file not in in_cache)
-    cache = Path(constants.HF_HUB_CACHE)
-    free = _free(cache)
+    n_bytes = sum(_not_in_cache(repository, commit, sizes, kind).values())
+    cache, free = disk()
     needed = n_bytes * (2 if kind == "dataset" else 1)  # the rows of a data set are written again, as Arrow
     if needed > free:
         raise WorkError(
-            f"{repository} takes {_size(needed)} in the hub's cache ({cache}), where {_size(free)} are free; make "
+            f"{repository} takes {size(needed)} in the hub's cache ({cache}), where {size(free)} are free; make "
             "room there, or set HF_HOME to a folder on another disk"
         )
-    what = f"downloading {repository} ({_size(n_bytes)} into {cache}, {_size(free)} free)"
+    what = f"downloading {repository} ({size(n_bytes)} into {cache}, {size(free)} free)"
     total = round(n_bytes / _MEGABYTE)
     with track(what, total=total, unit=DOWNLOADED) if total else contextlib.nullcontext(lambda _: None) as advance:
 
@@ -139,15 +133,39 @@ def _download(repository: str, commit: str, sizes: Mapping[str, int], kind: Kind
         yield Bar
 
 
-def _free(folder: Path) -> int:
-    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+def _not_in_cache(repository: str, commit: str, sizes: Mapping[str, int], kind: Kind) -> dict[str, int]:
+    from huggingface_hub import try_to_load_from_cache
+
+    def cached(file: str) -> bool:
+        return isinstance(try_to_load_from_cache(repository, file, revision=commit, repo_type=kind), str)
+
+    return {file: n_bytes for file, n_bytes in sizes.items() if not cached(file)}
 
 
-def _size(n_bytes: int) -> str:
+def to_download(repository: str, commit: str, chosen: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, int]:
+    """The files and their bytes that :func:`folder_at` would download; none where the hub cannot be asked."""
+    from huggingface_hub import constants
+
+    sizes: Mapping[str, int] | None = None
+    with contextlib.suppress(Exception):  # whoever asks for the files is told why
+        sizes = _sizes(repository, commit, "model", local=constants.HF_HUB_OFFLINE)
+    wanted = {file: (sizes or {})[file] for file in chosen(list(sizes or {}))}
+    return _not_in_cache(repository, commit, wanted, "model")
+
+
+def disk() -> tuple[Path, int]:
+    """The folder of the hub's cache, and the bytes that are free there."""
+    from huggingface_hub import constants
+
+    cache = Path(constants.HF_HUB_CACHE)
+    return cache, shutil.disk_usage(next(each for each in (cache, *cache.parents) if each.exists())).free
+
+
+def size(n_bytes: int) -> str:
     """Bytes for people.
 
     Examples:
-        >>> _size(3_944_000_000), _size(12_400_000), _size(200)
+        >>> size(3_944_000_000), size(12_400_000), size(200)
         ('3.9 GB', '12 MB', '0 MB')
     """
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"
@@ -172,38 +190,30 @@ def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "mo
     place, of_kind = ("datasets/", " --repo-type dataset") if kind == "dataset" else ("", "")
     where = f"https://huggingface.co/{place}{repository}"
     download = f"hf download {repository} --revision {revision}{of_kind}"
-    unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    fault: RequestError | WorkError
-    if isinstance(error, errors.GatedRepoError):
-        fault = WorkError(
-            f"{repository} is gated: accept its terms at {where} while logged in, then set HF_TOKEN to a token of "
-            "that account (or run: hf auth login)"
-        )
-    elif isinstance(error, errors.RevisionNotFoundError):
-        fault = RequestError(f"{repository} has no revision {revision!r}; see {where}/commits/main")
-    elif isinstance(error, errors.RepositoryNotFoundError):
-        fault = RequestError(f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}")
-    elif isinstance(error, errors.HFValidationError):
-        fault = RequestError(f"{repository!r} is neither an existing folder nor the id of a hub repository")
-    elif status == _TOO_MANY_REQUESTS:
-        fault = WorkError(
-            f"the hub refuses {repository} for a while (429, too many requests); repeat the command later, or set "
-            "HF_TOKEN, which raises the limit"
-        )
-    elif isinstance(error, errors.RevisionResolutionError) and constants.HF_HUB_OFFLINE:
-        fault = WorkError(
-            f"{repository} at {revision!r} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; "
-            f"unset it, or run with network access: {download}"
-        )
-    elif isinstance(error, (*unreachable, errors.HTTPError, OSError)):
-        fault = WorkError(
-            f"the hub cannot be reached for {repository} at {revision!r} and the cache does not hold it; "
-            f"with network access, run: {download}"
-        )
-    else:
-        raise error
-    return fault
+    at, offline = f"{repository} at {revision!r}", constants.HF_HUB_OFFLINE
+    too_many = getattr(getattr(error, "response", None), "status_code", None) == _TOO_MANY_REQUESTS
+    network = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
+    # the first row that fits; the classes of the first three are also errors of HTTP
+    table: list[tuple[bool, type[RequestError] | type[WorkError], str]] = [
+        (isinstance(error, errors.GatedRepoError), WorkError,
+         f"{repository} is gated: accept its terms at {where} while logged in, then set HF_TOKEN (or: hf auth login)"),
+        (isinstance(error, errors.RevisionNotFoundError), RequestError,
+         f"{repository} has no revision {revision!r}; see {where}/commits/main"),
+        (isinstance(error, errors.RepositoryNotFoundError), RequestError,
+         f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}"),
+        (isinstance(error, errors.HFValidationError), RequestError,
+         f"{repository!r} is neither an existing folder nor the id of a hub repository"),
+        (too_many, WorkError,
+         f"the hub refuses {repository} for a while (429, too many requests): repeat it later, or set HF_TOKEN"),
+        (isinstance(error, errors.RevisionResolutionError) and offline, WorkError,
+         f"{at} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; unset it or run: {download}"),
+        (isinstance(error, (*network, errors.HTTPError, OSError)), WorkError,
+         f"the hub cannot be reached for {at} and the cache does not hold it; with network access, run: {download}"),
+    ]  # fmt: skip
+    for fits, fault, message in table:
+        if fits:
+            return fault(message)
+    raise error
 
 
 def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any]:

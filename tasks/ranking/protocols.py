@@ -269,7 +269,7 @@ def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:
     if len(categories) > 1:
         rules.append(_rule(f"{family}/{MACRO}", build, description=f"Mean over the {len(categories)} categories"))
         rules.append(_rule(f"{family}/{MICRO}", partial(build, macro=False)))
-    several = pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows
+    several = pairs.num_rows > pairs.group_by(["image_id", "caption_id"], use_threads=False).aggregate([]).num_rows
     if several and together == "id" and family != "sugarcrepe":
         rules.append(_rule(f"{family}/{ALL_NEGATIVES}", partial(build, together="caption_id", macro=False)))
     return rules

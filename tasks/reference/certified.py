@@ -19,6 +19,8 @@ _HEADLINES = (
     ("coco-karpathy", "t2i/all", "R@1"),
     ("flickr30k-karpathy", "t2i/all", "R@1"),
     ("winoground", "winoground", "winoground_group"),
+    ("VidoreDocVQARetrieval", "t2i/judged", "nDCG@5"),
+    ("coco-sm", "t2i/en/google", "R@1"),
 )
 """Of these the first that is published for a model stands in the list of models."""
 

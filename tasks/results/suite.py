@@ -196,21 +196,12 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
         "n_encoders": len(ranked),
         "corpora": json.dumps(
             [
-                {
-                    "corpus": c.corpus,
-                    "fingerprint": c.fingerprint,
-                    "headline": c.title,
-                    "copies": c.copies,
-                    "photographs": n_photographs,
-                    "shared": common,
-                }
-                for c, (n_photographs, common) in zip(chosen, shared.common, strict=True)
+                {"corpus": each.corpus, "fingerprint": each.fingerprint, "headline": each.title}
+                | {"copies": each.copies, "photographs": n_photographs, "shared": common}
+                for each, (n_photographs, common) in zip(chosen, shared.common, strict=True)
             ]
         ),
-        "level": resampling.level,
-        "replicates": resampling.replicates,
-        "permutations": resampling.permutations,
-        "seed": resampling.seed,
+        **{name: getattr(resampling, name) for name in ("level", "replicates", "permutations", "seed")},
         "run": run,
         "created": datetime.now(UTC),
     }

@@ -171,9 +171,7 @@ def result_row(
         "n_clusters": clusters.n_occupied if clusters else 0,
         "n_effective": clusters and clusters.n_effective,
         "largest_share": clusters and clusters.largest_share,
-        "level": resampling.level,
-        "replicates": resampling.replicates,
-        "seed": resampling.seed,
+        **{name: getattr(resampling, name) for name in ("level", "replicates", "seed")},
     }
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +38,10 @@ from capim.tasks.encoders import Encoder, adapter_named, load_encoder
 from capim.tasks.encoders.device import choose_device, device_identity, device_name
 from capim.tasks.encoders.encoder import service_of
 from capim.tasks.encoders.endpoint import LOWEST_COSINE, probe_vectors
+from capim.tasks.hub.progress import track
 from capim.tasks.reference.changes import cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.progress import track
-from capim.tasks.runtime.references import CorpusRef, library_versions, this_host
+from capim.tasks.runtime.references import CorpusRef, ShardRef, library_versions, this_host
 
 if TYPE_CHECKING:
     from capim.tasks.encoders.adapters.endpoint import EndpointClient
@@ -84,6 +84,7 @@ class EncodedSet:
         n_tokens: Tokens that an endpoint counted; 0 if it counted none, and for a model that runs here.
         cost: Of these tokens, at the price of the encoder's table; 0 where it has none.
         seconds: How long it took, with loading the model if this was its first set.
+        shard: What it is a part of.
     """
 
     n_items: int
@@ -94,6 +95,7 @@ class EncodedSet:
     n_tokens: int = 0
     cost: float = 0.0
     seconds: float = 0.0
+    shard: ShardRef | None = None
 
 
 class SetEncoder:
@@ -307,10 +309,14 @@ def encode_work(work: EncodeWork) -> Encoded:
     """Encode what is missing of the work's shard, by corpus and modality; without shards, also seal the sets."""
     store = EmbeddingStore.open(work.store_uri, create=True)
     store.write_encoder(work.spec)
+    own = ShardRef(encoder_fingerprint=work.spec.fingerprint, shard=work.shard)
     with closing(SetEncoder(work.spec, store, work.settings, work.run)) as encoder:
         encoded: Encoded = [
             {
-                side: encoder.encode(work.opened.get(store, reference), side, shard=work.shard, n_shards=work.n_shards)
+                side: replace(
+                    encoder.encode(work.opened.get(store, reference), side, shard=own.shard, n_shards=work.n_shards),
+                    shard=own,
+                )
                 for side in modalities_of(reference, work.modalities)
             }
             for reference in work.corpora
@@ -377,11 +383,16 @@ def check_weights(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
     """
     from capim.tasks.encoders.weights import checksum_of
 
-    spec, checksum = encoder.spec, checksum_of(encoder)
+    spec, checksum, now = encoder.spec, checksum_of(encoder), library_versions()
     if not checksum:
         return
-    now = library_versions()
-    for kept in _kept_weights(store, spec) or _first_weights(store, spec, checksum, now, run):
+    rows = store.rows("weights", encoder_fingerprint=spec.fingerprint)
+    if not rows.num_rows:
+        row = {"checksum": checksum, "versions": json.dumps(now), "run": run, "created": datetime.now(UTC)}
+        first = [{"encoder_fingerprint": spec.fingerprint, **row}]
+        store.write_rows("weights", pa.Table.from_pylist(first, schema=WEIGHTS))
+        rows = store.rows("weights", encoder_fingerprint=spec.fingerprint)  # another process may have been faster
+    for kept in rows.to_pylist():
         if kept["checksum"] != checksum:
             then = json.loads(kept["versions"])
             differ = [name for name in now if then.get(name) != now[name]]
@@ -393,21 +404,6 @@ def check_weights(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
                 "Vectors of two models are not mixed in one set; to encode all with these weights, run: "
                 f"capim store drop --encoder {spec.name} --yes"
             )
-
-
-def _kept_weights(store: EmbeddingStore, spec: EncoderSpec) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = store.rows("weights", encoder_fingerprint=spec.fingerprint).to_pylist()
-    return rows
-
-
-def _first_weights(
-    store: EmbeddingStore, spec: EncoderSpec, checksum: str, versions: dict[str, str], run: str
-) -> list[dict[str, Any]]:
-    """Keep a checksum, unless another process was faster; what is kept."""
-    row = {"checksum": checksum, "versions": json.dumps(versions), "run": run, "created": datetime.now(UTC)}
-    rows = [{"encoder_fingerprint": spec.fingerprint, **row}]
-    store.write_rows("weights", pa.Table.from_pylist(rows, schema=WEIGHTS))
-    return _kept_weights(store, spec)
 
 
 def probe_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:

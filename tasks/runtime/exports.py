@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,11 +107,10 @@ def _asks(protocol: str, modality: Modality) -> bool:
 
 
 def _captions_of(captions: pa.Table, images: Sequence[str]) -> list[str]:
-    found: dict[str, list[str]] = defaultdict(list)
-    for image, text in zip(captions["image_id"].to_pylist(), captions["text"].to_pylist(), strict=True):
-        if image is not None and text:
-            found[image].append(text)
-    return ["\n".join(found[image]) for image in images]
+    rows = captions.select(["image_id", "text"]).to_pandas().dropna()
+    together = rows[rows["text"] != ""].groupby("image_id")["text"].agg("\n".join)
+    found: list[str] = together.reindex(list(images), fill_value="").tolist()
+    return found
 
 
 def _lists(values: NDArray[Any]) -> pa.Array:
@@ -131,22 +129,16 @@ def _found(outcomes: pa.Table, label: str, n_items: int) -> dict[str, pa.Array]:
 
 def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: EmbeddingStore) -> None:
     """The table, with the thumbnails of its images if there are any, some rows at a time."""
-    writer: pq.ParquetWriter | None = None
-    try:
+    schema = table.schema.append(pa.field("image", PICTURE)) if shas else table.schema
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for start in range(0, len(table), _PICTURES):
             part = table.slice(start, _PICTURES)
             if shas:
-                pictures = store.thumbnails([sha for sha in shas[start : start + _PICTURES] if sha])
-                cells = [
-                    {"bytes": pictures[sha], "path": None} if sha in pictures else None
-                    for sha in shas[start : start + _PICTURES]
-                ]
+                shown = shas[start : start + _PICTURES]
+                pictures = store.thumbnails([sha for sha in shown if sha])
+                cells = [{"bytes": pictures[sha], "path": None} if sha in pictures else None for sha in shown]
                 part = part.append_column("image", pa.array(cells, PICTURE))
-            writer = writer or pq.ParquetWriter(path, part.schema, compression="zstd")
             writer.write_table(part)
-    finally:
-        if writer is not None:
-            writer.close()
 
 
 def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:

@@ -11,10 +11,10 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
-from capim.tasks.corpora.images.hashes import ImageHashes, using
+from capim.tasks.corpora.images.source import ImageHashes, using
 from capim.tasks.corpora.naming import CorpusToRead, corpus_to_read, disambiguate
 from capim.tasks.corpora.subset import index_images
-from capim.tasks.runtime.progress import track
+from capim.tasks.hub.progress import track
 from capim.tasks.runtime.references import CorpusRef
 
 

@@ -72,6 +72,14 @@ class EmbedRef:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShardRef:
+    """One shard of all corpora of a run was encoded with one encoder; ``shard`` is counted from 0."""
+
+    encoder_fingerprint: str
+    shard: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationRef:
     """Outcomes and results of one encoder on one corpus are in the store."""
 
@@ -154,8 +162,8 @@ class RankingRef:
 
 
 def named(value: object) -> Iterator[Hashable]:
-    """What tells which task made a value, or a part of it: embedding sets, corpora, other references."""
-    if isinstance(value, SetsRef | CompareRef | AnalysisRef | RankingRef):
+    """What tells which task made a value, or a part of it: embedding sets, shards, corpora, other references."""
+    if isinstance(value, SetsRef | ShardRef | CompareRef | AnalysisRef | RankingRef):
         yield value
     elif isinstance(value, CorpusRef):
         yield value.fingerprint

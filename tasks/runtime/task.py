@@ -40,7 +40,7 @@ from prefect.tasks import MaterializingTask
 from capim.reports.rows.report_data import without_paths
 from capim.store.errors import without_credentials
 from capim.store.types import canonical_json, digest16
-from capim.tasks.runtime.progress import Overall, Progress, current_listener, listening
+from capim.tasks.hub.progress import Overall, Progress, current_listener, listening
 from capim.tasks.runtime.references import library_versions
 
 P = ParamSpec("P")

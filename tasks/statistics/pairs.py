@@ -215,7 +215,7 @@ def detectable_effect(
     least = math.ceil(1 - math.log2(p))  # clusters, all in one direction: p = 2 ** (1 - least)
     if least > n_effective:
         return 1.0
-    by_count = size * float(scipy.stats.beta.ppf(POWER, least, n_effective - least + 1))
+    by_count = size * float(scipy.special.betaincinv(least, n_effective - least + 1, POWER))
     return min(1.0, max(by_error, by_count))
 
 
@@ -367,7 +367,7 @@ def all_pair_facts(
 ) -> dict[Pair, PairFacts]:
     """The facts of some pairs of encoders: each is the same with any others beside it.
 
-    Arguments are those of :func:`compare_encoders`; ``resampling`` with the permutations of :func:`enough_flips`.
+    Arguments are those of :func:`compare_encoders`.
     """
     table = {name: _row(name, row, clusters) for name, row in values.items()}
     alike: dict[bytes, list[Pair]] = {}  # pairs that have the same queries in common
@@ -414,13 +414,6 @@ def _facts(
     return found
 
 
-def enough_flips(resampling: Resampling, n_pairs: int) -> Resampling:
-    """With so many flips that p-values of 0.001 remain where they are multiplied by the number of pairs."""
-    if resampling.adjustment == "max-t":
-        return resampling
-    return replace(resampling, permutations=max(resampling.permutations, 1000 * n_pairs))
-
-
 def compare_encoders(
     values: Mapping[str, ArrayLike],
     clusters: Clusters,
@@ -457,7 +450,6 @@ def compare_encoders(
     table = np.stack([_row(name, row, clusters) for name, row in values.items()])
     known = np.stack([known_queries(row) for row in table])
     common = [known[a] & known[b] for a, b in pairs]
-    resampling = enough_flips(resampling, len(pairs))
     if facts is None:
         facts = all_pair_facts(values, clusters, combinations(names, 2), resampling, scale)
     known_facts = [facts[names[a], names[b]] for a, b in pairs]

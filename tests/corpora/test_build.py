@@ -16,8 +16,9 @@ from capim.tasks.corpora.build import (
     RelevanceRow,
     SkippedRow,
     build_corpus,
+    keep_images,
 )
-from capim.tasks.corpora.subset import keep_images, sample_corpus, without_images
+from capim.tasks.corpora.subset import sample_corpus, without_images
 from tests.corpora.own_data import png
 
 TWO = [ImageRow("a"), ImageRow("b")]
@@ -74,7 +75,7 @@ def test_every_kind_of_fault_is_named_at_once() -> None:
         "pairs of captions that are not in the corpus: 'p' of 'y'",
         "quadruples of images that are not in the corpus: 'w' of 'b'",
         "positives of a ground truth that are not in the corpus: cxc 'zz'",
-        "directions other than t2i and i2t in a ground truth: 'up'",
+        "directions other than t2i, i2t, i2i, t2t in a ground truth: 'up'",
     ):
         assert f"corpus 'c': {expected}" in message
 

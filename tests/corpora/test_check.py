@@ -89,6 +89,17 @@ def test_a_check_tells_what_a_run_would_leave_out(coco_folder: Path) -> None:
     ]
 
 
+def test_a_check_with_missing_images_skipped_tells_what_is_left_and_the_lines_that_say_so(coco_folder: Path) -> None:
+    (coco_folder / "images" / "green.png").unlink()
+    assert 'leave them out with missing = "skip"' in check_corpus(coco_folder).faults[0]
+    checked = check_corpus(coco_folder, missing="skip")
+    assert (checked.facts["images"], checked.warnings[0]) == (2, "image 11 is left out: no file green.png")
+    assert {'  reader = "coco-captions"', '  missing = "skip"'} <= {*checked.lines()}
+    (coco_folder / "corpus.toml").write_text("\n".join(line for line in checked.lines() if line.startswith("  ")))
+    assert check_corpus(coco_folder).fingerprint == checked.fingerprint
+    assert "its reader has no option 'missing'; it takes" in check_corpus("shapes", missing="skip").faults[0]
+
+
 def test_a_check_names_distractors_and_ids_without_bytes(tmp_path: Path) -> None:
     (tmp_path / "ids.csv").write_text("image,caption\n1,one\n")
     description = {"reader": "table", "root": str(tmp_path / "ids.csv"), "ids_only": True}

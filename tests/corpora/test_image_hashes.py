@@ -14,8 +14,7 @@ from PIL import Image
 
 from capim.store import Corpus, EmbeddingStore
 from capim.tasks.corpora.images import source
-from capim.tasks.corpora.images.hashes import ImageHashes
-from capim.tasks.corpora.images.source import Folder, Folders, RenderedImages
+from capim.tasks.corpora.images.source import Folder, Folders, ImageHashes, RenderedImages
 from capim.tasks.corpora.naming import CorpusToRead
 from capim.tasks.runtime.open_corpora import OpenCorpora
 

@@ -90,18 +90,25 @@ def test_dask_with_a_worker_killed_gives_the_rows_of_threads_and_of_plain_functi
         '[[corpus]]\nname = "pairs"\nreader = "shapes-winoground"\nn_quadruples = 12\n'
     )
     alone = {name: value for name, value in installation.env.items() if name != "PREFECT_API_URL"}
-    found = {}
+
+    def begun(name: str, env: dict[str, str], *more: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([CAPIM, "run", str(suite), "--workspace", str(tmp_path / name), *more], env=env)
+
+    parts = ("--parts", "3")  # as many pieces of the gallery: the rows are the same
+    running = [begun("plain", alone), begun("threads", {**installation.env, RUNNER_VARIABLE: "threads:2"}, *parts)]
+    assert [process.wait(timeout=600) for process in running] == [0, 0]
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
-        for name, runner in (("plain", None), ("threads", "threads:2"), ("dask", f"dask:{cluster.scheduler_address}")):
-            workspace = tmp_path / name
-            env = alone if runner is None else {**installation.env, RUNNER_VARIABLE: runner}
-            parts = [] if runner is None else ["--parts", "3"]  # as many pieces of the gallery: the rows are the same
-            process = subprocess.Popen([CAPIM, "run", str(suite), "--workspace", str(workspace), *parts], env=env)
-            if name == "dask":
-                uri = str(workspace / "store")
-                installation.until("a task is done", lambda uri=uri: n_results(uri))
-                os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
-            assert process.wait(timeout=300) == 0
-            found[name] = rows(workspace)
+        dask = begun("dask", {**installation.env, RUNNER_VARIABLE: f"dask:{cluster.scheduler_address}"}, *parts)
+        installation.until("a task is done", lambda: n_results(str(tmp_path / "dask" / "store")))
+        os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+        assert dask.wait(timeout=300) == 0
+    found = {name: rows(tmp_path / name) for name in ("plain", "threads", "dask")}
+    encoding = installation.post("/task_runs/filter", {"task_runs": {"name": {"like_": "embed-tiny-clip"}}})
+    names = {task["id"]: task["name"] for task in encoding}
+    n_whole = 0
+    for task in encoding:
+        before = [names.get(each["id"], "") for inputs in task["task_inputs"].values() for each in inputs]
+        n_whole += {"1-of-2", "2-of-2"} <= {name.partition("-shard-")[2][:6] for name in before}
+    assert n_whole >= 4, "two encoders, on threads and on Dask"
     assert all(found["plain"].values())
     assert found["plain"] == found["threads"] == found["dask"]

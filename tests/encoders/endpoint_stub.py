@@ -88,6 +88,15 @@ class Stub:
         self.roles.append(asked.role)
         return double.write([self.in_role(item, asked.role, asked.prompt) for item in asked.items])
 
+    def reply(self, path: str, body: dict[str, Any]) -> tuple[object, int]:
+        """The answer to a request, and its status."""
+        try:
+            if self.double is not None:
+                return self.answer_of_double(self.double, path, body), 200
+        except (KeyError, ValueError, TypeError) as fault:
+            return {"error": repr(fault)}, 400
+        return ({"error": "too many inputs"}, 413) if len(items_of(body)) > self.most else (self.answer(body), 200)
+
     def in_role(self, item: object, role: str, prompt: str = "") -> list[float]:
         """The vector of an item as a model with prompts for its roles gives it."""
         return (np.asarray(self.vector(item)) + np.asarray(self.vector(role + prompt)) / 4).tolist()  # type: ignore[no-any-return]
@@ -205,21 +214,12 @@ class _Handler(BaseHTTPRequestHandler):
             trouble = stub.troubles.pop(0) if stub.troubles else None
         try:
             time.sleep(stub.seconds)
-            if stub.double is not None and trouble is None:
-                name, form = stub.double.key
-                if stub.key and self.headers.get(name) != form.format(stub.key):
-                    send(self, {"error": "no key"}, 401)
-                    return
-                try:
-                    send(self, stub.answer_of_double(stub.double, self.path, body))
-                except (KeyError, ValueError, TypeError) as fault:
-                    send(self, {"error": repr(fault)}, 400)
-            elif stub.key and self.headers.get("Authorization") != f"Bearer {stub.key}":
-                sent = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-                send(self, {"error": {"message": f"Incorrect API key provided: {sent}"}}, 401)
+            name, form = ("Authorization", "Bearer {}") if stub.double is None else stub.double.key
+            given = self.headers.get(name) or ""
+            if stub.key and given != form.format(stub.key):
+                send(self, {"error": {"message": f"Incorrect API key provided: {given.removeprefix('Bearer ')}"}}, 401)
             elif trouble is None or not trouble(self, body):
-                too_many = len(items_of(body)) > stub.most
-                send(self, {"error": "too many inputs"} if too_many else stub.answer(body), 413 if too_many else 200)
+                send(self, *stub.reply(self.path, body))
         finally:
             with stub.lock:
                 stub.at_once -= 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from PIL import Image
@@ -25,8 +24,7 @@ class Asked(NamedTuple):
     prompt: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServiceDouble:
+class ServiceDouble(NamedTuple):
     """One service.
 
     Attributes:
@@ -40,7 +38,7 @@ class ServiceDouble:
     path: str
     read: Callable[[dict[str, Any]], Asked]
     write: Callable[[list[Row]], Any]
-    roles: tuple[str, str]
+    roles: tuple[str, str] = ("", "")
     key: tuple[str, str] = ("Authorization", "Bearer {}")
 
 
@@ -160,50 +158,35 @@ def read_gemini(body: dict[str, Any]) -> Asked:
     return Asked(items, roles.pop(), prompts.pop())
 
 
+def with_usage(**usage: int) -> Callable[[list[Row]], Any]:
+    return lambda rows: openai_rows(rows, **usage)
+
+
+def write_cohere(rows: list[Row]) -> Any:
+    meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": 7}}
+    return {"id": "x", "embeddings": {"float": rows}, "meta": meta}
+
+
+_FIND, _REPRESENT = "Retrieve images or text relevant to the user's query.", "Represent the user's input."
+_GEMINI = "/v1beta/models/gemini-embedding-2:batchEmbedContents"
+_VOYAGE = with_usage(text_tokens=5, image_pixels=0, total_tokens=7)
 DOUBLES: dict[str, ServiceDouble] = {
-    "openai": ServiceDouble(
-        path="/v1/embeddings", read=read_openai, write=lambda rows: openai_rows(rows, prompt_tokens=7), roles=("", "")
-    ),
+    "openai": ServiceDouble("/v1/embeddings", read_openai, with_usage(prompt_tokens=7)),
     "jina": ServiceDouble(
-        path="/v1/embeddings",
-        read=read_jina,
-        write=lambda rows: openai_rows(rows, total_tokens=7),
-        roles=("retrieval.query", "retrieval.passage"),
+        "/v1/embeddings", read_jina, with_usage(total_tokens=7), ("retrieval.query", "retrieval.passage")
     ),
     "infinity": ServiceDouble(
-        path="/embeddings",
-        read=read_infinity,
-        write=lambda rows: openai_rows(rows, prompt_tokens=7, total_tokens=7),
-        roles=("text", "image"),
+        "/embeddings", read_infinity, with_usage(prompt_tokens=7, total_tokens=7), ("text", "image")
     ),
-    "tei": ServiceDouble(path="/embed", read=read_tei, write=lambda rows: rows, roles=("query", "")),
-    "vllm": ServiceDouble(
-        path="/v1/embeddings",
-        read=read_vllm,
-        write=lambda rows: openai_rows(rows, prompt_tokens=7),
-        roles=("Retrieve images or text relevant to the user's query.", "Represent the user's input."),
-    ),
-    "cohere": ServiceDouble(
-        path="/v2/embed",
-        read=read_cohere,
-        write=lambda rows: {
-            "id": "x",
-            "embeddings": {"float": rows},
-            "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": 7}},
-        },
-        roles=("search_query", "search_document"),
-    ),
-    "voyage": ServiceDouble(
-        path="/v1/multimodalembeddings",
-        read=read_voyage,
-        write=lambda rows: openai_rows(rows, text_tokens=5, image_pixels=0, total_tokens=7),
-        roles=("query", "document"),
-    ),
+    "tei": ServiceDouble("/embed", read_tei, lambda rows: rows, ("query", "")),
+    "vllm": ServiceDouble("/v1/embeddings", read_vllm, with_usage(prompt_tokens=7), (_FIND, _REPRESENT)),
+    "cohere": ServiceDouble("/v2/embed", read_cohere, write_cohere, ("search_query", "search_document")),
+    "voyage": ServiceDouble("/v1/multimodalembeddings", read_voyage, _VOYAGE, ("query", "document")),
     "gemini": ServiceDouble(
-        path="/v1beta/models/gemini-embedding-2:batchEmbedContents",
-        read=read_gemini,
-        write=lambda rows: {"embeddings": [{"values": row} for row in rows]},
-        roles=("query", ""),
+        _GEMINI,
+        read_gemini,
+        lambda rows: {"embeddings": [{"values": row} for row in rows]},
+        ("query", ""),
         key=("x-goog-api-key", "{}"),
     ),
 }

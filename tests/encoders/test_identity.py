@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +21,7 @@ from capim.tasks.encoders import (
     load_encoder,
     resolve,
 )
-from capim.tasks.encoders.adapters.late_interaction import FAMILIES
-from capim.tasks.encoders.checkpoint import base_folder, digest_of, folder_of, json_file
+from capim.tasks.encoders.checkpoint import digest_of, folder_of
 from capim.tasks.encoders.conformance import check_encoder, six_scenes
 from capim.tasks.encoders.identity import prompts_of
 from tests.encoders.families.hub import commit
@@ -36,26 +31,15 @@ from tests.encoders.own_module import write_module, write_weights
 
 PLAIN_PROMPT = "<|vision_start|><|image_pad|><|vision_end|>"
 NAMED = 'files = ["weights.npy"]\n'
-_recordings: list[list[Path]] = []
+_opened: list[Path] | None = None  # by Python, while it is recorded
 
 
 def _note(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "open" and isinstance(arguments[0], str):
-        for recording in _recordings:
-            recording.append(Path(arguments[0]).absolute())
+    if _opened is not None and event == "open" and isinstance(arguments[0], str):
+        _opened.append(Path(arguments[0]).absolute())
 
 
 sys.addaudithook(_note)  # stays until the process ends
-
-
-@contextmanager
-def recorded() -> Iterator[list[Path]]:
-    """The files that Python opens in the block."""
-    _recordings.append([])
-    try:
-        yield _recordings[-1]
-    finally:
-        _recordings.clear()
 
 
 def module(file: Path, **fields: object) -> EncoderSpec:
@@ -147,11 +131,12 @@ def test_check_says_what_it_cannot_know_of_a_module(tmp_path) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_in_a_folder_is_loaded_from_files_that_its_identity_covers(
-    name, copied_family, hub_cache, tmp_path
+    name, copied_family, hub_cache, tmp_path, monkeypatch
 ) -> None:
-    folder, spec = tmp_path / "model", resolve(copied_family(name))
-    with recorded() as opened:
-        load_encoder(spec, trust_remote_code=CASES[name].remote_code)
+    folder, spec, opened = tmp_path / "model", resolve(copied_family(name)), list[Path]()
+    monkeypatch.setattr(sys.modules[__name__], "_opened", opened)
+    load_encoder(spec, trust_remote_code=CASES[name].remote_code)
+    monkeypatch.undo()
     own = {path for path in opened if path.is_relative_to(folder)}
     assert own
     pinned = [key.removeprefix("revision:") for key in spec.options if key.startswith("revision:")]
@@ -197,48 +182,21 @@ def test_only_true_is_a_consent_to_remote_code(consent, family) -> None:
         entry_from("x", {"adapter": "jina", "checkpoint": "a/b", "dim": 8, "remote_code": consent})
 
 
-@pytest.mark.parametrize("name", ["colpali", "colpali-lora", "colqwen2", "colqwen2.5", "colsmol"])
-def test_a_query_has_the_processors_own_form_unless_the_spec_says_otherwise(name, family, monkeypatch) -> None:
-    import colpali_engine.models
-
-    spec = family(name)
-    assert not spec.options
-    own, plain = resolve(spec), resolve(replace(spec, options={"caption_template": "{caption}"}))
-    encoder: Any = load_encoder(own)
-    folder = folder_of(own)
-    model_type = json_file((base_folder(own, folder) or folder) / "config.json")["model_type"]
-    processor: Any = getattr(colpali_engine.models, FAMILIES[model_type].processor)
-    read: list[str] = []
-    process_texts = processor.process_texts
-
-    def note(self: Any, texts: list[str]) -> Any:
-        read.extend(texts)
-        return process_texts(self, texts)
-
-    monkeypatch.setattr(processor, "process_texts", note)
-    processor.from_pretrained(folder).process_queries(["a red circle"])
-    encoder.prepare_captions(["a red circle"])
-    assert read[0] == read[1] == str(own.options["caption_template"]).replace("{caption}", "a red circle")
-    assert own.fingerprint != plain.fingerprint
-    without = encode_captions(load_encoder(plain), ["a red circle"])
-    assert encode_captions(encoder, ["a red circle"]).counts[0] == without.counts[0] + 10
+@pytest.mark.parametrize("name", ["colpali-lora", "colqwen2", "colsmol"])
+def test_a_query_has_ten_tokens_after_it_unless_the_spec_says_otherwise(name, family) -> None:
+    """That these are the processor's own: test_late_interaction_equals_colpali_engine_one_by_one."""
+    assert not family(name).options
+    own, plain = resolve(family(name)), resolve(replace(family(name), options={"caption_template": "{caption}"}))
     assert resolve(own) == own
+    assert own.fingerprint != plain.fingerprint
+    longer, shorter = (encode_captions(load_encoder(spec), ["a red circle"]).counts[0] for spec in (own, plain))
+    assert longer == shorter + 10
 
 
 def test_only_the_model_that_was_trained_so_has_a_query_form_of_its_own_in_the_catalog() -> None:
     named = {e.name: e.spec.options for e in catalog().values() if e.spec.options and ADAPTERS[e.adapter].roles}
     without = {"caption_template": "{caption}"}  # trained without the augmentation tokens
     assert named == {"tiny-colpali": without, "tiny-colpali-pages": without}
-
-
-@pytest.mark.parametrize("model_type", FAMILIES)
-def test_the_image_prompt_of_a_family_is_its_processors(model_type) -> None:
-    import colpali_engine.models as col
-
-    family = FAMILIES[model_type]
-    processor = getattr(col, family.processor)
-    written = inspect.getsource(processor.process_images) if family.chat else processor.visual_prompt_prefix
-    assert family.image_prompt in written
 
 
 def test_another_image_prompt_is_another_model_with_other_vectors(family) -> None:

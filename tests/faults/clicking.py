@@ -1,8 +1,8 @@
 """Clicks at random through the pages of `capim serve`: ``python -m tests.faults.clicking WORKSPACE --seconds 3600``.
 
 Every link and every choice of a form that a page offers has to lead to a page, and the store has to be, byte for byte,
-what it was. With ``--disturb`` other processes evaluate, compare and compact the store meanwhile, again and again. The
-memory of the server is printed every hundred pages.
+what it was. With ``--disturb`` other processes evaluate, compare, compact, prune and watch the store meanwhile, again
+and again. The memory of the server is printed every hundred pages.
 """
 
 from __future__ import annotations
@@ -139,6 +139,14 @@ def click(client: Client, *, seconds: float, seed: int, after: Callable[[int], N
     return Clicked(n_pages, faults)
 
 
+def visit(address: str, *, seconds: float, seed: int, after: Callable[[int], None] = lambda n_pages: None) -> Clicked:
+    """Clicks through the pages of a server at the address that it has printed."""
+    place = urlsplit(address.strip())
+    with httpx.Client(base_url=f"http://{place.netloc}", follow_redirects=True, timeout=120) as client:
+        client.get(f"/?{place.query}")
+        return click(client, seconds=seconds, seed=seed, after=after)
+
+
 def _words(page: str) -> str:
     main = page.partition("<main")[2] or page
     return " ".join(re.sub(r"<[^>]*>", " ", main).split())[:300]
@@ -165,7 +173,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--disturb", action="store_true", help="evaluate and compact the store meanwhile")
+    parser.add_argument("--disturb", action="store_true", help="evaluate, compact, prune and watch meanwhile")
     args = parser.parse_args(argv)
     capim, place = [sys.executable, "-m", "capim.flows.cli"], ["--workspace", str(args.workspace)]
     before = digest(args.workspace / "store")
@@ -173,24 +181,24 @@ def main(argv: list[str] | None = None) -> int:
     with subprocess.Popen([*capim, "serve", *place], stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            address = urlsplit(server.stdout.readline().strip())
+            address = server.stdout.readline()
             if args.disturb:
                 settings = ["--quiet", "--corpora", "shapes", "--protocols", "t2i/all", "--seed"]
+                watched = ["watch", "--quiet", "--corpora", "shapes", "--encoders", "tiny-clip"]
+                kept = (["store", "compact"], ["store", "prune", "--keep", "2", "--yes"], watched)
                 work = [
                     *(shlex.join([*capim, step, *place, *settings]) + " $n" for step in ("evaluate", "compare")),
-                    shlex.join([*capim, "store", "compact", *place]),
+                    *(shlex.join([*capim, *words, *place]) for words in kept),
                 ]
                 loop = f"n=0; while sleep 1; do n=$((n + 1)); {'; '.join(work)}; done"
                 nowhere = subprocess.DEVNULL
                 other = subprocess.Popen(["sh", "-c", loop], stdout=nowhere, stderr=nowhere, start_new_session=True)
-            with httpx.Client(base_url=f"http://{address.netloc}", follow_redirects=True, timeout=120) as client:
-                client.get(f"/?{address.query}")
 
-                def memory(n_pages: int) -> None:
-                    if n_pages % 100 == 50:
-                        print(f"{n_pages} pages: {resident(server.pid):,.0f} MB", flush=True)
+            def memory(n_pages: int) -> None:
+                if n_pages % 100 == 50:
+                    print(f"{n_pages} pages: {resident(server.pid):,.0f} MB", flush=True)
 
-                clicked = click(client, seconds=args.seconds, seed=args.seed, after=memory)
+            clicked = visit(address, seconds=args.seconds, seed=args.seed, after=memory)
         finally:
             server.terminate()
             if other is not None:

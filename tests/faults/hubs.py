@@ -41,7 +41,7 @@ def models(scene: Scene, adapter: str) -> str:
         expect(done.code == 0, done.err[-900:])
         lines = [name for name in names if f"{name} on shapes-sample4: " in done.out + done.err]
         expect(lines == names, f"not encoded: {set(names) - set(lines)}")
-        again = hour.capim("check", names[-1], HF_HUB_OFFLINE="1")
+        again = hour.capim("check", names[-1], "--trust-remote-code", HF_HUB_OFFLINE="1")
         expect("loads offline" in again.out and "pass" in again.out, again.out[-400:] + again.err[-400:])
     return f"{len(names)} rows encoded: {', '.join(names)}"
 

@@ -1,48 +1,111 @@
-"""``kill -9`` at random moments: of encodes, of scoring, of reports, of the store's own housekeeping."""
+"""``kill -9`` at random moments, a hundred times: of every command that writes."""
 
 from __future__ import annotations
 
-import hashlib
 import os
+import shutil
 import signal
+import tarfile
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.faults.fault import Scene, expect, faults
+from tests.faults.ground import refuse_damage
 from tests.faults.process import Failed, Watch
 
-
-def kill(scene: Scene, *words: str, base: str = "", more: int = 0) -> str:
-    """Kill a command after some of its files, and ``more`` of its successors on what it left."""
-    most = {"embed": 80, "run": 200, "evaluate": 60, "compare": 10, "report": 12, "store": 12}[words[0]]
-    while most:
-        scene.begin_from(base)
-        killed = []
-        for n in (scene.random.randint(1, most) for _ in range(1 + more)):
-            if scene.kill_at(n, *words):
-                killed.append(str(n))
-        if killed:
-            return f"killed at file {', '.join(killed)}"
-        most //= 2
-    raise Failed(f"`capim {' '.join(words)}` was never at work when it was killed")
+GOLDEN = Path(__file__).parents[1] / "golden" / "stores" / "format-6.tar.xz"
+IMPORTED = ("--encoder", "theirs", "--corpus", "few")
 
 
-def kill_report(scene: Scene) -> str:
-    """Reports that were there stay as they were, and a page of the killed one is whole or not there."""
-    scene.begin_from("whole")
-    before, n = _digests(scene.workspace), scene.random.randint(1, 12)
-    expect(scene.kill_at(n, "report"), f"the report was written before its file {n}")
-    after = _digests(scene.workspace)
-    expect(before.items() <= after.items(), "a report that was there was changed")
-    for path in after.keys() - before.keys():
-        whole = Path(path).read_text("utf-8").rstrip().endswith("</html>")
-        expect(whole or not path.endswith(".html"), f"{path} is half a page")
-    return f"killed at file {n}"
+class Command(NamedTuple):
+    """What is killed: its words, the workspace that it begins from, and how many files it makes at the most."""
+
+    words: tuple[str, ...]
+    base: str
+    most: int
+    prepare: Callable[[Scene], object] = lambda _: None
 
 
-def _digests(workspace: str) -> dict[str, str]:
-    reports = Path(workspace, "reports").rglob("*")
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in reports if path.is_file()}
+def stale(scene: Scene) -> None:
+    """Rows of other settings, by a run that is not the newest: what `capim store prune` removes."""
+    scene.run("evaluate", "--replicates", "100", "--corpora", "few").must(0)
+    scene.run("evaluate").must(0)
+
+
+def exported(scene: Scene) -> None:
+    """The vectors of a model in files in the workspace, to be imported under another name."""
+    for side in ("image", "caption"):
+        to = ("--modality", side, "--to", f"{scene.workspace}/{side}s.npz")
+        scene.run("export", "embeddings", "--encoder", "tiny-clip", "--corpus", "few", *to).must(0)
+
+
+def older(scene: Scene) -> None:
+    """A store of an earlier format in the place of this one."""
+    shutil.rmtree(scene.workspace, ignore_errors=True)
+    with tarfile.open(GOLDEN) as archive:
+        archive.extractall(scene.workspace, filter="data")
+
+
+COMMANDS = {
+    "embed": Command(("embed",), "", 80),
+    "run": Command(("run",), "", 200),
+    "run what was encoded": Command(("run",), "embedded", 120),
+    "evaluate": Command(("evaluate",), "embedded", 60),
+    "compare": Command(("compare",), "whole", 10),
+    "report": Command(("report",), "whole", 12),
+    "store compact": Command(("store", "compact"), "whole", 12),
+    "store prune": Command(("store", "prune", "--keep", "1", "--yes"), "whole", 12, stale),
+    "import": Command(("import", "{}/images.npz", "{}/captions.npz", *IMPORTED), "whole", 24, exported),
+    "store upgrade": Command(("store", "upgrade"), "", 12, older),
+}
+
+
+def kill(scene: Scene, name: str, times: int) -> str:
+    """Kills of a command after some of its files; the same command then ends well, and leaves what it always leaves.
+
+    Every other time what a kill left is not mended before the next one.
+    """
+    words, base, most, prepare = COMMANDS[name]
+    told = tuple(word.format(scene.workspace) for word in words)
+    killed: list[str] = []
+    left = False  # whether what a kill left is in the workspace
+    for _ in range(20 * times):
+        if not left:
+            scene.begin_from(base)
+            prepare(scene)
+            before = _reports(scene.workspace)
+        n = scene.random.randint(1, most)
+        if not scene.kill_at(n, *told):
+            most, left = max(2, n), False  # it has fewer files
+            continue
+        killed.append(str(n))
+        left = not left and len(killed) < times
+        if not left:
+            _refuse_changed_reports(before, scene.workspace, may_go=name == "store prune")
+            scene.run(*told).must(0)
+            if name == "store upgrade":
+                refuse_damage(scene.capim, scene.workspace)
+            else:
+                scene.ground.refuse_difference(scene.workspace, scene.capim)
+        if len(killed) == times:
+            scene.begin_from("whole")
+            return f"{times} kills, at files {', '.join(killed)}"
+    raise Failed(f"`capim {' '.join(told)}` was at work for {len(killed)} of {times} kills")
+
+
+def _refuse_changed_reports(before: Mapping[str, bytes], workspace: str, *, may_go: bool) -> None:
+    """Reports that were there stay as they were, and a page of a killed one is whole or not there."""
+    after = _reports(workspace)
+    changed = [path for path, page in before.items() if after.get(path, page if may_go else b"") != page]
+    expect(not changed, f"reports that were there were changed: {changed[:3]}")
+    half = [path for path in after if path.endswith(".html") and not after[path].rstrip().endswith(b"</html>")]
+    expect(not half, f"half a page: {half}")
+
+
+def _reports(workspace: str) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path(workspace, "reports").rglob("*") if path.is_file()}
 
 
 def interrupt(scene: Scene, *, number: int, code: int) -> str:
@@ -60,16 +123,12 @@ def interrupt(scene: Scene, *, number: int, code: int) -> str:
     raise Failed("the run ended before it could be stopped")
 
 
+TIMES = 10  # so that there are a hundred kills
+
 FAULTS = faults(
     "kills",
     {
-        **{f"three encodes in a row, {n}": lambda s: kill(s, "embed", more=2) for n in "abcd"},
-        **{f"scoring, {n}": lambda s: kill(s, "evaluate", base="embedded", more=1) for n in "abc"},
-        **{f"a whole run, {n}": lambda s: kill(s, "run") for n in "ab"},
-        "a run on what an encode left": lambda s: kill(s, "run", base="embedded"),
-        "comparing": lambda s: kill(s, "compare", base="whole"),
-        **{f"reporting, {n}": kill_report for n in "ab"},
-        "compacting": lambda s: kill(s, "store", "compact", base="whole"),
+        **{f"{TIMES} times: {name}": partial(kill, name=name, times=TIMES) for name in COMMANDS},
         "interrupted from the keyboard": partial(interrupt, number=signal.SIGINT, code=130),
         "told to end (SIGTERM)": partial(interrupt, number=signal.SIGTERM, code=143),
     },

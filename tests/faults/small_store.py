@@ -4,80 +4,45 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, IndexedImage
+from capim.store import Corpus, EmbeddingStore, IndexedImage
 from capim.store.connection import storage_faults
 from capim.store.integrity import HISTORY, verify
 from capim.store.rows import delete, read
 from capim.store.schema import ANALYSES, CORPUS_PARTS, REGISTERS, texts
 from capim.store.sets.reading import open_set
 from capim.store.sets.rows import columns_of
-from capim.store.types import Modality, SetKey, VectorKind
+from capim.store.types import MODALITIES
 from tests.faults.fault import expect
+from tests.store.toy import make_block, make_corpus, make_key, make_spec
 
 _BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 _VARYING = {"written", "sealed_at", "version", "write_number", "n_bytes"}
 _ENCODERS = ("one", "several")
-_MODALITIES: tuple[Modality, ...] = ("image", "caption")
 
 Contents = dict[str, list[dict[str, Any]]]
 
 
 def _corpus() -> Corpus:
-    parts: dict[str, Any] = {
-        "images": [
-            {"id": f"i{i}", "key": f"{i}.png", "sha": f"{i:032x}", "width": 8, "height": 6, "objects": ["dog", "hat"]}
-            for i in range(12)
-        ],
-        "captions": [
-            {"id": f"{language}{i}", "image_id": f"i{i}", "text": f"a text {i}", "ordinal": 0, "language": language}
-            | {"translator": "human"}
-            for i in range(12)
-            for language in ("en", "de")
-        ],
-        "pairs": [{"id": "p", "image_id": "i0", "caption_id": "en0", "negative_id": "en1", "category": "swap"}],
-        "quadruples": [
-            {"id": "q", "image_0": "i0", "image_1": "i1", "caption_0": "en0", "caption_1": "en1", "tags": ["a"]}
-        ],
-        "relevance": [{"ground_truth": "eccv", "direction": "t2i", "query_id": "en0", "item_id": "i1", "grade": 1}],
-        "skipped": [{"item_id": "i99", "reason": "not an image", "modality": "image"}],
+    """Twelve images with two captions in each of two languages, and a row of every other part."""
+    parts: dict[str, dict[str, Any]] = {
+        "pairs": {"image_id": "i00000", "caption_id": "en/human/0", "negative_id": "en/human/1", "category": "swap"},
+        "quadruples": {"image_0": "i00000", "image_1": "i00001", "caption_0": "en/human/0", "caption_1": "en/human/1"}
+        | {"tags": ["a"]},
+        "relevance": {"ground_truth": "eccv", "direction": "t2i", "query_id": "en/human/0", "item_id": "i00001"}
+        | {"grade": 1},
+        "skipped": {"item_id": "i99", "reason": "not an image", "modality": "image"},
     }
-    tables: dict[str, Any] = {
-        part: pa.Table.from_pylist(parts[part], schema=schema) for part, schema in CORPUS_PARTS.items()
+    rows: dict[str, Any] = {
+        part: pa.Table.from_pylist([{"id": part, **row}], schema=CORPUS_PARTS[part]) for part, row in parts.items()
     }
-    return Corpus(name="toy", licence="CC0-1.0", origin="tests", location="./toy", **tables)
-
-
-def _spec(name: str) -> EncoderSpec:
-    kind: VectorKind = "multi" if name == "several" else "single"
-    return EncoderSpec(name=name, adapter="none", checkpoint="none", revision="r1", dim=16, vectors=kind)
-
-
-def _block(corpus: Corpus, spec: EncoderSpec, modality: Modality, ords: range) -> Block:
-    counts = [1 + i % 3 if spec.vectors == "multi" else 1 for i in ords]
-    values = np.concatenate(
-        [np.random.default_rng(i).standard_normal((n, 16)) for i, n in zip(ords, counts, strict=True)]
-    )
-    n = len(ords)
-    return Block(
-        ords=np.arange(ords.start, ords.stop, dtype=np.int32),
-        ids=texts(getattr(corpus, f"{modality}s")["id"].slice(ords.start, n)),
-        embeddings=Embeddings(
-            values=(values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32),
-            norms=np.full(n, 2.0, np.float32),
-            n_tokens=np.arange(n, dtype=np.int32),
-            truncated=np.zeros(n, bool),
-            offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) if spec.vectors == "multi" else None,
-        ),
-        input_shas=["ab" * 16] * n,
-        batch_id=f"batch-{ords.start}",
-    )
+    return replace(make_corpus(12, languages=("en", "de")), location="./toy", **rows)
 
 
 def _value(field: pa.Field, seed: int) -> object:
@@ -109,15 +74,15 @@ def run(store: EmbeddingStore, *, first: bool = False) -> None:
     for half in (images[:6], images[6:]):
         store.write_image_index(IndexedImage(*image) for image in half)
     for name in _ENCODERS:
-        spec = _spec(name)
+        spec = make_spec(name=name, vectors="multi" if name == "several" else "single")
         store.write_encoder(spec)
-        for modality in _MODALITIES:
-            key = SetKey.of(spec, corpus.name, corpus.fingerprint, modality)
-            n = len(getattr(corpus, f"{modality}s"))
+        for modality in MODALITIES:
+            key, n = make_key(corpus, spec, modality), len(corpus.items(modality))
             missing = {*store.missing(key, n).tolist()}
             for start in range(0, n, 4):
                 if missing & {*range(start, start + 4)}:
-                    store.put(key, spec, _block(corpus, spec, modality, range(start, start + 4)))
+                    block = make_block(corpus, spec, range(start, start + 4), modality, batch_id=f"batch-{start}")
+                    store.put(key, spec, block)
             store.seal(key, n_items=n)
     for table in ANALYSES:
         for part in range(3):

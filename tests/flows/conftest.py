@@ -1,4 +1,4 @@
-"""A store like the demo's, for commands that read it."""
+"""Stores like the demo's, for commands that read them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from capim.flows.cli import main
+from tests.command import command
 
 CORPORA = "shapes,shapes-winoground,shapes-multilingual"
-WORDS = (
-    *("run", "--corpora", CORPORA, "--sample", "12", "--encoders", "tiny-clip,tiny-colpali"),
-    *("--replicates", "100", "--device", "cpu", "--quiet", "--workspace"),
-)
+EVERY = "tiny-clip,tiny-clip-plain,tiny-colpali"
+QUICK = "--sample 12 --replicates 100 --device cpu --quiet"
+RUN = f"run --corpora {CORPORA} --encoders tiny-clip,tiny-colpali {QUICK}"
+Made = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture(scope="session")
-def small_demo(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+def small_demo(made_once: Made) -> Path:
     """A workspace with the corpora of the demo, of twelve images each, and two of its encoders; not to be changed."""
+    return made_once("small-demo", lambda workspace: command(RUN, workspace))
 
-    def fill(workspace: Path) -> None:
-        assert main([*WORDS, str(workspace)]) == 0
 
-    return made_once("small-demo", fill)
+@pytest.fixture(scope="session")
+def three_encoders(made_once: Made) -> Path:
+    """A workspace with two corpora of the demo, of twelve images each, and its three encoders; not to be changed."""
+    words = f"run --corpora shapes,shapes-winoground --encoders {EVERY} {QUICK}"
+    return made_once("three-encoders", lambda workspace: command(words, workspace))

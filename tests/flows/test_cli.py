@@ -16,9 +16,9 @@ import pytest
 from capim.flows import cli, terminal
 from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
-from capim.tasks.runtime.progress import track
+from capim.tasks.hub.progress import track
 from tests.command import command
-from tests.flows.conftest import WORDS
+from tests.flows.conftest import RUN
 from tests.flows.leaf_parsers import all_parsers
 
 
@@ -43,6 +43,9 @@ def test_no_command_prints_the_help_and_is_a_wrong_request() -> None:
         (WorkError("the hub did not answer"), 1, "capim: the hub did not answer\n"),
         (ZeroDivisionError("division by zero"), 1, "unexpected ZeroDivisionError: division by zero"),
         (RecursionError("maximum recursion depth exceeded"), 2, "nested too deeply"),
+        (MemoryError(), 1, "Cannot allocate memory. Free memory, or allow the process more (`ulimit -v unlimited`)"),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), 1, "Free memory, or allow"),
+        (Exception("Failed to launch worker thread: Resource temporarily unavailable"), 1, "Free memory, or allow"),
         (KeyboardInterrupt(), 130, "run the same command to continue"),
         (KeyboardInterrupt(signal.SIGTERM), 143, "run the same command to continue"),
     ],
@@ -81,39 +84,35 @@ def test_help_answers_without_importing_anything_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("run --corpora shapes-sample12 --encoders tiny-clib", "did you mean 'tiny-clip'?"),
-        ("run --corpora shapez --encoders tiny-clip", "did you mean 'shapes'?"),
-        ("watch --corpora shapes --encoders tiny-clip --device cuda:99", "device 'cuda:99' does not exist"),
-        ("evaluate --encoders tiny-clib", "did you mean 'tiny-clip'?"),
-        ("evaluate --protocols t2i/al", "did you mean 't2i/all'?"),
-        ("evaluate --device mps,gpu", "device 'gpu' is unknown"),
-        ("evaluate --metric nofile.py:f", "there is no file nofile.py"),
-        ("compare --corpora shapes-sample1", "did you mean 'shapes-sample12'?"),
-        ("compare --metric nofile.py:f", "there is no file nofile.py"),
-        ("analyse --analyses erors", "did you mean 'errors'?"),
-        ("report --encoders tiny-clib", "did you mean 'tiny-clip'?"),
-        ("fuse --encoders tiny-clib,tiny-clip", "did you mean 'tiny-clip'?"),
-        ("search a --encoder tiny-clip --corpus shapes --device cuda:99", "device 'cuda:99' does not exist"),
-        ("check tiny-clib", "did you mean 'tiny-clip'?"),
-    ],
-)
-def test_a_mistyped_name_is_refused_before_anything_that_takes_seconds_is_imported(
-    words: str, said: str, small_demo: Path
-) -> None:
+MISTYPED = {
+    "run --corpora shapes-sample12 --encoders tiny-clib": "did you mean 'tiny-clip'?",
+    "run --corpora shapez --encoders tiny-clip": "did you mean 'shapes'?",
+    "watch --corpora shapes --encoders tiny-clip --device cuda:99": "device 'cuda:99' does not exist",
+    "evaluate --encoders tiny-clib": "did you mean 'tiny-clip'?",
+    "evaluate --protocols t2i/al": "did you mean 't2i/all'?",
+    "evaluate --device mps,gpu": "device 'gpu' is unknown",
+    "evaluate --metric nofile.py:f": "there is no file nofile.py",
+    "compare --corpora shapes-sample1": "did you mean 'shapes-sample12'?",
+    "compare --metric nofile.py:f": "there is no file nofile.py",
+    "analyse --analyses erors": "did you mean 'errors'?",
+    "report --encoders tiny-clib": "did you mean 'tiny-clip'?",
+    "fuse --encoders tiny-clib,tiny-clip": "did you mean 'tiny-clip'?",
+    "search a --encoder tiny-clip --corpus shapes --device cuda:99": "device 'cuda:99' does not exist",
+    "check tiny-clib": "did you mean 'tiny-clip'?",
+}
+
+
+def test_a_mistyped_name_is_refused_before_anything_that_takes_seconds_is_imported(small_demo: Path) -> None:
     heavy = ("torch", "transformers", "prefect", "scipy", "altair", "duckdb")
-    place = [] if words.startswith("check") else ["--workspace", str(small_demo)]
-    program = (
-        "import sys; from capim.flows.cli import main\n"
-        f"code = main({[*words.split(), *place]!r})\n"
-        f"sys.stderr.write(repr((code, [m for m in {heavy!r} if m in sys.modules])))"
-    )
+    program = f"""import sys; from capim.flows.cli import main
+for words in {[*MISTYPED]!r}:
+    place = [] if words.startswith("check") else ["--workspace", {str(small_demo)!r}]
+    code = main([*words.split(), *place])
+    sys.stderr.write(f"{{(code, [m for m in {heavy!r} if m in sys.modules])}}\\0")"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    *message, last = done.stderr.splitlines()
-    assert said in "\n".join(message)
-    assert last == "(2, [])"
+    for (words, said), answer in zip(MISTYPED.items(), done.stderr.split("\0"), strict=False):
+        assert said in answer, words
+        assert answer.endswith("\n(2, [])"), words
 
 
 def test_a_redirected_run_says_at_once_that_it_has_begun_and_every_minute_how_long_it_takes(
@@ -138,7 +137,7 @@ def test_a_run_that_has_nothing_to_do_imports_nothing_that_computes_or_draws(sma
     heavy = ("torch", "transformers", "scipy.stats", "scipy.special", "scipy.sparse", "altair", "jinja2", "lancedb")
     program = (
         "import sys; from capim.flows.cli import main\n"
-        f"code = main({[*WORDS, str(workspace)]!r})\n"
+        f"code = main({[*RUN.split(), '--workspace', str(workspace)]!r})\n"
         f"sys.exit(code or ','.join(m for m in {heavy!r} if m in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

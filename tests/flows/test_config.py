@@ -57,6 +57,11 @@ def test_a_name_means_the_table_of_the_suite_that_describes_it(tmp_path: Path) -
     chosen = run_config({"encoders": ("own",), "corpora": ("few", "shapes")}, suite)
     assert chosen.encoders == described.encoders[1:]
     assert chosen.corpora == (described.corpora[0], "shapes")
+    for folder in ("own", "tiny-clip", "few"):  # beside the suite, and of the same name
+        (tmp_path / folder).mkdir()
+    assert run_config({}, suite).encoders == described.encoders
+    suite.write_text(suite.read_text().replace("encoders", 'corpora = ["few"]\nencoders'))
+    assert run_config({}, suite).corpora == described.corpora
 
 
 @pytest.mark.parametrize(

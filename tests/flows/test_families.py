@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +14,41 @@ from tests.command import command
 
 pytestmark = pytest.mark.slow
 
-EVERY = "tiny-clip,tiny-clip-plain,tiny-colpali"
 PAIR = "tiny-clip,tiny-colpali"
-QUICK = "--analyses complexity --replicates 100 --quiet"
+SHAPES = "--corpora shapes-sample12"
+QUICK = f"{SHAPES} --replicates 100 --quiet"
 
 
 def _compared(workspace: Path, words: str = "") -> list[dict[str, Any]]:
     """The comparisons in a report with these options."""
-    folder = command(f"report {words}", workspace).page.parent
+    folder = command(f"report {SHAPES} {words}", workspace).page.parent
     text = (folder / "report.md").read_text("utf-8")
     compared = json.loads((folder / "results.json").read_text("utf-8"))["comparisons"]
     return [{**row, "page": text} for row in compared]
 
 
-def test_a_request_for_some_encoders_and_the_comparison_of_all_are_never_mixed(tmp_path: Path) -> None:
-    command(f"run --corpora shapes --sample 12 --encoders {EVERY} {QUICK}", tmp_path)
-    of_all = {row["comparison"]: row for row in _compared(tmp_path)}
-    restricted = _compared(tmp_path, f"--encoders {PAIR}")
+def test_a_request_for_some_encoders_and_the_comparison_of_all_are_never_mixed(
+    three_encoders: Path, tmp_path: Path
+) -> None:
+    workspace = shutil.copytree(three_encoders, tmp_path / "workspace", symlinks=True)
+    of_all = {row["comparison"]: row for row in _compared(workspace)}
+    restricted = _compared(workspace, f"--encoders {PAIR}")
     assert {row["comparison"] for row in restricted} < of_all.keys()
     family = "adjusted over the pairs of all 3 encoders that were compared, of which this report shows 2"
     assert family in restricted[0]["page"]
 
-    said = command(f"compare --encoders {PAIR} {QUICK}", tmp_path).err
+    said = command(f"compare --encoders {PAIR} {QUICK}", workspace).err
     assert "adjusted over the pairs of tiny-clip and tiny-colpali alone" in said
-    assert {row["comparison"]: row["p_adjusted"] for row in _compared(tmp_path)} == {
+    assert {row["comparison"]: row["p_adjusted"] for row in _compared(workspace)} == {
         key: row["p_adjusted"] for key, row in of_all.items()
     }, "the comparison of all encoders is as it was"
-    requested = _compared(tmp_path, f"--encoders {PAIR}")
+    requested = _compared(workspace, f"--encoders {PAIR}")
     assert len({row["run"] for row in requested}) == 1
     assert all(row["p_adjusted"] == row["p_sign_flip"] for row in requested), "one pair: nothing to adjust for"
     assert "of which this report shows" not in requested[0]["page"]
 
-    store = EmbeddingStore.open(tmp_path / "store")
+    store = EmbeddingStore.open(workspace / "store")
     stored = store.rows("comparisons")
-    command(f"compare {QUICK}", tmp_path)
+    command(f"compare {QUICK}", workspace)
     assert store.rows("comparisons").equals(stored), "the comparison of all was stored"
-    assert {row["comparison"] for row in store.current("comparisons")} == of_all.keys()
+    assert {row["comparison"] for row in store.current("comparisons", corpus="shapes-sample12")} == of_all.keys()

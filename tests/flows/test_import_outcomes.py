@@ -193,6 +193,11 @@ def test_outcomes_of_a_model_with_embeddings_stand_in_one_row_with_them(workspac
     out = command("results --wide", workspace).out
     assert "matched by position, not verified" in out
     assert "matched by query" in out
+    command(f"evaluate --protocols t2i/all,i2t/any {QUICK} --quiet", workspace)  # of the vectors, once more
+    after = values(workspace, encoder="clip")
+    assert after["pairs/micro", "pair_accuracy"] == found["pairs/micro", "pair_accuracy"]
+    assert {("t2i/all", "R@1"), ("i2t/any", "R@1")} <= after.keys()
+    assert store.encoders().num_rows == 1
     assert "nobody" in command(f"import {answers} --same-as nobody", workspace, code=2).err
 
 
@@ -246,8 +251,8 @@ def test_the_report_gives_commands_without_paths_and_the_store_commands_that_can
     command(words)
     before = values(workspace)
     data = read_report_data(EmbeddingStore.open(workspace / "store"))
-    [commands] = [b for b in provenance.section(data).blocks if isinstance(b, Table) and b.id == "commands"]
-    written = {row[2].text for row in commands.rows}
+    [runs] = [b for b in provenance.section(data).blocks if isinstance(b, Table) and b.id == "runs"]
+    written = {row[4].text for row in runs.rows}
     assert written == {without_paths(f"capim {words}")}  # a report is shared, a store is not
     [stored] = EmbeddingStore.open(workspace / "store").rows("runs")["command"].to_pylist()
     command(f"{str(stored).removeprefix('capim ')} --replace")

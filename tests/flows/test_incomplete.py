@@ -56,8 +56,8 @@ def suite_of(tmp_path: Path, kinds: tuple[str, ...], place: int) -> Path:
               for name, folder in zip(SOUND, ("clip", "clip-plain"), strict=True)]  # fmt: skip
     tables[place:place] = [broken(tmp_path / "models", kind) for kind in kinds]
     suite = tmp_path / "suite.toml"
-    suite.write_text('replicates = 100\ndevice = "cpu"\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 8\n')
-    suite.write_text(suite.read_text() + "".join(tables))
+    few = '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 8\n'
+    suite.write_text(f'replicates = 100\ndevice = "cpu"\nanalyses = ["hubs"]\n{few}{"".join(tables)}')
     return suite
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore
+from capim.store.rows import with_seconds
 from tests.benchmarks.judged_pages import write_judged_pages
 from tests.command import command, json_rows
 from tests.reports.pages import readable
@@ -105,14 +107,19 @@ def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
     assert "unjudged in the top 10" in page
     assert "By language, kind of query, relevant documents and page" in page
     assert "question query" in page  # single queries, with their relevant pages
-    assert 'id="ablation-ann-finance-t2i-judged-nDCG10-random-cost"' in page  # the chart, with its table
+    assert 'id="ablation-ann-finance-t2i-judged-nDCG10-random-bytes-per-item"' in page  # the chart, with its table
     assert "an index needs at least 256 vectors, got 80" in page
 
 
 def test_pages_in_two_stages_and_fused_are_encoders_like_any_other(workspace: Path) -> None:
-    command(f"rerank --first random --second mirrored --depths 10,80 --corpora finance {QUICK}", workspace)
+    store, stored = EmbeddingStore.open(workspace / "store"), []
+    for _ in range(2):
+        command(f"rerank --first random --second mirrored --depths 10,80 --corpora finance {QUICK}", workspace)
+        rows = store.rows("slices", analysis="two-stage")
+        stored.append(rows.drop_columns(["run", "created"]).sort_by("slice"))
+    assert stored[0].equals(stored[1]), "no wall time is among them"
+    assert all(json.loads(row["detail"])["seconds_per_query"] > 0 for row in with_seconds(store, rows.to_pylist()))
     command(f"fuse --encoders random,mirrored --corpora finance {QUICK}", workspace)
-    store = EmbeddingStore.open(workspace / "store")
     value = {(row["encoder"], row["metric"]): row["value"] for row in store.rows("results").to_pylist()}
     for metric in ("nDCG@10", "recall@10", "AP"):  # all 80 pages ordered again: the second encoder alone
         assert value["random-then-mirrored", metric] == pytest.approx(value["mirrored", metric], abs=1e-12), metric

@@ -197,17 +197,15 @@ def test_a_name_that_is_also_another_folder_here_is_refused_rather_than_guessed(
 
 
 @pytest.mark.slow
-def test_compare_export_and_report_take_only_what_is_named(tmp_path: Path) -> None:
-    workspace = tmp_path / "workspace"
-    run = "run --corpora shapes,shapes-winoground --sample 12 --encoders tiny-clip,tiny-clip-plain,tiny-colpali"
-    command(f"{run} --device cpu --analyses complexity {QUICK}", workspace)
+def test_compare_export_and_report_take_only_what_is_named(three_encoders: Path, tmp_path: Path) -> None:
+    workspace = shutil.copytree(three_encoders, tmp_path / "workspace", symlinks=True)
     pair, corpus = "tiny-clip,tiny-colpali", "shapes-sample12"
     store = EmbeddingStore.open(workspace / "store")
     comparisons = store.connection.find("comparisons")
     assert comparisons is not None
     comparisons.delete("true")
     chosen = f"--corpora {corpus} --encoders {pair} --protocols t2i/*"
-    command(f"compare {chosen} --analyses complexity {QUICK}", workspace)
+    command(f"compare {chosen} {QUICK}", workspace)
     protocols = {"t2i/all", "t2i/first", "t2i/ordinal-mean", "t2i/scene"}
     compared = EmbeddingStore.open(workspace / "store").rows("comparisons").to_pylist()
     assert {(row["encoder_a"], row["encoder_b"], row["corpus"]) for row in compared} == {

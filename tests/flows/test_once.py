@@ -17,13 +17,12 @@ from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import sample_corpus
 from capim.tasks.runtime import results
 from tests.command import command, json_rows
-from tests.flows.conftest import CORPORA
+from tests.flows.conftest import RUN
 from tests.random_store import random_store
 
-QUICK = "--encoders tiny-clip,tiny-colpali --device cpu --quiet --replicates"
-AS_BEFORE = f"run --corpora {CORPORA} --sample 12 {QUICK} 100"
-OTHER_SAMPLE = f"run --corpora shapes --sample 9 {QUICK} 100"
-OTHER_SETTINGS = f"run --corpora shapes --sample 12 {QUICK} 120"
+QUICK = "run --corpora shapes --encoders tiny-clip,tiny-colpali --analyses hubs --device cpu --quiet"
+OTHER_SAMPLE = f"{QUICK} --sample 9 --replicates 100"
+OTHER_SETTINGS = f"{QUICK} --sample 12 --replicates 120"
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
         monkeypatch.setattr(module, name, None)
     for module in (compare, report):
         monkeypatch.setattr(module, "read_outcomes", None)  # no outcomes are read
-    command(AS_BEFORE, workspace)
+    command(RUN, workspace)
     assert versions(workspace) == before
     assert disk_bytes(workspace) - size < 20_000
     first, second = pages(workspace)
@@ -64,7 +63,7 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
 
 def test_another_sample_and_other_settings_change_no_later_report(workspace: Path) -> None:
     shown = json_rows("results", workspace)
-    for words in (OTHER_SAMPLE, OTHER_SETTINGS, AS_BEFORE):
+    for words in (OTHER_SAMPLE, OTHER_SETTINGS, RUN):
         command(words, workspace)
     first, sample, settings, again = pages(workspace)
     assert first == again
@@ -79,7 +78,7 @@ def test_another_sample_and_other_settings_change_no_later_report(workspace: Pat
 
 
 def test_a_run_that_made_nothing_is_a_baseline_an_export_and_a_report(workspace: Path) -> None:
-    command(AS_BEFORE, workspace)
+    command(RUN, workspace)
     store = EmbeddingStore.open(workspace / "store")
     made, found = sorted(texts(store.rows("runs")["run"]))
     assert store.keys_of(made) == store.keys_of(found)

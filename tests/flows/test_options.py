@@ -31,6 +31,7 @@ import capim.flows.execution
 import capim.flows.searching
 import capim.reports.app.server
 import capim.tasks.encoders.conformance
+import capim.tasks.recompute
 from capim.flows import cli, set_environment
 from capim.flows.config import FIELDS
 from capim.store import EmbeddingStore
@@ -40,7 +41,7 @@ from capim.tasks.compare import compare_combined, compare_corpus
 from capim.tasks.custom_metric import custom_metric
 from capim.tasks.derive import Derived
 from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard
-from capim.tasks.evaluate import score
+from capim.tasks.evaluate import complete_figures, score
 from capim.tasks.report import diagnose_corpus, publish_report
 from capim.tasks.runtime.references import AnalysisRef, CombinedRef, CompareRef, MetricRef
 from capim.tasks.watch import WatchedFigures, watch_libraries, watch_metrics, watch_vectors
@@ -229,6 +230,7 @@ SPECIAL = {
     "check suite": Case("check own", "--suite {own}"),
     "completion shell": Case("completion", "bash", without="fish"),
     **{f"corpora {part} what": Case(f"corpora {part}", "{small}", without="{smaller}") for part in ("check", "ids")},
+    "corpora check missing": Case("corpora check {gone}", "--missing skip"),
     "store info wide": Case("store info", "--wide"),
     "store prune keep": Case("store prune", "--keep 1"),
     "store diff a": Case("store diff", "{set} {set}", without="{other} {set}"),
@@ -268,11 +270,9 @@ WITH_WORKSPACE = {command for command, parser in LEAVES.items() if "workspace" i
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def evaluated(three_encoders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two corpora of twelve images, three encoders; and a report."""
-    folder = tmp_path_factory.mktemp("options") / "workspace"
-    run = "run --corpora shapes,shapes-winoground --sample 12 --encoders tiny-clip,tiny-clip-plain,tiny-colpali"
-    command(f"{run} --replicates 100 --device cpu --quiet", folder)
+    folder = shutil.copytree(three_encoders, tmp_path_factory.mktemp("options") / "workspace", symlinks=True)
     ann = f"ann --corpora {SHAPES},{PAIRS} --encoders tiny-clip --methods int8"
     command(f"{ann} --replicates 100 --quiet", folder)
     return folder
@@ -310,6 +310,7 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     (folder / "metric.py").write_text("def hit(outcomes):\n    return outcomes.rank_worst <= 2\n")
     picture = next(iter(store.thumbnails(texts(store.corpus(SHAPES).images["sha"])).values()))
     (folder / "picture.jpg").write_bytes(picture)
+    (folder / "gone.csv").write_text("image,caption\npicture.jpg,there\nvanished.jpg,not there\n")
     vector = store.vectors(encoder="tiny-clip", corpus=SHAPES, modality="image").matrix[0]
     np.save(folder / "vector.npy", vector)
     first, second = (
@@ -362,6 +363,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     }
     for task, returned in nothing.items():
         watched(task, "fn", lambda *_, returned=returned, **__: returned)
+    watched(complete_figures, "fn", lambda evaluation, **_: evaluation)
+    watched(capim.tasks.recompute, "recompute", lambda *_: [])
     watched(capim.tasks.encoders.conformance, "check_encoder", lambda *_, **__: [])
     watched(webbrowser, "open", lambda *_: True)
     watched(uvicorn.Server, "run", lambda *_, **__: None)

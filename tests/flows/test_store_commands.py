@@ -61,7 +61,7 @@ def test_after_a_drop_everything_else_goes_on(small_demo: Path, tmp_path: Path) 
     workspace = tmp_path / "workspace"
     shutil.copytree(small_demo / "store", workspace / "store")
     compare = "compare --quiet --replicates 100 --permutations 1000"
-    rest = ["results", f"{compare} --analyses complexity", "report --quiet"]
+    rest = ["results", f"{compare} --analyses hubs", "report --quiet"]
     for dropped, commands in (
         ("--encoder tiny-clip", [f"{compare} --corpora shapes-sample12", *rest]),
         ("--corpus shapes-winoground-sample12", [*rest, f"export results --to {tmp_path}/results.csv"]),

@@ -28,7 +28,7 @@ from capim.flows.tables import TextColumn, lay_out
 from capim.flows.terminal import RESULT_COLUMNS
 from tests.command import command, json_rows
 
-RUN = "run --corpora shapes --sample 12 --replicates 100 --analyses complexity --device cpu --encoders tiny-clip"
+RUN = "run --corpora shapes --sample 12 --replicates 100 --analyses hubs --device cpu --encoders tiny-clip"
 WITH_ROWS = [
     "list encoders",
     "list corpora",

@@ -120,16 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Nothing."""
 
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         address = urlsplit(self.path)
         path, query = unquote(address.path), parse_qs(address.query)
@@ -163,6 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._of_repository(kind, name, held, words[length:], query, body, in_api=in_api)
         self.hub.unknown.append(f"{self.command} {self.path}")
         return self._refuse(401, "RepoNotFound", "Repository not found")
+
+    do_HEAD = do_POST = do_GET
 
     def _of_repository(
         self, kind: Kind, name: str, held: Repository, rest: list[str], query: Any, body: bytes, *, in_api: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -37,6 +38,14 @@ def test_who_is_refused_reads_one_line_and_nothing_is_stored(hour: FirstHour) ->
     assert not (hour.place / "ws" / "store").exists()
     for each in gated:
         hour.hub.repositories[each].gate = ""  # type: ignore[index]
+
+
+def test_a_plan_says_what_would_be_downloaded_and_how_much_room_there_is(hour: FirstHour) -> None:
+    done = hour.capim("run", "--plan", "--corpora", "shapes", "--sample", "4", *WORDS[1:-1])
+    assert done.code == 0, done.err
+    line = rf"; \d MB to download into {hour.home}/hub/hub, where [\d.]+ [GM]B are free; "
+    assert re.search(line, done.out + done.err)
+    assert not hour.hub.served["model.safetensors"]
 
 
 def test_cut_refused_for_a_while_and_repeated_it_ends_well(hour: FirstHour) -> None:

@@ -13,9 +13,10 @@ from huggingface_hub import constants
 from huggingface_hub.utils import _http
 
 from capim.store.errors import RequestError, WorkError
+from capim.store.types import EncoderSpec
 from capim.tasks import hub as ours
 from capim.tasks.encoders.adapters import ADAPTERS
-from capim.tasks.encoders.checkpoint import snapshot
+from capim.tasks.encoders.checkpoint import downloads_of, snapshot
 from capim.tasks.hub import commit_of, folder_at, hub_json
 from capim.tasks.hub.progress import DOWNLOADED, Progress, listening
 from tests.hub.double import TOKEN, HubDouble
@@ -73,21 +74,20 @@ def test_needed_files_are_downloaded_once_with_progress_in_megabytes(hub: HubDou
     assert [line for line in hub.asked[asked:] if "resolve" in line] == []
 
 
-@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("offline", [True, False])
 def test_a_model_whose_other_weights_were_left_out_is_whole_without_the_hub(
-    hub: HubDouble, wanted, monkeypatch
+    hub: HubDouble, offline, monkeypatch
 ) -> None:
     """Before, the cache was asked for every file of the repository, and said that it lacks some."""
     folder = get()
-    if not wanted:
-        (folder / "tokenizer.json").unlink()
     hub.away = True
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    if wanted:
-        assert get() == folder
-    else:
-        with pytest.raises(WorkError, match="cannot be reached for a/model"):
-            get()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+    assert get() == folder
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(WorkError, match="cannot be reached for a/model"):
+        get()
+    with pytest.raises(WorkError, match="HF_HUB_OFFLINE is set.*hf download b/b" if offline else "cannot be reached"):
+        commit_of("b/b", "main")
 
 
 def test_a_download_cut_at_ten_places_goes_on_where_it_was_cut(hub: HubDouble, monkeypatch) -> None:
@@ -111,6 +111,11 @@ def test_a_download_that_is_given_up_leaves_no_half_file_and_the_next_command_ke
     get()
     assert hub.served["tokenizer.json"] == before["tokenizer.json"] == 2
     assert hub.served["model.safetensors"] == BIG
+
+
+def test_a_revision_that_is_not_there_is_named_with_the_page_of_those_that_are(hub: HubDouble) -> None:
+    with pytest.raises(RequestError, match=r"a/model has no revision 'none'; see https://.*/a/model/commits/main"):
+        commit_of("a/model", "none")
 
 
 def test_a_branch_that_moved_is_another_commit_and_the_old_one_stays(hub: HubDouble, tmp_path: Path) -> None:
@@ -177,6 +182,16 @@ def test_a_file_that_is_there_and_cannot_be_had_is_an_error_and_not_an_empty_one
     hub.away = True
     with pytest.raises(WorkError, match="cannot be reached"):
         hub_json("a/model", commit, "config.json")
+
+
+def test_what_would_be_downloaded_is_known_before_and_nothing_afterwards(hub: HubDouble) -> None:
+    commit = commit_of("a/model", "main")
+    spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/model", revision=commit, dim=8)
+    sizes = {"a/model/config.json": 22, "a/model/model.safetensors": BIG, "a/model/tokenizer.json": 2}
+    assert downloads_of(spec) == sizes
+    assert not list(Path(constants.HF_HUB_CACHE).rglob("*.safetensors"))
+    get()
+    assert downloads_of(spec) == {}
 
 
 def test_files_that_do_not_fit_are_not_begun(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:

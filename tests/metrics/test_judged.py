@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, digest16
 from capim.store.vectors import Ragged
-from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.subset import keep_images
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus, keep_images
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.table import Figure, headline_of, planned_figures

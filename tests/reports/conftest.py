@@ -30,9 +30,9 @@ HOSTILE = (
     "</script><script>alert(3)</script>",
     '=HYPERLINK("https://example.com?"&A1,"a bus")',
     "line one\nline two\r\n# not a heading\n- not a list",
-    "\"quoted\" 'single' \\ backslash \x1b[31mred",
+    "\"quoted\" 'single' \\ backslash \x1b[31mred \u202egnp",
 )
-ODD_ID = "im\"0'><b>&.jpg"
+ODD_ID = "im\"0'><b>&\u202e.jpg"
 
 
 @pytest.fixture

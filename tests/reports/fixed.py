@@ -32,7 +32,6 @@ LEADERBOARD = Table(
         ),
     ),
     note="Bold: highest value.",
-    sortable=True,
 )
 
 HEAT = Table(
@@ -40,7 +39,6 @@ HEAT = Table(
     caption="R@1 by language",
     columns=(Column(heading="Language"), Column(heading="tiny-clip", numeric=True)),
     rows=((Cell(text="German"), Cell(text="61.2")), (Cell(text="Thai"), Cell(text="3.1"))),
-    dense=True,
     folded="Two languages",
 )
 

@@ -1,4 +1,4 @@
-"""The gallery in Chromium: filters in the address, counts as in SQL, pictures that enlarge, print."""
+"""The gallery in Chromium: filters in the address, counts as in SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from capim.tasks.report import diagnose_corpus
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, random_store
 from tests.reports.app.stores import evaluate, missed_and_found
-from tests.reports.app.test_in_browser import violations
 from tests.reports.pages import blocks
 from tests.reports.test_browser import Watched
 
@@ -123,7 +122,7 @@ def test_every_corpus_and_direction_has_cases_and_words_of_the_text_filter(watch
         "language": {"de", "en", "es", "fr", "it", "ru"},
     }.items():
         select = page.locator(f".gallery [name={name}]")
-        assert {option for option in select.locator("option").all_text_contents() if option != "all"} == options
+        assert {option for option in select.locator("option").all_text_contents() if option != "no filter"} == options
         for option in options:
             select.select_option(option)
             assert fitting(watched), option
@@ -134,34 +133,3 @@ def test_every_corpus_and_direction_has_cases_and_words_of_the_text_filter(watch
     page.goto(f"{address}#cases?missed=nobody&text=%3Cimg%3E")
     assert page.locator("[name=missed]").input_value() == ""
     assert watched.complaints == []
-
-
-def test_a_query_opens_by_keyboard_with_the_answers_of_all_encoders_and_the_focus_returns(
-    watched: Watched, address: str
-) -> None:
-    page = watched.page
-    opened(watched, address)
-    tile = page.locator(".wall li a").first
-    tile.focus()
-    page.keyboard.press("Enter")
-    viewer = page.locator("dialog.viewer")
-    viewer.wait_for()
-    assert viewer.locator(".answer").count() == len(SPECS)
-    first = viewer.locator("h4").inner_text()
-    page.keyboard.press("ArrowRight")
-    assert viewer.locator("h4").inner_text() != first
-    page.keyboard.press("ArrowLeft")
-    assert viewer.locator("h4").inner_text() == first
-    page.keyboard.press("Escape")
-    assert not viewer.is_visible()
-    assert tile.evaluate("link => link === document.activeElement")
-    page.emulate_media(media="print")
-    assert not page.locator(".filters").first.is_visible()
-
-
-def test_axe_finds_nothing_in_the_failures(browser: Browser, address: str) -> None:
-    context = browser.new_context(bypass_csp=True)
-    page = context.new_page()
-    opened(Watched(page), f"{address}#cases?missed={A}")
-    assert violations(page, "failures", inside="#failures") == []
-    context.close()

@@ -18,14 +18,8 @@ from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
+from capim.tasks.results.imported import sources
 from capim.tasks.results.imported.runs import outcomes_of_run, read_run
-from capim.tasks.results.imported.sources import (
-    ScoreMatrix,
-    Source,
-    outcomes_of_matrix,
-    outcomes_of_source,
-    read_matrix,
-)
 from capim.tasks.results.imported.tables import FoundRows, named_rows, outcomes_of_rows
 from capim.tasks.statistics.draws import Resampling
 from tests.results.thirty import N_IMAGES, assert_equal, thirty_images, tied_scores, unit_vectors
@@ -38,7 +32,7 @@ SCORES = tied_scores()
 
 
 def of_matrix(scores: np.ndarray, *protocols: str, rows: Any = None, columns: Any = None) -> FoundRows:
-    return outcomes_of_matrix(ScoreMatrix(scores, rows, columns), CORPUS, protocols=protocols)
+    return sources.outcomes_of_matrix(sources.ScoreMatrix(scores, rows, columns), CORPUS, protocols=protocols)
 
 
 def lists(scores: np.ndarray, queries: list[str], items: list[str], depth: int) -> dict[str, dict[str, float]]:
@@ -92,16 +86,16 @@ def test_a_matrix_with_ids_may_be_in_any_order(tmp_path: Path) -> None:
     (tmp_path / "matrix.columns.txt").write_text("\n".join(images) + "\n")
     np.savez(zipped, scores=scores, queries=captions, items=images)
     np.savez(other, scores=scores, caption_ids=captions, image_ids=images)
-    assert isinstance(read_matrix(path).scores, np.memmap)
+    assert isinstance(sources.read_matrix(path).scores, np.memmap)
     for file in (path, zipped, other):
-        found = outcomes_of_matrix(read_matrix(file), CORPUS)
+        found = sources.outcomes_of_matrix(sources.read_matrix(file), CORPUS)
         for ours, theirs in zip(found.outcomes, of_matrix(SCORES).outcomes, strict=True):
             assert_equal(ours, theirs)
         assert found.how == ["captions: 70 of 70 rows matched by `ids`", "images: 30 of 30 rows matched by `ids`"]
     np.savez(other, scores=SCORES, caption_names=captions)
     message = "array caption_names is unknown; expected scores, and ids of captions in 'queries'"
     with pytest.raises(RequestError, match=message):
-        read_matrix(other)
+        sources.read_matrix(other)
 
 
 def test_scores_that_float32_rounds_are_told() -> None:
@@ -153,7 +147,7 @@ def test_a_file_without_a_matrix_is_named(tmp_path: Path, name: str, array: np.n
     else:
         np.save(path, array)
     with pytest.raises(RequestError, match=message):
-        read_matrix(path)
+        sources.read_matrix(path)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -247,7 +241,7 @@ IDENTITY = {
 def imported_again(path: Path, *tables: pa.Table, corpus: Corpus = CORPUS) -> list[Outcomes]:
     """What comes back of rows that are written to a file."""
     write_row_file(path, pa.concat_tables(tables))
-    return outcomes_of_source(Source("outcomes", str(path), "b"), corpus)["b"].outcomes
+    return sources.outcomes_of_source(sources.Source("outcomes", str(path), "b"), corpus)["b"].outcomes
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])

@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from capim.store.errors import RequestError
-from capim.store.files import write_row_file
 from capim.store.schema import OUTCOMES
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
@@ -23,7 +19,6 @@ from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.imported.sources import Source, encoder_of_outcomes, outcomes_of_source
 from capim.tasks.results.imported.tables import COLUMNS, HALVES, json_schema, named_rows, outcomes_of_rows
-from tests.analyses.test_content import quadruples
 from tests.results.thirty import N_IMAGES, thirty_images
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -217,24 +212,6 @@ def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
     assert told(rows) == ({"pairs/swap": [2, 1]}, ["2 of 2 rows matched by their texts"])
 
 
-def test_shuffled_outcomes_of_winoground_keep_the_scores_of_their_tags(shared_data: Path, tmp_path: Path) -> None:
-    """Right on the 172 examples without a tag, wrong on all others; by position, tags had text scores of .39 to .57."""
-    tags = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
-    corpus = quadruples({k: own or ["No Tag"] for k, own in tags.items()})
-    rows = pa.Table.from_pylist([{"id": int(k), "text": not own, "image": 0, "group": 0} for k, own in tags.items()])
-    shuffled = rows.take(np.random.default_rng(0).permutation(len(rows)))
-    pq.write_table(shuffled, tmp_path / "a.parquet")
-    for suffix in (".csv", ".json"):
-        write_row_file(tmp_path / f"a{suffix}", shuffled)
-    for suffix in (".parquet", ".csv", ".json"):
-        found = outcomes_of_source(Source("outcomes", str(tmp_path / f"a{suffix}"), "theirs"), corpus)["theirs"]
-        scores = {protocol: each["winoground_text"] for protocol, each in figures(found.outcomes).items()}
-        assert scores.pop("winoground") == 0.43
-        assert scores.pop("winoground/No-Tag") == 1
-        assert set(scores.values()) == {0}
-        assert found.how == ["400 of 400 rows matched by `id`"]
-
-
 # --- what is refused ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("rows", "protocols", "message"),
@@ -311,7 +288,7 @@ def test_all_faults_of_a_table_are_named_together() -> None:
         ("a.json", "[1]", "row 1 holds int, expected an object"),
         ("a.json", "{", "cannot be read as .json"),
         ("a.jsonl", "[]", "row 1 holds list, expected an object"),
-        ("a.parquet", "no", "not a Parquet file"),
+        ("a.parquet", "no", "cannot be read as .parquet"),
         ("a.txt", "no", "suffix '.txt' is unknown"),
     ],
 )

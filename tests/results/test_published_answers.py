@@ -12,8 +12,8 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.files import read_row_file
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.corpora.readers.quadruples import read_bivlc
 from capim.tasks.metrics import METRICS
 from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
 from capim.tasks.results.imported.tables import FoundRows, named_rows, outcomes_of_rows
@@ -29,21 +29,13 @@ BIVLC = {  # I2T, T2I and group of the two published files
 
 @pytest.fixture(scope="module")
 def bivlc(shared_data: Path) -> Corpus:
-    """Ids and texts of BiVLC from one of the files, as its reader makes them."""
-    with (shared_data / "bivlc" / "ViT-B-32.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    sides = ("caption", "negative_caption")
-    texts = {f"{k}/{side}": row[column] for k, row in enumerate(rows) for side, column in enumerate(sides)}
-    return build_corpus(
-        "bivlc",
-        [ImageRow(name) for name in texts],
-        [CaptionRow(name, name, text) for name, text in texts.items()],
-        source=None,
-        quadruples=[
-            QuadrupleRow(f"{k}", f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", [row["type"], row["subtype"]])
-            for k, row in enumerate(rows)
-        ],
-    )
+    """Ids and texts of BiVLC from one of the files."""
+    return read_bivlc(shared_data / "bivlc" / "ViT-B-32.csv")
+
+
+@pytest.fixture(scope="module")
+def sugarcrepe(shared_data: Path) -> Corpus:
+    return table_reader("sugarcrepe")(shared_data / "sugar_crepe")
 
 
 def test_bivlc_files_give_the_published_scores_and_those_of_every_type(bivlc: Corpus, shared_data: Path) -> None:
@@ -109,34 +101,32 @@ def of_source(path: Path, corpus: Corpus, *protocols: str) -> FoundRows:
     return outcomes_of_source(Source("outcomes", str(path), "gpt-4v", protocols), corpus)["gpt-4v"]
 
 
-def test_the_answers_of_gpt_4v_are_imported_as_published(answers: Path, shared_data: Path) -> None:
-    corpus = table_reader("sugarcrepe")(shared_data / "sugar_crepe")
-    found = of_source(answers / "gpt4v-swap_att.json", corpus)
+def test_the_answers_of_gpt_4v_are_imported_as_published(answers: Path, sugarcrepe: Corpus) -> None:
+    found = of_source(answers / "gpt4v-swap_att.json", sugarcrepe)
     assert figures(found.outcomes) == {"sugarcrepe/swap_att": {"pair_accuracy": 0.9114}}  # 607 of 666
     assert found.left_out == []
-    found = of_source(answers / "gpt4v-swap_obj.json", corpus)
+    found = of_source(answers / "gpt4v-swap_obj.json", sugarcrepe)
     assert figures(found.outcomes) == {"sugarcrepe/swap_obj": {"pair_accuracy": round(210 / 245, 4)}}
     [line] = found.left_out
     assert line.startswith("1 of 246 rows left out, whose texts are not in the corpus")
     assert "West 32nd" in line
 
 
-def test_pairs_with_the_same_texts_are_told_apart_by_their_category(shared_data: Path) -> None:
+def test_pairs_with_the_same_texts_are_told_apart_by_their_category(sugarcrepe: Corpus) -> None:
     """BiVLC's results on SugarCrepe have no ids; three pairs are in swap_att and in swap_obj."""
-    corpus = table_reader("sugarcrepe")(shared_data / "sugar_crepe")
-    texts = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
+    texts = dict(zip(sugarcrepe.captions["id"].to_pylist(), sugarcrepe.captions["text"].to_pylist(), strict=True))
     rows = []
-    for pair in corpus.pairs.to_pylist()[::-1]:
+    for pair in sugarcrepe.pairs.to_pylist()[::-1]:
         both = {"caption": texts[pair["caption_id"]], "negative_caption": texts[pair["negative_id"]]}
         kind = dict(zip(("type", "subtype"), pair["category"].split("_"), strict=True))
         rows.append({**both, **kind, "correct": int(pair["category"] != "swap_obj")})
-    by_protocol = figures(outcomes_of_rows(named_rows(rows), corpus).outcomes)
+    by_protocol = figures(outcomes_of_rows(named_rows(rows), sugarcrepe).outcomes)
     assert by_protocol["sugarcrepe/swap_obj"]["pair_accuracy"] == 0
     assert by_protocol["sugarcrepe/swap_att"]["pair_accuracy"] == 1
 
 
-def test_a_folder_of_all_categories_gives_the_means_over_them_too(answers: Path, shared_data: Path) -> None:
-    found = of_source(answers, table_reader("sugarcrepe")(shared_data / "sugar_crepe"))
+def test_a_folder_of_all_categories_gives_the_means_over_them_too(answers: Path, sugarcrepe: Corpus) -> None:
+    found = of_source(answers, sugarcrepe)
     values = {name: of["pair_accuracy"] for name, of in figures(found.outcomes).items()}
     assert values.pop("sugarcrepe/micro") > 0
     macro = values.pop("sugarcrepe/macro")
@@ -144,12 +134,11 @@ def test_a_folder_of_all_categories_gives_the_means_over_them_too(answers: Path,
     assert macro == pytest.approx(np.mean([*values.values()]), abs=1e-4)
 
 
-def test_a_category_with_a_gap_is_refused(shared_data: Path, tmp_path: Path) -> None:
+def test_a_category_with_a_gap_is_refused(sugarcrepe: Corpus, shared_data: Path, tmp_path: Path) -> None:
     items = json.loads((shared_data / "sugar_crepe" / "swap_att.json").read_text())
     del items["7"]
     path = gpt_4v_file(tmp_path, "swap_att", items, 600)
-    corpus = table_reader("sugarcrepe")(shared_data / "sugar_crepe")
     with pytest.raises(RequestError, match=r"sugarcrepe/swap_att: 1 of 666 pairs have no row, first 'swap_att/7'"):
-        of_source(path, corpus)
+        of_source(path, sugarcrepe)
     with pytest.raises(RequestError, match=r"1 of 666 pairs have no row"):
-        of_source(path, corpus, "sugarcrepe/swap_att")
+        of_source(path, sugarcrepe, "sugarcrepe/swap_att")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import string
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,6 +122,42 @@ def test_qrels_and_two_runs_are_one_command_and_a_comparison_with_intervals(tmp_
     assert again.count("stored already, nothing to do") == 4
     text = command("report", tmp_path / "w").page.with_name("report.md").read_text("utf-8")
     assert "trec" in text
+
+
+def beir(folder: Path, qrels: Qrels) -> None:
+    """BEIR's folder; the lines of documents and queries have texts, which nobody needs."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, ids in (("corpus", [f"d{i}" for i in range(300)]), ("queries", list(qrels))):
+        (folder / f"{name}.jsonl").write_text("\n".join(json.dumps({"_id": i, "text": f"of {i}"}) for i in ids))
+    judged = [f"{query}\t{item}\t{grade}" for query, items in qrels.items() for item, grade in items.items()]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+
+
+def mteb(folder: Path, qrels: Qrels) -> None:
+    """The tables of mteb's data sets."""
+    judged = [(query, item, grade) for query, items in qrels.items() for item, grade in items.items()]
+    tables = {
+        "corpus": {"_id": [f"d{i}" for i in range(300)], "text": ["of"] * 300},
+        "queries": {"_id": list(qrels), "text": [f"of {query}" for query in qrels]},
+        "qrels": dict(zip(("query-id", "corpus-id", "score"), map(list, zip(*judged, strict=True)), strict=True)),
+    }
+    for name, columns in tables.items():
+        (folder / name).mkdir(parents=True)
+        pq.write_table(pa.table(columns), folder / name / "test-00000-of-00001.parquet")
+
+
+@pytest.mark.parametrize("layout", [beir, mteb])
+def test_a_folder_in_a_usual_layout_beside_a_run_is_its_corpus(
+    tmp_path: Path, layout: Callable[[Path, Qrels], None]
+) -> None:
+    qrels, runs = random_runs(n_queries=12)
+    write(tmp_path, qrels, runs)
+    layout(tmp_path / "scifact", qrels)
+    said = command(f"import {tmp_path}/scifact {tmp_path}/ours.trec --replicates 100", tmp_path / "w").err
+    assert "taken for a folder of queries, documents and judgements" in said
+    found = {r["metric"]: r["value"] for r in json_rows("results --corpus scifact", tmp_path / "w")
+             if r["protocol"] == PROTOCOL}  # fmt: skip
+    assert found == pytest.approx(theirs(qrels, runs["ours"]), rel=0, abs=1e-12)
 
 
 LISTS: Run = {"q1": {"a": 2.5, "b": 1.5}, "q2": {"c": 0.5}}

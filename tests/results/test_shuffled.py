@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from capim.tasks.metrics import metrics_of
 from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.results.imported.tables import named_rows, outcomes_of_hits, outcomes_of_rows, read_hit_lists
 from tests.analyses.test_content import quadruples
+from tests.results.conftest import Lists
 from tests.results.test_published_answers import bivlc  # noqa: F401 - a fixture
 from tests.results.thirty import retrieval_task
 
@@ -74,55 +76,57 @@ def test_winoground_s_tags_as_answers(shared_data: Path, name: str) -> None:
     rows = [{"id": int(example), "text": not own, "image": not own, "group": not own} for example, own in tags.items()]
     check(rows, corpus, {"id": name})
     assert check(rows, corpus, {"id": "Example-ID"})
+    text = {protocol: value for (protocol, metric), value in figures(rows, corpus).items() if metric.endswith("text")}
+    assert (text.pop("winoground"), text.pop("winoground/No-Tag"), {*text.values()}) == (0.43, 1, {0})
 
 
-@pytest.mark.parametrize("reader", ["sugarcrepe", "sugarcrepe-pp"])
-@pytest.mark.parametrize("name", [*NAMES, "text", "image"])
-def test_sugarcrepe_s_and_its_successor_s_pairs(shared_data: Path, reader: str, name: str) -> None:
-    """Answers that depend on the pair, by its id, its number or its texts."""
-    folder = {"sugarcrepe": "sugar_crepe", "sugarcrepe-pp": "sugarcrepe_pp"}[reader]
-    parts = [path.stem for path in sorted((shared_data / folder).glob("*_*.json"))]
-    corpus = table_reader(reader)(shared_data / folder, categories=parts)
+FOLDERS = {"sugarcrepe": "sugar_crepe", "sugarcrepe-pp": "sugarcrepe_pp"}
+
+
+@cache
+def answers(reader: str, shared_data: Path) -> tuple[Corpus, list[dict[str, Any]]]:
+    """The pairs of a folder's files, and answers that depend on the pair; a set of two right captions is one query."""
+    folder = shared_data / FOLDERS[reader]
+    corpus = table_reader(reader)(folder, categories=[path.stem for path in sorted(folder.glob("*_*.json"))])
     text_of = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
-    # of SugarCrepe++ a set of two right captions is one query, named by the first
     queries = {query for protocol in protocols_of(corpus) for query in build_task(corpus, protocol).query_ids.tolist()}
-    pairs = [row for row in corpus.pairs.to_pylist() if row["id"] in queries]
     rows = [
         {"id": row["id"], "correct": len(str(text_of[row["caption_id"]])) % 3 > 0, "caption": text_of[row["caption_id"]],
          "negative_caption": text_of[row["negative_id"]], "category": row["category"]}
-        for row in pairs
+        for row in corpus.pairs.to_pylist() if row["id"] in queries
     ]  # fmt: skip
-    without_texts = [{name: row[name] for name in ("id", "correct")} for row in rows]
-    assert check(without_texts, corpus, {"id": "pair_id"})
-    check(without_texts, corpus, {"id": name})
+    return corpus, rows
+
+
+@pytest.mark.parametrize("reader", FOLDERS)
+@pytest.mark.parametrize("name", ["an unusual name", *NAMES, "text", "image"])
+def test_sugarcrepe_s_and_its_successor_s_pairs(shared_data: Path, reader: str, name: str) -> None:
+    """By id, by a number of the row, or by texts."""
+    corpus, rows = answers(reader, shared_data)
+    taken = check([{name: row[name] for name in ("id", "correct")} for row in rows], corpus, {"id": name})
+    assert taken or name != "an unusual name"  # which names every query once
     check(rows, corpus, {"id": name, "caption": "a", "negative_caption": "b"})
-    assert (
-        check([{key: cell for key, cell in row.items() if key != "id"} for row in rows], corpus, {})
-        or reader != "sugarcrepe"
-    )
 
 
-def test_hit_lists_have_no_order_and_other_names_are_not_theirs(shared_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reader", FOLDERS)
+def test_pairs_by_their_texts_alone_and_under_a_usual_name(shared_data: Path, reader: str) -> None:
+    corpus, rows = answers(reader, shared_data)
+    assert check([{name: row[name] for name in ("id", "correct")} for row in rows], corpus, {"id": "pair_id"})
+    assert check([{key: cell for key, cell in row.items() if key != "id"} for row in rows], corpus, {})
+
+
+def test_hit_lists_have_no_order_and_other_names_are_not_theirs(coco: Corpus, lists: Lists, tmp_path: Path) -> None:
     """Positions in any order are the same list; a list of another direction or under another name is refused."""
-    from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-
-    split = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
-    images = [ImageRow(str(entry["image_id"])) for entry in split]
-    captions = [
-        CaptionRow(f"{e['image_id']}/{k}", str(e["image_id"]), c) for e in split for k, c in enumerate(e["captions"])
-    ]
-    corpus = build_corpus("coco", images, captions, source=None)
-    models = read_hit_lists(shared_data / "coco_karpathy" / "hits")
     rng = np.random.default_rng(1)
-    for protocols in models.values():
+    for protocols in lists.values():
         for protocol, hits in protocols.items():
-            task = retrieval_task(corpus, protocol)
+            task = retrieval_task(coco, protocol)
             whole = outcomes_of_hits(hits, task)
             shuffled = outcomes_of_hits({k: rng.permutation(positions) for k, positions in hits.items()}, task)
             for metric in metrics_of(whole):
                 assert metric.value(shuffled) == metric.value(whole)
         with pytest.raises(RequestError, match="is outside"):
-            outcomes_of_hits(protocols["t2i/all"], retrieval_task(corpus, "i2t/any"))
+            outcomes_of_hits(protocols["t2i/all"], retrieval_task(coco, "i2t/any"))
     np.save(tmp_path / "hits_of_ALBEF.npy", np.arange(3))
     with pytest.raises(RequestError, match="has no file like MODEL_ir1_rank_index"):
         read_hit_lists(tmp_path)

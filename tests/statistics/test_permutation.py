@@ -112,6 +112,34 @@ def test_the_floor_of_adjusted_p_values_does_not_grow_with_the_number_of_pairs()
     assert (test.p, test.p_adjusted) == (1 / 10_001, 1 / 10_001), "and is never zero"
 
 
+def test_p_values_of_many_pairs_resolve_what_holm_multiplies() -> None:
+    """528 pairs took 528,000 flips each; McNemar's exact p-values are the truth, one query per image."""
+    hits = (np.random.default_rng(9).random((33, 300)) < np.linspace(0.3, 0.9, 33)[:, None]).astype(float)
+    pairs, clusters = list(combinations(range(33), 2)), Clusters.of(range(300))
+    counts = [tally(hits[a], hits[b]) for a, b in pairs]
+    exact = np.array([mcnemar_exact(of_pair.wins, of_pair.losses) for of_pair in counts])
+    tests = sign_flip_tests(hits, clusters, pairs, Resampling(adjustment="holm"))
+    p, flips = (np.array([getattr(test, name) for test in tests]) for name in ("p", "flips"))
+    left = flips == 52_800
+    clear = (p * 52_800 < 1) & ~left
+    assert clear.sum() > 100 and left.sum() > 20 and (p > 0).all()
+    assert (p >= exact)[clear].all() and (p < 8 * exact)[clear & (exact > 1e-7)].all()
+    assert (np.abs(p - exact) < 5 * np.sqrt(exact / 52_800) + 1 / 52_800)[left].all()
+    assert (np.abs(p - exact) < 5 * np.sqrt(exact / 10_000) + 1 / 10_000)[~clear].all()
+
+
+@pytest.mark.parametrize("skew", [0.0, 2.0, 5.0])
+def test_the_bound_of_a_clear_pair_is_never_below_the_exact_p_value(skew: float) -> None:
+    rng = np.random.default_rng(4)
+    differences = rng.lognormal(sigma=skew, size=(400, 14)) * rng.choice([-1, 1], p=[0.1, 0.9], size=(400, 14))
+    signs = 1.0 - 2 * np.concatenate(list(flips.all_flips(14)))
+    flipped = np.abs(differences @ signs.T)
+    seen = np.abs(differences.sum(axis=1, keepdims=True))
+    exact = (flipped >= seen * (1 - 1e-12)).mean(axis=1)
+    clarity = seen[:, 0] / np.sqrt(np.square(differences).sum(axis=1))
+    assert (flips.gaussian_bound(clarity) >= exact).all()
+
+
 def test_clusters_without_a_difference_leave_the_test_exact() -> None:
     values = np.ones((2, 5_000))
     values[1, :4] = 0

@@ -63,38 +63,29 @@ def test_bad_vectors_of_a_multi_vector_item_are_named_within_it(writing):
         writing(lambda block: with_values(block, setter((4, 0), np.nan)), vectors="multi")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, 3])), "position 3 occurs twice"),
-        (
-            lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, 20])),
-            "position 20 is outside the corpus, which has 20",
-        ),
-        (lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, -1])), "position -1 is outside the corpus"),
-        (lambda b: replace(b, ids=[*b.ids[:7], "nope"]), r"row 7 \(id 'nope'\): unexpected id at position 7.*'i00007'"),
-        (
-            lambda b: replace(b, ids=[*b.ids[:6], b.ids[7], b.ids[6]]),
-            r"row 6 \(id 'i00007'\): unexpected id at position 6",
-        ),
-        (lambda b: replace(b, ids=b.ids[:7]), "for 8 positions, got 7 ids"),
-        (
-            lambda b: replace(b, embeddings=replace(b.embeddings, values=b.embeddings.values[:, :8])),
-            "vectors have 8 components, encoder 'enc' has dim 16",
-        ),
-        (
-            lambda b: replace(
-                b, embeddings=replace(b.embeddings, norms=np.array([1, 0, 1, 1, 1, 1, 1, 1], np.float32))
-            ),
-            r"row 1 \(id 'i00001'\): norm before normalisation is 0",
-        ),
-        (
-            lambda b: replace(b, embeddings=replace(b.embeddings, offsets=np.arange(9))),
-            "vectors are multi, encoder 'enc' gives single",
-        ),
-    ],
-)
-def test_bad_blocks_are_refused_with_row_and_id(writing, change, message):
+IDS = [f"i{position:05d}" for position in range(8)]
+BAD_BLOCKS = [
+    ({"ords": np.array([0, 1, 2, 3, 4, 5, 6, 3])}, "position 3 occurs twice"),
+    ({"ords": np.array([0, 1, 2, 3, 4, 5, 6, 20])}, "position 20 is outside the corpus, which has 20"),
+    ({"ords": np.array([0, 1, 2, 3, 4, 5, 6, -1])}, "position -1 is outside the corpus"),
+    ({"ids": [*IDS[:7], "nope"]}, r"row 7 \(id 'nope'\): unexpected id at position 7.*'i00007'"),
+    ({"ids": [*IDS[:6], IDS[7], IDS[6]]}, r"row 6 \(id 'i00007'\): unexpected id at position 6"),
+    ({"ids": IDS[:7]}, "for 8 positions, got 7 ids"),
+    ({"values": np.ones((8, 8), np.float32)}, "vectors have 8 components, encoder 'enc' has dim 16"),
+    (
+        {"norms": np.array([1, 0, 1, 1, 1, 1, 1, 1], np.float32)},
+        r"row 1 \(id 'i00001'\): norm before normalisation is 0",
+    ),
+    ({"offsets": np.arange(9)}, "vectors are multi, encoder 'enc' gives single"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_BLOCKS)
+def test_bad_blocks_are_refused_with_row_and_id(writing, changes, message):
+    def change(block):
+        of_block = changes.keys() <= vars(block).keys()
+        return replace(block, **changes if of_block else {"embeddings": replace(block.embeddings, **changes)})
+
     with pytest.raises(RequestError, match=message):
         writing(change)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,10 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.integrity import verify
+from capim.store.inventory import info
 from capim.store.removal import drop_set
+from capim.store.rows import delete
+from tests.random_store import rows_of
 from tests.store.toy import fill, make_corpus, make_spec
 
 WRITER = Path(__file__).with_name("writer.py")
@@ -85,6 +89,22 @@ def test_two_writers_at_once_leave_every_row_once(tmp_path):
     store = EmbeddingStore.open(tmp_path / "store")
     assert [sealed.n_rows for sealed in store.sealed_sets()] == [480, 480]
     assert {finding.state for finding in verify(store)} == {"sound"}
+
+
+def test_what_is_left_of_a_table_without_a_version_is_no_damage(store):
+    """A process was killed while it removed the files, or before the first version was there."""
+    key = fill(store, make_corpus(20), make_spec())
+    store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
+    delete(store.connection, "sets", "set_name", [key.table])
+    for name in (key.table, "results"):
+        store.connection.digests.end(name)
+        shutil.rmtree(store.connection.folder(name) / "_versions")
+    assert states(store) == {"sound"}
+    fresh = EmbeddingStore.open(store.uri)
+    assert len(info(fresh).sets) == fresh.rows("results").num_rows == 0
+    fill(fresh, make_corpus(20), make_spec())
+    fresh.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
+    assert states(store) == {"sound"}
 
 
 class Killed(BaseException):

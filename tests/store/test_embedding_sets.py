@@ -55,16 +55,6 @@ def test_ragged_sets_come_back_in_windows_to_the_last_bit(store):
     assert store.sealed(key).n_vectors == len(given.values)
 
 
-def test_vectors_go_on_to_arrow_pandas_and_torch(store):
-    fill(store, make_corpus(20), make_spec())
-    read = store.vectors(encoder="enc", corpus="toy", modality="image")
-    table = read.to_arrow()
-    assert table.column_names == ["id", "ord", "vector", "norm", "n_tokens", "truncated"]
-    np.testing.assert_array_equal(np.stack(table.to_pandas()["vector"]), read.matrix)
-    torch = pytest.importorskip("torch")
-    assert torch.from_numpy(read.matrix).data_ptr() == read.matrix.ctypes.data
-
-
 def test_a_second_put_of_the_same_rows_writes_nothing(store):
     corpus, spec, key = begin(store, 20)
     assert store.missing(key, 20).tolist() == list(range(20))
@@ -84,7 +74,6 @@ def test_two_writers_that_do_not_see_each_other_leave_every_row_once(store, monk
     store.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="first"))
     assert other.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="second")) == 15
 
-    assert len(store.vectors(encoder="enc", corpus="toy", modality="image", partial=True)) == 20
     sealed = store.seal(key, n_items=20)
 
     batches = store.connection.find(key.table, version=sealed.tag).to_table(columns=["batch_id"])
@@ -97,10 +86,8 @@ def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(store):
     store.put(key, spec, make_block(corpus, spec, [0, 2]))
     with pytest.raises(WorkError, match=r"18 of 20 items have no row, first 'i00001'.*capim embed"):
         store.seal(key, n_items=20)
-    with pytest.raises(RequestError, match=r"not sealed.*partial=True"):
+    with pytest.raises(RequestError, match=r"not sealed.*Complete them with `capim embed`"):
         store.vectors(encoder="enc", corpus="toy", modality="image")
-    partial = store.vectors(encoder="enc", corpus="toy", modality="image", partial=True)
-    assert partial.ids == ["i00000", "i00002"]
 
 
 def test_captions_are_read_by_language(store):

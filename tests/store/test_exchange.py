@@ -13,7 +13,7 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.files import write_row_file
-from capim.store.schema import OUTCOMES, RESULTS, texts
+from capim.store.schema import OUTCOMES, RESULTS
 from capim.store.sets.embedding_files import export_embeddings, open_embedding_file
 from tests.imported import import_embeddings
 from tests.store.toy import fill, make_corpus, make_spec
@@ -51,13 +51,6 @@ def test_plain_formats_keep_the_vectors_and_the_ids(store, other, tmp_path, suff
     assert there.ids == here.ids
     np.testing.assert_array_equal(there.matrix, here.matrix)
     assert not list(tmp_path.glob(".*.part"))
-
-
-def test_one_language_can_be_exported(store, tmp_path):
-    fill(store, make_corpus(5, languages=("en", "de")), make_spec(), "caption")
-    file = tmp_path / "german.parquet"
-    assert export_embeddings(store, file, encoder="enc", corpus="toy", modality="caption", language="de") == 10
-    assert all(identifier.startswith("de/") for identifier in texts(pq.read_table(file).column("id")))
 
 
 def bad(values, **more):

@@ -34,7 +34,7 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store):
 
     contents = info(store)
 
-    dense, late = sorted(contents.sets.to_pylist(), key=lambda row: row["vectors"], reverse=True)
+    dense, late = sorted(contents.sets, key=lambda row: str(row["vectors"]), reverse=True)
     assert (dense["encoder"], dense["state"], dense["n_rows"], dense["n_items"]) == ("enc", "sealed", 20, 20)
     assert dense["tag"] == store.sealed(key).tag
     assert dense["written_by"] == "node7 (H200)"
@@ -223,10 +223,7 @@ def test_a_store_whose_format_cannot_be_read_is_opened(store, caplog):
     ("format_", "words"),
     [
         (99, "a later release wrote it. Upgrade capim"),
-        (
-            4,
-            "capim 0.2.0 reads it. Its vectors come over by `capim export embeddings` of that release",
-        ),
+        (4, "capim 0.2.0 reads it. Its vectors come over by `capim export embeddings` of that release"),
         (5, "no release reads it. Make it anew by the same commands"),
     ],
 )

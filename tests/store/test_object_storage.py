@@ -64,7 +64,7 @@ def test_everything_works_in_a_bucket(bucket, tmp_path):
     assert again.missing(key, 20).tolist() == []
     assert {finding.state for finding in verify(again)} == {"sound"}
     assert again.sql("SELECT count(*) AS n FROM embeddings").to_pylist() == [{"n": 40}]
-    assert info(again).sets.num_rows == 2
+    assert len(info(again).sets) == 2
     compact_store(again)
     local = EmbeddingStore.open(tmp_path / "local", create=True)
     fill(local, corpus, spec)

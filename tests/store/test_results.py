@@ -125,14 +125,6 @@ def test_unknown_tables_and_columns_are_named(store):
         store.write_rows("outcomes", outcomes("a", 1), replace="nope")
 
 
-def test_sql_sees_the_tables(store):
-    store.write_rows("outcomes", outcomes("a", 5))
-    answer = store.sql("SELECT evaluation, count(*) AS n FROM outcomes GROUP BY ALL")
-    assert answer.to_pylist() == [{"evaluation": "a", "n": 5}]
-    with pytest.raises(RequestError, match="the query failed"):
-        store.sql("SELECT nope FROM outcomes")
-
-
 def test_threads_that_replace_the_same_rows_at_once_leave_them_once(store):
     with ThreadPoolExecutor(4) as pool:
         ranked = (outcomes("a", 30, rank) for rank in range(1, 9))

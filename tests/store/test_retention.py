@@ -48,7 +48,7 @@ def pruned(store: EmbeddingStore, keep: int) -> Pruning:
 def test_the_newest_runs_stay_and_a_second_time_nothing_goes(store: EmbeddingStore) -> None:
     nights(store, 12)
     plan = pruned(store, 3)
-    assert {table: n for table, (_, _, n) in plan.rows.items()} == {"results": 9, "runs": 9}
+    assert {table: gone.total() for table, (_, gone) in plan.rows.items()} == {"results": 9, "runs": 9}
     assert sorted(texts(store.rows("results")["result"])) == ["r10", "r11", "r9"]
     assert store.rows("runs").num_rows == 3
     assert pruned(store, 3).rows == {}
@@ -96,7 +96,7 @@ def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingSto
     images = [IndexedImage(sha, 8, 6, b"picture", None) for sha in shas]
     store.write_image_index([*images, IndexedImage("undecodable", 0, 0, None, "not an image")])
     write(store, "runs", 0)
-    assert pruned(store, 1).rows == {"image_index": ("sha", ("vanished",), 1)}
+    assert pruned(store, 1).rows == {"image_index": ("sha", {"vanished": 1})}
     assert sorted(store.thumbnails(shas)) == sorted(shas[:-1])
     assert store.indexed_images([*shas, "undecodable"]).keys() == {*shas[:-1], "undecodable"}
 
@@ -130,7 +130,7 @@ def test_outcomes_that_have_no_results_yet_stay_for_the_newest_revision(store: E
     evaluated(store, 1, "outcomes", "results")
     evaluated(store, 2, "outcomes")
     write(store, "runs", 9)
-    assert pruned(store, 1).rows["outcomes"] == ("evaluation", ("v0",), 1)
+    assert pruned(store, 1).rows["outcomes"] == ("evaluation", {"v0": 1})
     assert outcomes(store) == ["v1", "v2"]
 
 
@@ -164,7 +164,7 @@ def test_what_a_run_wrote_after_the_plan_stays(store: EmbeddingStore) -> None:
         evaluated(store, day, "outcomes", "results")
     write(store, "runs", 1)
     plan = plan_pruning(store, keep=1)
-    assert plan.rows["outcomes"] == ("evaluation", ("v0",), 1)
+    assert plan.rows["outcomes"] == ("evaluation", {"v0": 1})
     row = {"name": "enc", "fingerprint": "e0", "spec": "{}", "written": BEGUN + timedelta(days=2)}
     register(store.connection, "encoders", [row])
     write(store, "runs", 2, state="running", started=datetime.now(UTC))

@@ -11,9 +11,11 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.connection import Connection
 from capim.store.errors import RequestError
+from capim.store.inventory import upgrade_store
 from capim.store.rows import now, register
 from capim.store.schema import FORMAT
 from tests.command import command
+from tests.store.test_crashes import dies
 
 GOLDEN = sorted(Path(__file__).parents[1].joinpath("golden", "stores").glob("format-*.tar.xz"))
 
@@ -47,6 +49,16 @@ def test_an_upgraded_store_has_its_vectors_and_outcomes_and_makes_its_figures_ag
     results = command("results --format json", workspace).rows
     assert {row["encoder"] for row in results} == {"one", "other"}
     assert len(EmbeddingStore.open(workspace / "store").rows("outcomes")) == len(kept["outcomes"])
+
+
+@pytest.mark.parametrize("moment", ["capim.store.inventory.delete", "capim.store.inventory.register"])
+def test_an_upgrade_that_was_killed_at_its_end_is_finished_by_the_next(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    dies(monkeypatch, moment, lambda: [*upgrade_store(str(workspace / "store"))])
+    assert "run `capim store upgrade`" in command("results", workspace, code=2).err
+    command("store upgrade", workspace)
+    assert "0 damaged or lost" in command("store verify", workspace).err
 
 
 @pytest.mark.parametrize(("written", "words"), [(4, "has format 4"), (FORMAT + 1, f"has format {FORMAT + 1}")])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -12,7 +16,8 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus, SetKey
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import entry_from, load_encoder, pipeline, resolve, spec_of
-from capim.tasks.runtime.encoding import EncodeSettings, SetEncoder
+from capim.tasks.runtime.encoding import EncodeSettings, EncodeWork, SetEncoder, encode_work
+from capim.tasks.runtime.references import CorpusRef, named
 
 OWN = {"name": "own", "adapter": "hf_dual", "checkpoint": "package:tiny/clip", "dim": 64}
 
@@ -101,3 +106,20 @@ def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpu
     assert n_kept >= sum(passes[:3])
     encoder.forwards["caption"] = forward
     assert set_encoder(store, caption_batch=2).encode(corpus, "caption").n_encoded == len(corpus.captions) - n_kept
+
+
+def test_each_shard_names_itself_to_the_task_that_seals_the_sets(store, corpus) -> None:
+    """A nightly run showed no edge from `embed-shard` to `embed`: nothing in what a shard returned told who made it."""
+    reference = CorpusRef(
+        what="few", sample=None, seed=0, name=corpus.name, fingerprint=corpus.fingerprint, n_images=0, n_captions=0,
+        n_skipped=0, skipped=(), changes=(), encodable=("image", "caption"),
+    )  # fmt: skip
+    work = EncodeWork(
+        spec=resolve(spec_of("tiny-clip")), corpora=(reference,),
+        opened=cast("Any", SimpleNamespace(get=lambda *_: corpus)),
+        store_uri=store.uri, settings=EncodeSettings(device="cpu"), run="test", n_shards=2,
+    )  # fmt: skip
+    shards = [encode_work(replace(work, shard=shard)) for shard in range(2)]
+    of_shards = [set(named(encoded)) for encoded in shards]
+    assert [len(each) for each in of_shards] == [1, 1] and of_shards[0] != of_shards[1]
+    assert of_shards[0] | of_shards[1] <= set(named({"work": work, "shards": shards}))

@@ -9,7 +9,7 @@
     if (!canvas || canvas.dataset.drawn) return;
     canvas.dataset.drawn = "yes";
     const points = await (await fetch(canvas.dataset.points)).json();
-    const worst = Math.max(2, Number(canvas.dataset.worst)), { width, height } = canvas;
+    const worst = points.reduce((most, [a, b]) => Math.max(most, a, b), 2), { width, height } = canvas;
     const inner = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
     const share = (rank) => (Math.log(rank) + 0.12) / (Math.log(worst) + 0.24);
     const place = (rank) => Math.round(Math.exp(rank * (Math.log(worst) + 0.24) - 0.12));
@@ -90,7 +90,7 @@
 
     document.querySelector("#brush").addEventListener("submit", (event) => {
       event.preventDefault();
-      const [aLow, aHigh, bLow, bHigh] = ["a-low", "a-high", "b-low", "b-high"].map((id) => document.getElementById(id).value || 1);
+      const [aLow, aHigh, bLow, bHigh] = ["a-low", "a-high", "b-low", "b-high"].map((id) => document.getElementById(id).value || (id.endsWith("low") ? 1 : worst));
       const { a, b } = canvas.dataset;
       const address = `${document.querySelector("#brush").dataset.queries}&ranks=${a}:${aLow}-${aHigh},${b}:${bLow}-${bHigh}`;
       htmx.ajax("GET", address, { target: "#brushed", select: "#view", swap: "innerHTML" });

@@ -257,6 +257,7 @@ def locate_images(
         lines.append(
             f"{origin}: {len(skipped)} of its images are not in {', '.join(map(str, paths))}: {listed}; "
             'put them there, or leave them out with missing = "skip"'
+            + ("" if located else "; ids are enough for embeddings made elsewhere (ids_only, docs/embeddings.md)")
         )
     if lines:
         raise RequestError(lines)

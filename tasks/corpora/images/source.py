@@ -1,6 +1,10 @@
-"""Sources of image bytes: folders, addresses, boxes of images, drawings. All pickle, for worker processes.
+"""Sources of image bytes: folders, addresses, boxes of images, drawings; and hashes of images that were read before.
 
-Keys come from the files of a corpus and are not trusted: no key can name anything outside its source.
+All sources pickle, for worker processes. Keys come from the files of a corpus and are not trusted: no key can name
+anything outside its source. An image whose source says that it is the same is not read again: a file is the same if its
+path, its size and the times of its last change are; a drawn image if the code that draws it is. As in Git, a file that
+was changed less than two seconds before it was read is not trusted, because it may have been changed once more within
+the step of the file system's clock.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ import re
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path, PureWindowsPath
 from time import sleep, time
 
@@ -22,8 +28,8 @@ import PIL
 from PIL import Image, features
 
 from capim.store.files import replacing
-from capim.store.types import ImageSource, digest16
-from capim.tasks.corpora.images.decode import MAX_PIXELS, UndecodableImage, decode_image
+from capim.store.types import HashedImage, ImageSource, digest16
+from capim.tasks.corpora.images.decode import MAX_PIXELS, ImageFacts, UndecodableImage, decode_image, image_facts
 
 CACHE = Path("~/.cache/capim/images")
 _SETTLED_SECONDS = 2.0  # since its last change, before the state of a file tells what is in it
@@ -217,3 +223,57 @@ def _version_of_drawings(module: str) -> str:
     files = [Path(__file__), *sorted(place.parent.glob(f"{place.stem}.*"))]
     parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     return digest16([PIL.__version__, str(features.version("zlib")), *parts])
+
+
+class ImageHashes:
+    """Hashes and sizes of images by where they are.
+
+    ``known`` is called when an image is first asked for whose source tells its state.
+    """
+
+    def __init__(self, known: Callable[[], Mapping[str, HashedImage]] = dict) -> None:
+        self._read_known = known
+        self._fresh: dict[str, HashedImage] = {}
+
+    @cached_property
+    def _known(self) -> Mapping[str, HashedImage]:
+        return self._read_known()
+
+    def facts(self, source: ImageSource, key: str) -> ImageFacts:
+        """Hash and size of an image of a source, from its bytes where they are not known.
+
+        Raises:
+            OSError: The image cannot be read.
+        """
+        describe = getattr(source, "state", None)
+        described = None if describe is None else describe(key)
+        if described is None:
+            return image_facts(source.read(key))
+        place, state = described
+        before = self._known.get(place)
+        if before is None or before.state != state:
+            before = self._fresh[place] = HashedImage(place, state, *image_facts(source.read(key)))
+        return ImageFacts(before.sha, before.width, before.height)
+
+    def take_fresh(self) -> list[HashedImage]:
+        """Those that were not known, each once."""
+        fresh, self._fresh = self._fresh, {}
+        return [*fresh.values()]
+
+
+_USED: ContextVar[ImageHashes | None] = ContextVar("image_hashes", default=None)
+
+
+def hashes_in_use() -> ImageHashes:
+    """The hashes that readers of corpora use here; none are known outside :func:`using`."""
+    return _USED.get() or ImageHashes()
+
+
+@contextmanager
+def using(hashes: ImageHashes) -> Iterator[None]:
+    """Readers of corpora, which do not know of the store, use these hashes within."""
+    before = _USED.set(hashes)
+    try:
+        yield
+    finally:
+        _USED.reset(before)

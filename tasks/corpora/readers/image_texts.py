@@ -10,13 +10,7 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import corpus_name, read_text, require_folder
-from capim.tasks.corpora.images.image_files import (
-    Missing,
-    files_below,
-    images_below,
-    locate_images,
-    without_image_suffix,
-)
+from capim.tasks.corpora.images import image_files
 
 Lines: TypeAlias = Literal["one", "each"]
 
@@ -29,7 +23,7 @@ def read_image_texts(
     images: str | Path | None = None,
     captions_in_file: Lines | None = None,
     language: str = "en",
-    missing: Missing = "error",
+    missing: image_files.Missing = "error",
     name: str | None = None,
     licence: str = "unknown",
 ) -> Corpus:
@@ -60,12 +54,12 @@ def read_image_texts(
         )
     captions = list(_captions(texts.items(), captions_in_file == "each", language, faults))
     rows = [ImageRow(name) for name in texts]
-    located = locate_images(rows, images or folder, missing=missing, origin=folder)
+    located = image_files.locate_images(rows, images or folder, missing=missing, origin=folder)
     described = {row.key for row in located.rows}
     bare = [
         file
-        for file in images_below(Path(images or folder))
-        if file not in described and without_image_suffix(file) not in texts
+        for file in image_files.images_below(Path(images or folder))
+        if file not in described and image_files.without_image_suffix(file) not in texts
     ]
     if missing == "error":
         for file in bare:
@@ -84,7 +78,7 @@ def read_image_texts(
 
 def text_files(folder: Path) -> Iterator[str]:
     """The paths of the texts below a folder, relative to it; ``README.txt`` and its like are left out."""
-    for file in files_below(folder):
+    for file in image_files.files_below(folder):
         if file.endswith(".txt") and Path(file).stem.lower() not in _NO_CAPTIONS:
             yield file
 

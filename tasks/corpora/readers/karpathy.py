@@ -236,15 +236,15 @@ def extra_positives(
     Raises:
         RequestError: The package is not installed.
     """
+    image_of = {image: image for image in images}
     for truth in truths:
-        folder = _data()
-        for query, items in read_json(folder / f"{truth}_caption_to_image.json").items():
-            if query in caption_of:
-                yield from (RelevanceRow(truth, "t2i", caption_of[query], str(i)) for i in items if str(i) in images)
-        for query, items in read_json(folder / f"{truth}_image_to_caption.json").items():
-            if query in images:
-                captions = (caption_of[str(item)] for item in items if str(item) in caption_of)
-                yield from (RelevanceRow(truth, "i2t", query, caption) for caption in captions)
+        for file, direction, queries, known in (
+            ("caption_to_image", "t2i", caption_of, image_of),
+            ("image_to_caption", "i2t", image_of, caption_of),
+        ):
+            for query, items in read_json(_data() / f"{truth}_{file}.json").items():
+                found = (known[str(item)] for item in items if query in queries and str(item) in known)
+                yield from (RelevanceRow(truth, direction, queries[query], item) for item in found)
 
 
 @cache

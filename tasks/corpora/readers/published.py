@@ -20,17 +20,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, ImageSource
-from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora import CORPORA, files
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.files import (
-    field,
-    folder_in,
-    read_json,
-    read_json_lines,
-    require_files,
-    require_folder,
-    texts_in,
-)
 from capim.tasks.corpora.images.image_files import Missing, image_id_of, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
 from capim.tasks.corpora.readers.hub import HubSplit, load_split
@@ -265,10 +256,10 @@ def _read_tables(
             hub, place = hub or loaded, loaded.name
             tables[part] = rows_of(loaded)
     else:
-        folder = require_folder(root, f"{name} folder")
-        images = images or (folder_in(folder, table.images) if table.images else None)
-        files = require_files(folder, [table.file.format(part=part) for part in parts], hint=table.hint)
-        tables, place = {part: rows_of(file) for part, file in zip(parts, files, strict=True)}, str(files[0])
+        folder = files.require_folder(root, f"{name} folder")
+        images = images or (files.folder_in(folder, table.images) if table.images else None)
+        paths = files.require_files(folder, [table.file.format(part=part) for part in parts], hint=table.hint)
+        tables, place = {part: rows_of(file) for part, file in zip(parts, paths, strict=True)}, str(paths[0])
     if "negative" in table.columns:
         contents = hard_negatives(list(_negatives(table, tables)), numbered=False)
     else:
@@ -287,9 +278,9 @@ def rows_of(source: Path | HubSplit) -> Iterator[Row]:
     if isinstance(source, HubSplit):
         yield from ((f"{source.name}: row {n}", n, row) for n, row in enumerate(source.rows()))
     elif source.suffix != ".json":
-        yield from ((f"{source}: line {n}", n, row) for n, row in enumerate(read_json_lines(source), start=1))
+        yield from ((f"{source}: line {n}", n, row) for n, row in enumerate(files.read_json_lines(source), start=1))
     else:
-        content = read_json(source)
+        content = files.read_json(source)
         if not isinstance(content, dict | list):
             raise RequestError(f"{source}: expected a list of items, got {type(content).__name__}")
         items = content.items() if isinstance(content, dict) else enumerate(content)
@@ -301,7 +292,7 @@ def _negatives(table: PublishedTable, tables: Mapping[str, Iterable[Row]]) -> It
     for category, rows in tables.items():
         for where, number, row in rows:
             roles = ("image", "caption", "negative", *(["further"] if "further" in columns else []))
-            name, caption, negative, *further = (field(row, columns[role], str, where) for role in roles)
+            name, caption, negative, *further = (files.field(row, columns[role], str, where) for role in roles)
             item = f"{category}/{row.get(columns.get('id', 'id'), number)}"
             yield HardNegativeItem(
                 item, ImageRow(image_id_of(name), name), caption, [(category, negative)], further=further
@@ -318,17 +309,17 @@ def _captions(
     for language, rows in tables.items():
         n = 0
         for where, number, row in rows:
-            if split and field(row, columns["split"], str, where) != split:
+            if split and files.field(row, columns["split"], str, where) != split:
                 continue
-            identifier = str(field(row, columns["id"], int | str, where))
+            identifier = str(files.field(row, columns["id"], int | str, where))
             if language == first:
                 embedded = hub is not None and hub.images
-                key = f"{embedded[0]}/{number}" if embedded else field(row, columns["image"], str, where)
+                key = f"{embedded[0]}/{number}" if embedded else files.field(row, columns["image"], str, where)
                 images.append(ImageRow(identifier, key))
             elif n >= len(images) or images[n].id != identifier:
                 expected = f"image {images[n].id}" if n < len(images) else "no more images"
                 raise RequestError(f"{where}: expected {expected} as in {first}, got image {identifier}")
-            texts = texts_in(row, columns["caption"], where)  # the hub has lists as texts
+            texts = files.texts_in(row, columns["caption"], where)  # the hub has lists as texts
             captions.append(Translation(identifier, texts, language or "en"))
             n += 1
         if n != len(images):

@@ -35,6 +35,8 @@ def read_winoground(
     tags: str | Path | None = None,
     dataset: str = CORPORA["winoground"].hub,
     revision: str | None = None,
+    ids_only: bool = False,
+    missing: Missing = "error",
 ) -> Corpus:
     """The examples in their order: images ``0/0``, ``0/1``, ``1/0`` …, and captions by the same ids.
 
@@ -46,6 +48,7 @@ def read_winoground(
             terms on its page once).
         images: Folder of the images; ``images/`` beside the examples if it exists, else ``root``.
         tags: ``new_tag_assignments.json`` of "Why is Winoground Hard?".
+        ids_only: Use no images, for answers or embeddings that were made elsewhere.
 
     Raises:
         RequestError: Access is missing (the message says how to get it), or a file or field is missing.
@@ -58,7 +61,7 @@ def read_winoground(
     else:
         folder = files.require_folder(root, "winoground folder")
         source = files.require_match(folder, "examples.jsonl", "data/examples.jsonl")
-        images = images or files.folder_in(source.parent, "images") or folder
+        images = None if ids_only else images or files.folder_in(source.parent, "images") or folder
     assigned = None if tags is None else files.read_json(tags_file := files.require_file(tags, "tags file"))
     if assigned is not None and not (
         isinstance(assigned, dict) and all(isinstance(each, list) for each in assigned.values())
@@ -78,7 +81,10 @@ def read_winoground(
         if assigned is not None:
             own += list(assigned.get(identifier, ())) or [UNTAGGED]
         items.append(QuadrupleItem(identifier, keys, captions, list(dict.fromkeys(own))))
-    return published_corpus("winoground", quadruples(items), images=images, hub=hub, origin=str(source))
+    contents = quadruples(items)
+    if ids_only:
+        return published_corpus("winoground", contents, origin=str(source) if hub is None else hub.origin)
+    return published_corpus("winoground", contents, images=images, missing=missing, hub=hub, origin=str(source))
 
 
 def read_bivlc(

@@ -22,20 +22,8 @@ from pathlib import Path
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora import CORPORA, files
 from capim.tasks.corpora.build import ImageRow
-from capim.tasks.corpora.files import (
-    field,
-    folder_in,
-    read_json,
-    read_json_lines,
-    read_text,
-    require_files,
-    require_folder,
-    require_known,
-    require_match,
-    texts_in,
-)
 from capim.tasks.corpora.images.image_files import Missing, image_id_of
 from capim.tasks.corpora.readers.hub import load_split
 from capim.tasks.corpora.readers.published import PublishedContents, Translation, published_corpus, translations
@@ -63,23 +51,25 @@ def read_coco_sm(
         RequestError: A file or language is missing, the files disagree on the images or their order, one of them
             has an excluded image, or the captions are not those of the id mapping.
     """
-    folder = require_folder(root, "coco-sm folder")
-    folder = folder_in(folder, "meta") or folder
+    folder = files.require_folder(root, "coco-sm folder")
+    folder = files.folder_in(folder, "meta") or folder
     listed: list[str] | None = None
     captions: list[Translation] = []
     hint = "download from github.com/unum-cloud/coco-sm/meta"
-    files = require_files(folder, [f"{system}.json" for system in translators], hint=hint)
-    for system, file in zip(translators, files, strict=True):
-        content = read_json(file)
+    paths = files.require_files(folder, [f"{system}.json" for system in translators], hint=hint)
+    for system, file in zip(translators, paths, strict=True):
+        content = files.read_json(file)
         for language in languages:
-            entries = field(content, language, list, file)
+            entries = files.field(content, language, list, file)
             where = f"{file}: {language}"
-            names = [field(entry, "filename", str, f"{where}: entry {i}") for i, entry in enumerate(entries)]
+            names = [files.field(entry, "filename", str, f"{where}: entry {i}") for i, entry in enumerate(entries)]
             listed = names if listed is None else listed
             if names != listed:
                 raise RequestError(f"{where}: {_first_difference(listed, names)}; all files must list the same images")
             captions += [
-                Translation(image_id_of(name), texts_in(entry, "captions", f"{where}: entry {i}"), language, system)
+                Translation(
+                    image_id_of(name), files.texts_in(entry, "captions", f"{where}: entry {i}"), language, system
+                )
                 for i, (name, entry) in enumerate(zip(names, entries, strict=True))
             ]
     _check_against_lists(folder, listed or [], captions)
@@ -98,11 +88,11 @@ def _check_against_lists(folder: Path, names: Sequence[str], captions: Sequence[
     """Compare the captions with ``excluded.txt`` and ``id_mapping.json``, if these files exist."""
     faults = []
     if (folder / "excluded.txt").is_file():
-        excluded = set(read_text(folder / "excluded.txt").split())
+        excluded = set(files.read_text(folder / "excluded.txt").split())
         if listed := [name for name in names if name in excluded]:
             faults.append(f"{folder}: lists {', '.join(listed[:3])}, which excluded.txt leaves out")
     if (file := folder / "id_mapping.json").is_file():
-        mapping = field(read_json(file), "image2text", dict, file)
+        mapping = files.field(files.read_json(file), "image2text", dict, file)
         if len(mapping) != len(names):
             faults.append(f"{folder}: expected {len(mapping)} images as in {file.name}, got {len(names)}")
         else:
@@ -135,7 +125,7 @@ def read_crossmodal3600(
     Raises:
         RequestError: A language, file or image is missing.
     """
-    require_known("crossmodal3600", "languages", languages, CORPORA["crossmodal3600"].languages)
+    files.require_known("crossmodal3600", "languages", languages, CORPORA["crossmodal3600"].languages)
     hub = None
     captions: list[Translation] = []
     if root is None:
@@ -150,17 +140,17 @@ def read_crossmodal3600(
             captions += [Translation(row.id, captions_of[row.id], language) for row in rows]
     else:
         hint = "it is in captions.zip at https://google.github.io/crossmodal-3600/"
-        folder = require_folder(root, "crossmodal3600 folder")
-        file = require_match(folder, "captions.jsonl", "*/captions.jsonl", hint=hint)
-        entries = list(read_json_lines(file))
-        ids = [field(entry, "image/key", str, f"{file}: line {i + 1}") for i, entry in enumerate(entries)]
+        folder = files.require_folder(root, "crossmodal3600 folder")
+        file = files.require_match(folder, "captions.jsonl", "*/captions.jsonl", hint=hint)
+        entries = list(files.read_json_lines(file))
+        ids = [files.field(entry, "image/key", str, f"{file}: line {i + 1}") for i, entry in enumerate(entries)]
         rows = [ImageRow(identifier, f"{identifier}.jpg") for identifier in ids]
         for language in languages:
             for identifier, entry in zip(ids, entries, strict=True):
                 where = f"{file}: image {identifier}"
-                texts = texts_in(field(entry, language, dict, where), "caption", f"{where}: {language}")
+                texts = files.texts_in(files.field(entry, language, dict, where), "caption", f"{where}: {language}")
                 captions.append(Translation(identifier, texts, language))
-        images = images or folder_in(file.parent, "images")
+        images = images or files.folder_in(file.parent, "images")
     return published_corpus("crossmodal3600", translations(rows, captions), images=images, missing=missing, hub=hub)
 
 
@@ -179,13 +169,13 @@ def read_xtd10(
     Raises:
         RequestError: A file or image is missing, or a file has more or fewer lines than there are images.
     """
-    folder = require_folder(root, "xtd10 folder")
-    listed = require_match(folder, "test_image_names.txt", "XTD10/test_image_names.txt")
-    files = {}
+    folder = files.require_folder(root, "xtd10 folder")
+    listed = files.require_match(folder, "test_image_names.txt", "XTD10/test_image_names.txt")
+    paths = {}
     for language in languages:
         name = f"test_1kcaptions_{_XTD10_CODE.get(language, language)}.txt"
-        files[language] = require_match(folder, name, *(f"{part}/{name}" for part in ("XTD10", "MIC", "STAIR")))
-    contents = _line_translations(read_text(listed).splitlines(), files)
+        paths[language] = files.require_match(folder, name, *(f"{part}/{name}" for part in ("XTD10", "MIC", "STAIR")))
+    contents = _line_translations(files.read_text(listed).splitlines(), paths)
     return published_corpus("xtd10", contents, images=images, missing=missing)
 
 
@@ -207,25 +197,25 @@ def read_multi30k(
     Raises:
         RequestError: A file or image is missing, or a file has more or fewer lines than there are images.
     """
-    folder = require_folder(root, "multi30k folder")
-    base = folder_in(folder, "data/task1") or folder
-    listed = require_match(base, f"image_splits/{split}.txt", f"{split}.txt")
-    names = [line.split("#")[0].strip() for line in read_text(listed).splitlines()]
-    files = {}
+    folder = files.require_folder(root, "multi30k folder")
+    base = files.folder_in(folder, "data/task1") or folder
+    listed = files.require_match(base, f"image_splits/{split}.txt", f"{split}.txt")
+    names = [line.split("#")[0].strip() for line in files.read_text(listed).splitlines()]
+    paths = {}
     for language in languages:
         patterns = (f"raw/{split}.{language}.gz", f"raw/{split}.{language}", f"{split}.{language}")
-        files[language] = require_match(base, *patterns, hint=f"or leave {language!r} out of languages")
+        paths[language] = files.require_match(base, *patterns, hint=f"or leave {language!r} out of languages")
     part = "" if split == "test_2016_flickr" else split
-    return published_corpus("multi30k", _line_translations(names, files), part=part, images=images, missing=missing)
+    return published_corpus("multi30k", _line_translations(names, paths), part=part, images=images, missing=missing)
 
 
-def _line_translations(image_names: Sequence[str], files: Mapping[str, Path]) -> PublishedContents:
+def _line_translations(image_names: Sequence[str], paths: Mapping[str, Path]) -> PublishedContents:
     """The rows of a text file per language, plain or gzipped, whose lines are the captions of the images in order."""
     rows = [ImageRow(image_id_of(image), image) for image in image_names]
     captions = []
-    for language, file in files.items():
+    for language, file in paths.items():
         try:
-            text = gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else read_text(file)
+            text = gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else files.read_text(file)
         except (OSError, EOFError, UnicodeDecodeError) as error:
             raise RequestError(f"{file}: cannot be read ({error})") from error
         texts = text.removesuffix("\n").split("\n")  # not splitlines, which also splits at other separators
@@ -245,14 +235,14 @@ def read_urban1k(root: str | Path, *, images: str | Path | None = None, missing:
     Raises:
         RequestError: A folder, caption or image is missing.
     """
-    folder = require_folder(root, "urban1k folder")
-    files = sorted((folder / "caption").glob("*.txt"), key=lambda file: (len(file.stem), file.stem))
-    if not files:
+    folder = files.require_folder(root, "urban1k folder")
+    paths = sorted((folder / "caption").glob("*.txt"), key=lambda file: (len(file.stem), file.stem))
+    if not paths:
         raise RequestError(
             f"{folder}: no caption/*.txt in it; unpack Urban1k.zip of "
             "huggingface.co/datasets/BeichenZhang/Urban1k there"
         )
-    images = images or folder_in(folder, "image")
-    rows = [ImageRow(file.stem, f"{file.stem}.jpg") for file in files]
-    texts = [Translation(file.stem, [read_text(file).strip().partition("\n")[0].strip()]) for file in files]
+    images = images or files.folder_in(folder, "image")
+    rows = [ImageRow(file.stem, f"{file.stem}.jpg") for file in paths]
+    texts = [Translation(file.stem, [files.read_text(file).strip().partition("\n")[0].strip()]) for file in paths]
     return published_corpus("urban1k", translations(rows, texts), images=images, missing=missing)

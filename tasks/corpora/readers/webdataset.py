@@ -56,7 +56,6 @@ def read_webdataset(
     *,
     shards: str = "*.tar",
     caption: str = "txt",
-    caption_field: str = "caption",
     language: str = "en",
     name: str | None = None,
     licence: str = "unknown",
@@ -68,8 +67,8 @@ def read_webdataset(
 
     Args:
         shards: Pattern of their file names.
-        caption: Suffix of the caption file: ``txt`` (its text), or ``json`` (a text, or list of texts, in a field).
-        caption_field: The field of a ``json`` caption file.
+        caption: Suffix of the caption file: ``txt`` (its text), or ``json`` (a text, or list of texts, in its
+            field ``caption``).
         origin: Where they come from; the folder unless given.
 
     Raises:
@@ -86,7 +85,7 @@ def read_webdataset(
     def images() -> Iterator[ImageRow]:
         for file in files:
             shard = file.relative_to(folder).as_posix()
-            for sample, image, texts in _samples(file, shard, caption.lower(), caption_field):
+            for sample, image, texts in _samples(file, shard, caption.lower()):
                 if image is None or not texts:
                     lacking = "no image" if image is None else f"no {caption} caption"
                     skipped.append(SkippedRow(sample, f"{lacking} in {file.name}"))
@@ -134,9 +133,7 @@ def read_cc3m(
     )
 
 
-def _samples(
-    file: Path, shard: str, caption: str, caption_field: str
-) -> Iterator[tuple[str, ImageRow | None, Sequence[str]]]:
+def _samples(file: Path, shard: str, caption: str) -> Iterator[tuple[str, ImageRow | None, Sequence[str]]]:
     """Name, image and captions of every sample of a shard."""
     try:
         with tarfile.open(file, "r:") as tar, file.open("rb") as data:
@@ -149,7 +146,7 @@ def _samples(
                         image = ImageRow(identifier, f"{member.offset_data}+{member.size}@{shard}", *facts)
                     elif suffix == caption and member.size <= _LARGEST_TEXT:
                         where = f"{file}: {member.name}"
-                        texts = _texts(_contents(data, member, file), caption, caption_field, where)
+                        texts = _texts(_contents(data, member, file), caption, where)
                 yield identifier, image, texts
             _require_end(tar.offset, data, file)
     except tarfile.ReadError as error:
@@ -187,7 +184,7 @@ def _contents(data: BinaryIO, member: tarfile.TarInfo, file: Path) -> bytes:
     return content
 
 
-def _texts(content: bytes, caption: str, caption_field: str, where: str) -> Sequence[str]:
+def _texts(content: bytes, caption: str, where: str) -> Sequence[str]:
     try:
         text = content.decode("utf-8")
         if caption != "json":
@@ -195,5 +192,5 @@ def _texts(content: bytes, caption: str, caption_field: str, where: str) -> Sequ
         value = json.loads(text)
     except ValueError as error:
         raise RequestError(f"{where}: not {'JSON' if caption == 'json' else 'UTF-8 text'} ({error})") from error
-    given = value.get(caption_field) if isinstance(value, dict) else None
-    return () if given is None else texts_in(value, caption_field, where)
+    given = value.get("caption") if isinstance(value, dict) else None
+    return () if given is None else texts_in(value, "caption", where)

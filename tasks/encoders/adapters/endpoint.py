@@ -3,9 +3,8 @@
 The forms of requests and answers are those of :mod:`tasks.encoders.service_forms`. One vector per item: the form of
 vLLM's token vectors was not verified.
 
-Requests are paced, and repeated where that may help. A blocking client can bound the wait for the next bytes, and a
-service that sends one byte a second then keeps it for ever. Requests therefore wait in an event loop, in which the time
-from the address to the last byte is bounded.
+Requests are paced, and repeated where that may help, all in one event loop: there the time from the address to the last
+byte can be bounded, and whatever waits can be ended. A blocking client would wait for ever on one byte a second.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, cast
@@ -34,7 +33,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import RequestError, WorkError, shortened
 from capim.store.types import MODALITIES, Embeddings, EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.encoder import Inputs, Prepared
@@ -79,12 +78,11 @@ class EndpointEncoder(LoadedEncoder):
 
     def __init__(self, spec: EncoderSpec) -> None:
         self.service = EndpointClient(spec)
-        self._options = self.service.options
         # requests have a number of captions, whatever their length
         super().__init__(spec, "cpu", modules=[], forwards={}, pixels=self._images, pads_to_longest=False)
 
     def _images(self, images: list[Image.Image]) -> Inputs:
-        if not self._options.image_form:
+        if not self.service.takes_images:
             forms = " or ".join(f'"{name}" ({form.title})' for name, form in FORMS.items() if form.image)
             raise RequestError(
                 f"encoder {self.spec.name!r}: its table does not say how {self.service.address} takes images; add the "
@@ -119,7 +117,7 @@ class _TooMuchError(Exception):
 
 
 class EndpointClient:
-    """Sends the inputs of one encoder to its service; used by one thread, sends from several.
+    """Sends the inputs of one encoder to its service; used by one thread.
 
     Args:
         spec: Of adapter ``http``.
@@ -138,71 +136,62 @@ class EndpointClient:
         self._spec = spec
         self._key = self.options.key(spec.name)
         self._parameters = {modality: service_parameters(spec, modality) for modality in MODALITIES}
-        self._http = httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=30.0),
-            limits=httpx.Limits(max_connections=self.options.concurrency),
-        )
-        self._pool = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="endpoint")
-        self._stopped = threading.Event()
-        self._counting = threading.Lock()
+        self._http = httpx.AsyncClient(timeout=httpx.Timeout(None, connect=30.0))
+        self._free = asyncio.Semaphore(self.options.concurrency)
         self._requests = Pace(self.options.requests_per_minute)
         self._tokens = Pace(self.options.tokens_per_minute)
         self._together = self.options.inputs_per_request
         self._reached = False
         self._spent: int | None = None
+        self._under_way: Future[list[EndpointAnswer]] | None = None
         self.address = self.options.host
         self.takes_images = bool(self.options.image_form)
         self.price = self.options.price_per_million_tokens
 
     def tokens_spent(self) -> int | None:
         """The tokens that the answers since the last call name; None if they name none."""
-        with self._counting:
-            spent, self._spent = self._spent, None
+        spent, self._spent = self._spent, None
         return spent
 
     def stop(self) -> None:
         """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
-        self._stopped.set()
+        if self._under_way is not None:
+            self._under_way.cancel()
 
     def answers(self, modality: Modality, items: Sequence[str]) -> list[EndpointAnswer]:
         """The answers to captions, or to images in Base64, in order; where one fails, the others are not waited for.
 
         Several go together in a request, in a form that takes several.
         """
-        self._stopped.clear()
         size = self._together if self._form(modality).together else 1
         parts = [items[start : start + size] for start in range(0, len(items), size)]
-        sent = [self._pool.submit(self._halving, modality, part) for part in parts]
+        self._under_way = asyncio.run_coroutine_threadsafe(self._all(modality, parts), _LOOP)
         try:
-            return [answer for each in sent for answer in each.result()]
-        except BaseException:
-            self.stop()
+            return self._under_way.result()
+        except CancelledError:
+            raise self._error("was not waited for any longer") from None
+        finally:
+            self.stop()  # where this thread was interrupted
+
+    async def _all(self, modality: Modality, parts: Sequence[Sequence[str]]) -> list[EndpointAnswer]:
+        sent = [asyncio.ensure_future(self._halving(modality, part)) for part in parts]
+        try:
+            return [answer for answers in await asyncio.gather(*sent) for answer in answers]
+        finally:
             for each in sent:
                 each.cancel()
-            wait(sent)
-            raise
-
-    def _pause(self, seconds: float) -> None:
-        if self._stopped.wait(seconds):
-            raise self._error("was not waited for any longer")
 
     def _form(self, modality: Modality) -> ServiceForm:
         return cast("ServiceForm", self.options.form(modality))
 
-    def _input(self, modality: Modality, item: str) -> Any:
-        """A caption, or the Base64 of an image, as the service takes it."""
-        form = self._form(modality)
-        write = cast("Any", form.text if modality == "caption" else form.image)
-        content = write(item) if modality == "caption" else write(item, self.options.image_prompt)
-        return content if form.together else self.options.conversation(modality, content)
-
-    def _halving(self, modality: Modality, inputs: Sequence[str]) -> list[EndpointAnswer]:
+    async def _halving(self, modality: Modality, inputs: Sequence[str]) -> list[EndpointAnswer]:
         """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
 
         A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
         """
         try:
-            return [self._asked(modality, inputs)]
+            async with self._free:
+                return [await self._asked(modality, inputs)]
         except _TooMuchError as refusal:
             if len(inputs) == 1:
                 shown, check = self._shown(modality, inputs[0]), f"`capim check {self._spec.name}`"
@@ -210,13 +199,22 @@ class EndpointClient:
             half = len(inputs) // 2
             self._together = min(self._together, half)
             log.info("%s refuses %d inputs in one request: %s", self.address, len(inputs), refusal)
-        return [each for part in (inputs[:half], inputs[half:]) for each in self._halving(modality, part)]
+        return [each for part in (inputs[:half], inputs[half:]) for each in await self._halving(modality, part)]
 
-    def _asked(self, modality: Modality, inputs: Sequence[str]) -> EndpointAnswer:
+    def _body(self, modality: Modality, inputs: Sequence[str]) -> dict[str, Any]:
+        """The request for some captions, or for images in Base64."""
+        form = self._form(modality)
+        write = cast("Any", form.text if modality == "caption" else form.image)
+        prompt = () if modality == "caption" else (self.options.image_prompt,)
+        contents = [write(item, *prompt) for item in inputs]
+        if not form.together:
+            contents = [self.options.conversation(modality, content) for content in contents]
+        return form.body(self._spec.checkpoint, contents, self._parameters[modality])
+
+    async def _asked(self, modality: Modality, inputs: Sequence[str]) -> EndpointAnswer:
         """The checked answer to one request with these inputs."""
         n, form = len(inputs), self._form(modality)
-        sent = [self._input(modality, item) for item in inputs]
-        reply = self._reply(modality, form.body(self._spec.checkpoint, sent, self._parameters[modality]), n)
+        reply = await self._reply(modality, self._body(modality, inputs), n)
         try:
             answer = json.loads(reply.body)
             rows, tokens = form.rows(answer), form.tokens(answer)
@@ -225,9 +223,10 @@ class EndpointClient:
         except (ValueError, TypeError, KeyError, AttributeError):
             raise self._error(f"answered without embeddings: {self._plain(reply.text)}") from None
         if sorted(numbers) != list(range(n)):
+            found = shortened(", ".join(map(str, sorted(numbers))), 40)
             raise self._error(
-                f"answered {n} inputs with the indices {_shortened(sorted(numbers))}, expected each of 0 to {n - 1} "
-                "once; nothing of this request was stored"
+                f"answered {n} inputs with the indices {found}, expected each of 0 to {n - 1} once; nothing of this "
+                "request was stored"
             )
         if wrong := {vector.shape for vector in vectors} - {(self._spec.dim,)}:
             raise self._error(
@@ -244,23 +243,22 @@ class EndpointClient:
         tokens = int(tokens) if isinstance(tokens, int | float) else None
         if tokens is not None:
             self._tokens.hold(0.0, tokens)
-            with self._counting:
-                self._spent = (self._spent or 0) + tokens
+            self._spent = (self._spent or 0) + tokens
         return EndpointAnswer(vectors=matrix, tokens=tokens)
 
-    def _reply(self, modality: Modality, body: dict[str, Any], n: int) -> Reply:
+    async def _reply(self, modality: Modality, body: dict[str, Any], n: int) -> Reply:
         """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
         most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
         address = self.options.address(modality, self._spec.checkpoint)
         header, value = self._form(modality).key
         headers = {header: value.format(key=self._key)} if self._key else {}
         for number in itertools.count(1):
-            self._pause(self._tokens.turn(0))
-            self._pause(self._requests.turn())
+            await asyncio.sleep(self._tokens.turn(0))
+            await asyncio.sleep(self._requests.turn())
             tries, pause = TRIES, None
             try:
                 request = self._http.build_request("POST", address, json=body, headers=headers)
-                reply = asyncio.run_coroutine_threadsafe(self._sent(request, most), _LOOP).result()
+                reply = await self._sent(request, most)
             except TooLargeError:
                 raise self._error(
                     f"answered {n} inputs with more than {most / 2**20:,.0f} MiB, which {n} vectors of "
@@ -291,7 +289,7 @@ class EndpointClient:
             level = logging.INFO if number == 1 else logging.WARNING
             log.log(level, "%s: %s; try %d in %.1f s", self.address, reason, number + 1, pause or backoff)
             if pause is None:
-                self._pause(backoff)
+                await asyncio.sleep(backoff)
             else:
                 self._requests.hold(pause)  # what one request was told holds for all
         return reply
@@ -332,8 +330,7 @@ class EndpointClient:
 
     def _plain(self, text: str, longest: int = _SHOWN) -> str:
         """A text of the service in one short line, without the key."""
-        text = " ".join((text.replace(self._key, "***") if self._key else text).split())
-        return text if len(text) <= longest else f"{text[:longest]} …"
+        return shortened(" ".join((text.replace(self._key, "***") if self._key else text).split()), longest)
 
 
 def _components(embedding: object) -> NDArray[np.float32]:
@@ -341,11 +338,6 @@ def _components(embedding: object) -> NDArray[np.float32]:
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
     return np.asarray(embedding, dtype=np.float32)
-
-
-def _shortened(numbers: Sequence[object]) -> str:
-    text = ", ".join(map(str, numbers[:8]))
-    return f"{text} …" if len(numbers) > 8 else text or "none"
 
 
 class Reply(NamedTuple):
@@ -374,25 +366,22 @@ class TooLargeError(Exception):
 
 
 class Pace:
-    """Spaces out events of all threads, so that no more of them begin than may; ``None`` per minute: no limit."""
+    """Spaces out events, so that no more of them begin than may; ``None`` per minute: no limit."""
 
     def __init__(self, per_minute: float | None) -> None:
         self._seconds = 60 / per_minute if per_minute else 0.0
         self._next = 0.0
-        self._lock = threading.Lock()
 
     def turn(self, n: float = 1) -> float:
         """The seconds until the turn of ``n`` more events, which is taken."""
-        with self._lock:
-            now = time.monotonic()
-            begin = max(now, self._next)
-            self._next = begin + n * self._seconds
+        now = time.monotonic()
+        begin = max(now, self._next)
+        self._next = begin + n * self._seconds
         return begin - now
 
     def hold(self, seconds: float, n: float = 0) -> None:
         """Let no event begin for so many seconds, and then count ``n``."""
-        with self._lock:
-            self._next = max(self._next, time.monotonic() + seconds) + n * self._seconds
+        self._next = max(self._next, time.monotonic() + seconds) + n * self._seconds
 
 
 def retry_after(value: str | None) -> float | None:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, is_number
-from capim.store.files import NOT_ITS_FORMAT, READ_SUFFIXES, is_vector
+from capim.store.files import READ_SUFFIXES, is_vector, reading
+from capim.store.sets.vector_files import REFUSED, read_contents, side_of
 
 What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published", "manifest", "folder"]
 WORDS: Mapping[What, str] = {
@@ -66,18 +67,10 @@ def recognise(path: Path) -> list[Recognised]:
         return list(_of_folder(path))
     if not path.exists():
         raise RequestError(f"{path}: no such file; check the path")
-    from capim.store.sets.vector_files import REFUSED
-
     if path.suffix.lower() in REFUSED:
         raise RequestError(f"{path}: {REFUSED[path.suffix.lower()]}")
-    try:
+    with reading(path):
         return _of_file(path)
-    except NOT_ITS_FORMAT as fault:
-        if isinstance(fault, RequestError):
-            raise
-        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
-    except (csv.Error, zipfile.BadZipFile) as fault:
-        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
 
 
 def _of_folder(folder: Path) -> Iterator[Recognised]:
@@ -97,7 +90,7 @@ def _of_folder(folder: Path) -> Iterator[Recognised]:
     elif any(map(_is_mteb, folder.rglob("*.json"))):
         yield Recognised("published", folder)
     elif files and all(file.suffix == ".npy" and re.search(r"\d", file.stem) for file in files):
-        yield Recognised("vectors", folder, _side(folder.name))
+        yield Recognised("vectors", folder, side_of(folder.name))
     elif any(file.suffix in READ_SUFFIXES for file in files):
         yield Recognised("outcomes", folder)
     else:
@@ -127,12 +120,12 @@ def _of_file(path: Path) -> list[Recognised]:
 
 def _of_arrays(path: Path) -> list[Recognised]:
     names = _array_names(path)
-    sides = {_side(name) for name in names} - {None}
+    sides = {side_of(name) for name in names} - {None}
     if any(_SCORES.search(name.lower()) for name in names or [path.stem]):
         return [Recognised("scores", path)]
     if sides == {"image", "caption"}:
         return [Recognised("vectors", path, "image"), Recognised("vectors", path, "caption")]
-    return [Recognised("vectors", path, _side(path.stem) or (next(iter(sides)) if len(sides) == 1 else None))]
+    return [Recognised("vectors", path, side_of(path.stem) or (next(iter(sides)) if len(sides) == 1 else None))]
 
 
 def _array_names(path: Path) -> list[str]:
@@ -145,8 +138,6 @@ def _array_names(path: Path) -> list[str]:
             size = int.from_bytes(file.read(8), "little")
             names = [*json.loads(file.read(min(size, 1 << 26)))]
     elif path.suffix in (".pt", ".pth"):
-        from capim.store.sets.vector_files import read_contents
-
         names = [*read_contents(path).arrays]
     else:
         names = []
@@ -157,7 +148,9 @@ def _of_json(path: Path, loaded: object) -> Recognised:
     if isinstance(loaded, dict):
         if _is_published(loaded):
             return Recognised("published", path)
-        if _is_nested(loaded):
+        from capim.tasks.results.imported.runs import json_lists
+
+        if next(json_lists(loaded), None) is not None:
             return Recognised("qrels" if _QRELS.search(path.stem.lower()) else "run", path)
         inner = next((loaded[name] for name in ("data", "samples", "rows") if isinstance(loaded.get(name), list)), None)
         rows = inner if inner is not None else [*loaded.values()]
@@ -167,7 +160,7 @@ def _of_json(path: Path, loaded: object) -> Recognised:
         raise RequestError(f"{path}: no rows in it")
     first = rows[0]
     if is_vector(first) or (isinstance(first, dict) and any(map(is_vector, first.values()))):
-        return Recognised("vectors", path, _side(path.stem))
+        return Recognised("vectors", path, side_of(path.stem))
     if isinstance(first, dict):
         return _of_columns(path, list(first), list(first.values())) or Recognised("outcomes", path)
     raise RequestError(f"{path}: neither rows, nor query -> item -> score, nor results of MTEB")
@@ -190,7 +183,7 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
         return Recognised("outcomes", path)
     numeric = [cell for cell in cells if isinstance(cell, str) and is_number(cell)]
     if any(map(is_vector, cells)) or any(str(cell).startswith("[") for cell in cells) or len(numeric) > 3:
-        return Recognised("vectors", path, _side(path.stem))
+        return Recognised("vectors", path, side_of(path.stem))
     return Recognised("outcomes", path) if path.suffix in READ_SUFFIXES and len(names) > 1 else None
 
 
@@ -213,10 +206,7 @@ def _header(path: Path) -> tuple[list[str], list[Any]]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        try:
-            schema = pq.read_schema(path)
-        except (pa.ArrowException, OSError) as fault:
-            raise RequestError(f"{path}: not a Parquet file ({fault})") from fault
+        schema = pq.read_schema(path)
         return schema.names, [[0.0] if pa.types.is_nested(each.type) else None for each in schema]
     with path.open(newline="", encoding="utf-8-sig") as file:
         if path.suffix == ".jsonl":
@@ -227,20 +217,6 @@ def _header(path: Path) -> tuple[list[str], list[Any]]:
     if path.suffix == ".tsv" and len(header) in (3, 4) and is_number(header[-1]):
         return [], []  # lines of a run or qrels
     return header, first_row
-
-
-def _side(name: str) -> Literal["image", "caption"] | None:
-    from capim.store.sets.vector_files import side_of
-
-    return side_of(name)
-
-
-def _is_nested(value: object, depth: int = 4) -> bool:
-    """Whether it is query -> item -> number, or holds nothing else below its keys."""
-    inner = [each for each in value.values() if isinstance(each, dict) and each] if isinstance(value, dict) else []
-    cells = [cell for each in inner for cell in each.values()]
-    numbers = all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in cells)
-    return bool(inner) and (numbers or (depth > 0 and any(_is_nested(each, depth - 1) for each in inner)))
 
 
 def _is_published(loaded: Mapping[str, Any]) -> bool:

@@ -156,7 +156,7 @@ def _of_json(path: Path) -> Run:
         loaded = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as fault:
         raise RequestError(f"{path} cannot be read as .json: {fault}") from fault
-    lists = list(_json_lists(loaded))
+    lists = list(json_lists(loaded))
     queries = list(chain.from_iterable(lists))
     if not lists or len({*queries}) < len(queries):
         what = "no object of query -> item -> score in it" if not lists else "several splits have the same queries"
@@ -168,15 +168,14 @@ def _of_json(path: Path) -> Run:
     }
 
 
-def _json_lists(value: object) -> Iterator[dict[str, dict[str, float]]]:
-    if not isinstance(value, dict):
-        return
-    inner = {key: each for key, each in value.items() if isinstance(each, dict) and each}
-    if inner and all(isinstance(n, int | float) for each in inner.values() for n in each.values()):
-        yield inner
+def json_lists(value: object) -> Iterator[dict[str, dict[str, float]]]:
+    """Every object of query -> item -> number within a JSON value."""
+    inner = {k: each for k, each in value.items() if isinstance(each, dict) and each} if isinstance(value, dict) else {}
+    if all(type(number) in (int, float) for each in inner.values() for number in each.values()):
+        yield from [inner] if inner else []
         return
     for each in inner.values():
-        yield from _json_lists(each)
+        yield from json_lists(each)
 
 
 def trec_id(item: str) -> str:

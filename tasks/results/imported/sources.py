@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -25,12 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.errors import RequestError
-from capim.store.files import NOT_ITS_FORMAT, READ_SUFFIXES, existing_file, read_row_file
+from capim.store.errors import RequestError, noted
+from capim.store.files import READ_SUFFIXES, existing_file, read_row_file, reading
 from capim.store.rows import in_order
 from capim.store.schema import OUTCOMES
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
-from capim.store.sets.matching import POSITION, Items, Match, match
+from capim.store.sets.matching import POSITION, Items, match
 from capim.store.sets.vector_files import mapped, read_contents
 from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.ranking.maxsim_products import score_table
@@ -144,25 +143,20 @@ def _contents(file: Path) -> pa.Table | list[dict[str, Any]]:
     """
     required = {field.name for field in OUTCOMES if not field.nullable}
     rows: pa.Table | list[dict[str, Any]]
-    if file.suffix == ".parquet" and file.is_file():
+    if file.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        try:
-            names = set(pq.read_schema(file).names)
-        except (pa.ArrowException, OSError) as fault:
-            raise RequestError(f"{file}: not a Parquet file ({fault})") from fault
-        rows = pq.read_table(file) if required <= names else read_row_file(file)
-    else:
-        rows = read_row_file(file)
-        names = set(rows[0]) if rows else set()
-    if not required <= names:
+        with reading(file):
+            rows = pq.read_table(existing_file(file))
+        if not required <= {*rows.column_names}:
+            return read_row_file(file)
+    elif not required <= {*(rows := read_row_file(file))[0]}:
         return rows
     try:
         if isinstance(rows, pa.Table):
-            for field in OUTCOMES:
-                if field.name not in names:
-                    rows = rows.append_column(field, pa.nulls(len(rows), field.type))
-            return rows.select(OUTCOMES.names).cast(OUTCOMES)
+            known = {*rows.column_names}
+            arrays = [rows[each.name] if each.name in known else pa.nulls(len(rows), each.type) for each in OUTCOMES]
+            return pa.table(arrays, names=OUTCOMES.names).cast(OUTCOMES)
         typed = [{field.name: _typed(row.get(field.name), field) for field in OUTCOMES} for row in rows]
         return pa.Table.from_pylist(typed, schema=OUTCOMES)
     except (ValueError, TypeError, pa.ArrowException) as fault:
@@ -192,8 +186,8 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     Raises:
         RequestError: Rows of several encoders, of another state of the corpus, or not of all queries.
     """
-    of_corpus = table.filter(pc.equal(table["corpus"], pa.scalar(corpus.name)))
-    of_state = of_corpus.filter(pc.equal(of_corpus["corpus_fingerprint"], pa.scalar(corpus.fingerprint)))
+    of_corpus = table.filter(pc.field("corpus") == corpus.name)
+    of_state = of_corpus.filter(pc.field("corpus_fingerprint") == corpus.fingerprint)
     if not of_corpus.num_rows:
         others = ", ".join(sorted(map(str, pc.unique(table["corpus"]).to_pylist())))
         raise RequestError(f"no exported outcome is of corpus {corpus.name!r}, but of {others}")
@@ -215,7 +209,7 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     wanted = [protocol for protocol in select_protocols(corpus, names) if protocol.id in names]
     found, faults = [], []
     for task in build_tasks(corpus, wanted):
-        rows = in_order("outcomes", of_state.filter(pc.equal(of_state["protocol"], pa.scalar(task.protocol.id))))
+        rows = in_order("outcomes", of_state.filter(pc.field("protocol") == task.protocol.id))
         order = np.lexsort((task.query_ids.astype(str), task.queries))
         n_relevant = task.n_relevant[order] if isinstance(task, RetrievalTask) else None
         same = rows["query_id"].to_pylist() == task.query_ids[order].tolist() and (
@@ -246,10 +240,10 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
     for model, protocols in models.items():
         outcomes = []
         for task in build_tasks(corpus, select_protocols(corpus, list(protocols))):
-            try:
+            wrong: list[str] = []
+            with noted(wrong):
                 outcomes.append(outcomes_of_hits(protocols[task.protocol.id], cast("RetrievalTask", task)))
-            except RequestError as fault:
-                faults += [f"{source.path}: {model}, {task.protocol.id}: {line}" for line in fault.faults]
+            faults += [f"{source.path}: {model}, {task.protocol.id}: {line}" for line in wrong]
         told = [f"{each.protocol.id}: positions of {len(each):,} queries in the corpus' order" for each in outcomes]
         by = {each.protocol.id: POSITION for each in outcomes}
         found[source.encoder or model] = FoundRows(outcomes, [], told, by)
@@ -314,23 +308,19 @@ class Imported:
     def of(cls, outcomes: Sequence[Outcomes], encoder: EncoderSpec, corpus: Corpus) -> Imported:
         """The outcomes under their ids, in query order."""
         imported = cls(encoder=encoder, corpus=corpus, outcomes={})
-        columns = imported._identity("")
-        tables = [in_order("outcomes", each.to_arrow(**columns)) for each in outcomes]
+        tables = [in_order("outcomes", each.to_arrow(evaluation="", **imported.subject)) for each in outcomes]
         ordered = [Outcomes.from_arrow(rows, each.protocol) for rows, each in zip(tables, outcomes, strict=True)]
         return replace(imported, outcomes={evaluation_of(each, encoder, corpus): each for each in ordered})
 
+    @property
+    def subject(self) -> dict[str, str]:
+        """Names and fingerprints of the encoder and the corpus, as columns."""
+        of_encoder = {"encoder": self.encoder.name, "encoder_fingerprint": self.encoder.fingerprint}
+        return of_encoder | {"corpus": self.corpus.name, "corpus_fingerprint": self.corpus.fingerprint}
+
     def rows(self, evaluation: str) -> pa.Table:
         """Rows of ``schema.OUTCOMES``."""
-        return self.outcomes[evaluation].to_arrow(**self._identity(evaluation))
-
-    def _identity(self, evaluation: str) -> dict[str, str]:
-        return {
-            "evaluation": evaluation,
-            "encoder": self.encoder.name,
-            "encoder_fingerprint": self.encoder.fingerprint,
-            "corpus": self.corpus.name,
-            "corpus_fingerprint": self.corpus.fingerprint,
-        }
+        return self.outcomes[evaluation].to_arrow(evaluation=evaluation, **self.subject)
 
 
 # --- Matrices of scores.
@@ -359,8 +349,7 @@ def read_matrix(path: Path) -> ScoreMatrix:
     if path.suffix not in SUFFIXES:
         known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
         raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; a matrix of scores is {known}")
-    existing_file(path)
-    try:
+    with reading(existing_file(path)):
         if path.suffix == ".npy":
             ids = [path.with_suffix(f".{side}.txt") for side in ("rows", "columns")]
             lines = [beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None for beside in ids]
@@ -377,10 +366,6 @@ def read_matrix(path: Path) -> ScoreMatrix:
                 )
             sides = (next((list(map(str, lists[n])) for n in side if n in lists), None) for side in (_ROWS, _COLUMNS))
             matrix = ScoreMatrix(arrays[names[0]], *sides)
-    except (*NOT_ITS_FORMAT, zipfile.BadZipFile) as fault:
-        if isinstance(fault, RequestError):
-            raise
-        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
     if matrix.scores.ndim != 2 or matrix.scores.dtype.kind not in "fiu":
         raise RequestError(
             f"{path}: expected numbers of shape (captions, images), got {matrix.scores.dtype} of shape "
@@ -410,7 +395,7 @@ def outcomes_of_matrix(
     faults: list[str] = []
     found = []
     for side, given, n in zip(sides, ids, scores.shape, strict=True):
-        try:
+        with noted(faults):
             one = match({} if given is None else {"ids": given}, len(given or range(n)), side, by_position=by_position)
             absent = np.setdiff1d(np.arange(len(side.ids)), one.positions)
             if len(one.positions) != n:
@@ -419,12 +404,10 @@ def outcomes_of_matrix(
                 first = side.ids[int(absent[0])]
                 faults.append(f"{absent.size} of {len(side.ids)} {side.kind} are not in the matrix, first {first!r}")
             found.append(one)
-        except RequestError as fault:
-            faults += fault.faults
     if faults:
         raise RequestError(faults)
     captions, images = (side.ids for side in sides)
-    rows, columns = (_places(one, len(side.ids)) for one, side in zip(found, sides, strict=True))
+    rows, columns = (np.argsort(one.positions)[(one.positions < 0).sum() :] for one in found)
     table = score_table((len(captions), len(images)))
     step = max(1, _BLOCK_BYTES // (8 * len(images)))
     n_rounded = 0
@@ -446,11 +429,3 @@ def outcomes_of_matrix(
     how += ["taken as images by captions, transposed"] if turned and ids == [None, None] else []
     by = ", ".join(dict.fromkeys(one.by for one in found))
     return FoundRows(outcomes, [note] if n_rounded else [], how, {each.protocol.id: by for each in outcomes})
-
-
-def _places(found: Match, n_items: int) -> NDArray[np.int64]:
-    """For each item its row."""
-    rows = np.zeros(n_items, dtype=np.int64)
-    known = found.positions >= 0
-    rows[found.positions[known]] = np.flatnonzero(known)
-    return rows

@@ -20,14 +20,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, noted
+from capim.store.files import reading
 from capim.store.schema import JUDGED, texts
 from capim.store.sets.matching import (
     KEYS,
@@ -49,7 +50,7 @@ from capim.store.vectors import positions_within
 from capim.tasks.metrics.compositional import text_and_image
 from capim.tasks.protocols import ALL_NEGATIVES, MAIN
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.protocols import build_task, build_tasks, protocols_of, select_protocols
 from capim.tasks.ranking.ranker import choice_outcomes
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, query_columns
 
@@ -215,12 +216,37 @@ class Sets(Items):
     categories: Sequence[str] | None = None
 
 
-class Matched(NamedTuple):
-    """What an import tells about its rows: how they were matched, which were left out, and what is stored of it."""
+class Told(NamedTuple):
+    """What an import tells about its rows: how they were matched and by what, which were left out, what is wrong."""
 
     how: list[str]
-    left_out: list[str]
     by: list[str]
+    left_out: list[str]
+    faults: list[str]
+
+    def matched(self, sentence: str, by: str) -> None:
+        """Note how rows were matched; once for all cutoffs."""
+        if sentence not in self.how:
+            self.how.append(sentence)
+            self.by.append(by)
+
+
+class TablePart(NamedTuple):
+    """Rows of one kind about one protocol; ``named`` is "" where the kind decides: pairs and quadruples."""
+
+    kind: str
+    named: str
+    rows: list[Row]
+    by_position: bool
+    told: Told
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        """The cells of the columns that may hold ids: those that do not say the outcome."""
+        kinds = ("halves", "scores") if _DIRECTION_OF_KIND.get(self.kind) == "quadruples" else (self.kind,)
+        says = {"protocol", "category", "group", *(name for kind in kinds for name in OUTCOME_KINDS[kind])}
+        names = dict.fromkeys(name for row in self.rows for name in row if name != NUMBER and name not in says)
+        return {name: [row.get(name) for row in self.rows] for name in names}
 
 
 def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
@@ -239,10 +265,17 @@ def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
     return Items(kind="queries", of="images", ids=ids, linked=linked, left_out=left_out_of(corpus, "image"))
 
 
-def compositional_items(corpus: Corpus, direction: Literal["pairs", "quadruples"]) -> Sets:
-    """The pairs or quadruples of a corpus with their two texts."""
+def compositional_items(
+    corpus: Corpus, direction: Literal["pairs", "quadruples"], asked: NDArray[np.int64] | None = None
+) -> Sets:
+    """The pairs or quadruples of a corpus with their two texts.
+
+    ``asked``: rows of those that are queries; all unless given. Of SugarCrepe++, whose items have two right captions,
+    it is the first of both, so that items count as its users count them.
+    """
     pairs = direction == "pairs"
     table = corpus.pairs if pairs else corpus.quadruples
+    table = table if asked is None else table.take(asked)
     columns = ("caption_id", "negative_id") if pairs else ("caption_0", "caption_1")
     text_of = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
     first, second = ([plain_text(text_of[name] or "") for name in table[column].to_pylist()] for column in columns)
@@ -260,31 +293,29 @@ def compositional_items(corpus: Corpus, direction: Literal["pairs", "quadruples"
     )
 
 
-def matched_rows(part: _TablePart, items: Items, faults: list[str], told: Matched) -> NDArray[np.int64]:
+def matched_rows(part: TablePart, items: Items) -> NDArray[np.int64]:
     """The position of the item of every row, -1 for none, by the first of these that the rows have.
 
     Ids that are all known (texts beside them have to agree); the two texts; any column of ids; the order of the corpus
     (:mod:`capim.store.sets.matching`). Of several items with the same texts, the row is about the one with its number
     (``swap_obj/62`` for 62) or its category, else the first that no row is about yet. A row whose texts are not in the
-    corpus is left out, with a sentence in ``told``: publications come from earlier versions of a data set.
+    corpus is left out, with a sentence: publications come from earlier versions of a data set.
     """
     rows, columns = part.rows, part.columns
     if isinstance(items, Sets) and all("caption" in row and "negative_caption" in row for row in rows):
         key = key_of(columns, items)
         if key is None or key.of != items.of or key.n_known < len(rows):
-            return _by_texts(rows, items, faults, told)
+            return _by_texts(part, items)
         if fault := _other_texts(rows, [places[0] for places in key.places], items):
             if key.column not in QUERY:  # a number of the row, perhaps
-                return _by_texts(rows, items, faults, told)
-            faults.append(fault)
-    try:
-        numbers = [row[NUMBER] for row in rows]
+                return _by_texts(part, items)
+            part.told.faults.append(fault)
+    positions, numbers = np.full(len(rows), -1), [row[NUMBER] for row in rows]
+    with noted(part.told.faults):
         found = match(columns, len(rows), items, by_position=part.by_position, rows=numbers)
-    except RequestError as fault:
-        faults += fault.faults
-        return np.full(len(rows), -1)
-    _tell(told, found.how, found.by)
-    return found.positions
+        part.told.matched(found.how, found.by)
+        positions[:] = found.positions
+    return positions
 
 
 def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Items) -> str | None:
@@ -293,12 +324,6 @@ def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Item
     if not absent.size:
         return None
     return f"{absent.size} of {len(wanted)} {items.kind} have no row, first {items.ids[int(absent[0])]!r}"
-
-
-def _tell(told: Matched, sentence: str, by: str) -> None:
-    if sentence not in told.how:  # once for all cutoffs
-        told.how.append(sentence)
-        told.by.append(by)
 
 
 def _other_texts(rows: Sequence[Row], positions: Sequence[int], items: Sets) -> str | None:
@@ -316,15 +341,16 @@ def _texts(row: Row) -> tuple[str, str]:
     return plain_text(row["caption"]), plain_text(row["negative_caption"])
 
 
-def _by_texts(rows: Sequence[Row], items: Sets, faults: list[str], told: Matched) -> NDArray[np.int64]:
+def _by_texts(part: TablePart, items: Sets) -> NDArray[np.int64]:
+    rows, told = part.rows, part.told
     places: dict[tuple[str, str], list[int]] = {}
     for position, both in enumerate(items.texts):
         places.setdefault(both, []).append(position)
     positions = np.array([_next(places.get(_texts(row), []), row, items) for row in rows], dtype=np.int64)
     unknown = np.flatnonzero(positions < 0)
     if unknown.size == len(rows):
-        faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
-    _tell(told, f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts", "texts")
+        told.faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
+    told.matched(f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts", "texts")
     if unknown.size:
         row = rows[int(unknown[0])]
         told.left_out.append(
@@ -374,23 +400,6 @@ class FoundRows(NamedTuple):
     matched: Mapping[str, str] = MappingProxyType({})
 
 
-class _TablePart(NamedTuple):
-    """Rows of one kind about one protocol; ``named`` is "" where the kind decides: pairs and quadruples."""
-
-    kind: str
-    named: str
-    rows: list[Row]
-    by_position: bool = False
-
-    @property
-    def columns(self) -> dict[str, list[Any]]:
-        """The cells of the columns that may hold ids: those that do not say the outcome."""
-        kinds = ("halves", "scores") if _DIRECTION_OF_KIND.get(self.kind) == "quadruples" else (self.kind,)
-        says = {"protocol", "category", "group", *(name for kind in kinds for name in OUTCOME_KINDS[kind])}
-        names = dict.fromkeys(name for row in self.rows for name in row if name != NUMBER and name not in says)
-        return {name: [row.get(name) for row in self.rows] for name in names}
-
-
 def outcomes_of_rows(
     rows: Sequence[Row], corpus: Corpus, *, protocols: Collection[str] = (), by_position: bool = False
 ) -> FoundRows:
@@ -405,27 +414,26 @@ def outcomes_of_rows(
         RequestError: Rows that have no kind, contradict each other, or do not cover the queries; all faults together.
     """
     faults: list[str] = []
-    told, by = Matched([], [], []), dict[str, str]()
-    found: dict[str, Outcomes] = {}
+    how, left_out, by, found = list[str](), list[str](), dict[str, str](), dict[str, Outcomes]()
     for part in _parts(rows, protocols, corpus, faults, by_position=by_position):
-        read = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval
-        at_fault: list[str] = []
-        matched = Matched([], told.left_out, [])
-        for outcomes in read(part, corpus, at_fault, matched):
-            by[outcomes.protocol.id] = ", ".join(dict.fromkeys(matched.by))
+        read, told = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval, part.told
+        for outcomes in read(part, corpus):
+            by[outcomes.protocol.id] = ", ".join(dict.fromkeys(told.by))
             if outcomes.protocol.id in found:
-                at_fault.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
+                told.faults.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
             found[outcomes.protocol.id] = outcomes
-        faults += [f"{part.named}: {fault}" if part.named else fault for fault in at_fault]
-        told.how.extend(f"{part.named}: {sentence}" if part.named else sentence for sentence in matched.how)
+        start = f"{part.named}: " if part.named else ""
+        faults += [start + fault for fault in told.faults]
+        how += [start + sentence for sentence in told.how]
+        left_out += told.left_out
     if faults:
         raise RequestError(faults)
-    return FoundRows(list(found.values()), told.left_out, told.how, by)
+    return FoundRows(list(found.values()), left_out, how, by)
 
 
 def _parts(
     rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faults: list[str], *, by_position: bool
-) -> list[_TablePart]:
+) -> list[TablePart]:
     kinds = [kind_of(row) for row in rows]
     without = [row for row, kind in zip(rows, kinds, strict=True) if kind is None]
     if without:
@@ -436,32 +444,32 @@ def _parts(
             f"expected one of: {wanted}. See docs/outcomes.md"
         )
         return []
-    parts: dict[tuple[str, str], list[Row]] = {}
+    chosen: dict[tuple[str, str], list[Row]] = {}
     for row, kind in zip(rows, kinds, strict=True):
         for protocol in [str(row["protocol"])] if "protocol" in row else list(protocols) or [""]:
             if "protocol" not in row or not protocols or protocol in protocols:
-                parts.setdefault((kind or "", protocol), []).append(row)
-    if not parts:
+                chosen.setdefault((kind or "", protocol), []).append(row)
+    if not chosen:
         faults.append(f"no row is about {', '.join(protocols)}")
-    named = []
-    for (kind, protocol), chosen in parts.items():
-        part = _TablePart(kind, protocol, chosen, by_position)
-        if not protocol and kind not in _DIRECTION_OF_KIND:
-            part = part._replace(named=headline_of(part.columns, corpus))
-        named.append(part)
-    return named
+    parts = [TablePart(*about, of_part, by_position, Told([], [], [], [])) for about, of_part in chosen.items()]
+    return [
+        part
+        if part.named or part.kind in _DIRECTION_OF_KIND
+        else part._replace(named=headline_of(part.columns, corpus))
+        for part in parts
+    ]
 
 
-def _of_retrieval(part: _TablePart, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
-    task = build_task(corpus, *select_protocols(corpus, [part.named]))
+def _of_retrieval(part: TablePart, corpus: Corpus) -> list[Outcomes]:
+    task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.told.faults
     if not isinstance(task, RetrievalTask):
         says = ", ".join(OUTCOME_KINDS[part.kind])
         faults.append(f"{says}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
         return []
     items = queries_of(task, corpus)
     if part.kind == "hits":
-        return _of_hits(part, task, items, faults, matched)
-    positions = _all_once(part, items, faults, matched)
+        return _of_hits(part, task, items)
+    positions = _all_once(part, items)
     columns = [ranks(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]]
     if faults:
         return []
@@ -517,76 +525,66 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
     raise RequestError(f"corpus {corpus.name!r}: {reason}; name the protocol with --protocol or a column `protocol`")
 
 
-def _of_hits(
-    part: _TablePart, task: RetrievalTask, items: Items, faults: list[str], matched: Matched
-) -> list[Outcomes]:
+def _of_hits(part: TablePart, task: RetrievalTask, items: Items) -> list[Outcomes]:
     """Hits among the first k; every k is about all queries."""
-    cutoffs = ranks(part.rows, "k", faults)
-    correct = flags(part.rows, "correct", faults)
+    faults = part.told.faults
+    cutoffs, correct = ranks(part.rows, "k", faults), flags(part.rows, "correct", faults)
     hits: dict[int, NDArray[np.int64]] = {}
     for cutoff in np.unique(cutoffs).tolist():
         chosen = np.flatnonzero(cutoffs == cutoff)
-        positions = _all_once(part._replace(rows=[part.rows[at] for at in chosen]), items, faults, matched)
+        positions = _all_once(part._replace(rows=[part.rows[at] for at in chosen]), items)
         hits[cutoff] = positions[correct[chosen] & (positions >= 0)]
     return [] if faults else [outcomes_of_hits(hits, task)]
 
 
-def _all_once(part: _TablePart, items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
+def _all_once(part: TablePart, items: Items) -> NDArray[np.int64]:
     """The query of every row; a fault unless every query has one row."""
+    faults = part.told.faults
     before = len(faults)
-    positions = matched_rows(part, items, faults, matched)
+    positions = matched_rows(part, items)
     if len(faults) == before and (fault := missing(positions, np.arange(len(items.ids)), items)):
         faults.append(fault)
     return positions
 
 
-def _of_choices(part: _TablePart, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
-    direction = _DIRECTION_OF_KIND[part.kind]
-    items = compositional_items(corpus, direction)
-    if not items.ids:
-        columns = ", ".join(OUTCOME_KINDS[part.kind])
-        faults.append(f"the rows judge {direction} (columns {columns}), corpus {corpus.name!r} has none")
+def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
+    direction, says, faults = _DIRECTION_OF_KIND[part.kind], ", ".join(OUTCOME_KINDS[part.kind]), part.told.faults
+    # all of the direction but a caption against all its negatives, which is another choice
+    every = [p for p in protocols_of(corpus) if p.direction == direction and p.name != ALL_NEGATIVES]
+    wanted = select_protocols(corpus, [part.named]) if part.named else every
+    if not every:
+        faults.append(f"the rows judge {direction} (columns {says}), corpus {corpus.name!r} has none")
+    elif any(protocol.direction != direction for protocol in wanted):
+        faults.append(f"{says}: only of protocols of {direction}")
+    if faults:
         return []
-    of_rows = matched_rows(part, items, faults, matched)
-    judgements = _judgements(part, faults)
+    tasks = {task.protocol: cast("ChoiceTask", task) for task in build_tasks(corpus, dict.fromkeys([*every, *wanted]))}
+    asked = np.unique(np.concatenate([task.queries for task in tasks.values()])).astype(np.int64)
+    items = compositional_items(corpus, direction, asked)
+    of_rows = matched_rows(part, items)
+    judgements = _judgements(part)
     if faults:
         return []
     inside = of_rows >= 0
     positions = of_rows[inside]
     by_item = np.zeros((len(items.ids), judgements.shape[1]), dtype=bool)
     by_item[positions] = judgements[inside]
-    # all of the direction but a caption against all its negatives, which is another choice
-    every = [p for p in protocols_of(corpus) if p.direction == direction and p.name != ALL_NEGATIVES]
-    tasks = []
-    for protocol in select_protocols(corpus, [part.named]) if part.named else every:
-        task = build_task(corpus, protocol)
-        if not isinstance(task, ChoiceTask) or protocol.direction != direction:
-            faults.append(f"{', '.join(OUTCOME_KINDS[part.kind])}: only of protocols of {direction}")
-            return []
-        tasks.append(task)
-    gaps = {task.protocol.id: missing(positions, task.queries.astype(np.int64), items) for task in tasks}
-    complete = [task for task in tasks if gaps[task.protocol.id] is None]
+    queries = {protocol: np.searchsorted(asked, tasks[protocol].queries) for protocol in wanted}
+    gaps = {protocol: missing(positions, places, items) for protocol, places in queries.items()}
+    complete = [protocol for protocol in wanted if gaps[protocol] is None]
     # rows about protocols of which other queries have no row; under a named protocol, other rows do not matter
-    stray = positions if part.named and not complete else np.empty(0, dtype=np.int64)
-    if not part.named:
-        stray = np.setdiff1d(positions, [query for task in complete for query in task.queries])
-    if stray.size:
-        partly = [task for task in tasks if part.named or np.isin(task.queries, stray).any()]
-        if not partly:
-            one = items.ids[int(stray[0])]
-            faults.append(
-                f"{stray.size} rows are of {items.kind} that are no query, first {one!r}: of a set with several right "
-                "captions the first pair is its name; give one row for each set"
-            )
-            return []
-        smallest = min(partly, key=lambda task: len(task.queries))
-        faults.append(f"{smallest.protocol.id}: {gaps[smallest.protocol.id]}")
+    stray = np.setdiff1d(positions, [place for protocol in complete for place in queries[protocol]])
+    if stray.size and not (part.named and complete):
+        partly = [protocol for protocol in wanted if part.named or np.isin(queries[protocol], stray).any()]
+        smallest = min(partly, key=lambda protocol: len(queries[protocol]))
+        faults.append(f"{smallest.id}: {gaps[smallest]}")
         return []
-    return [_judged(task, by_item[task.queries]) for task in complete]
+    return [_judged(tasks[protocol], by_item[queries[protocol]]) for protocol in complete]
 
 
-def _judgements(part: _TablePart, faults: list[str]) -> NDArray[np.bool_]:
+def _judgements(part: TablePart) -> NDArray[np.bool_]:
     """Shape ``(n_rows, 1)`` for pairs; ``(n_rows, 4)`` for halves, ``(n_rows, 2)`` for text and image."""
+    faults = part.told.faults
     judged = np.stack([flags(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]], axis=1)
     if part.kind == "pairs":
         return judged
@@ -649,18 +647,15 @@ def read_hit_lists(folder: str | Path) -> dict[str, dict[str, dict[int, NDArray[
     if not folder.is_dir():
         raise RequestError(f"{folder} is not a folder; name the folder of the *_rank_index.npy files")
     models: dict[str, dict[str, dict[int, NDArray[np.int64]]]] = {}
-    faults = []
+    faults: list[str] = []
     for path in sorted(folder.iterdir()):
         name = _FILE.fullmatch(path.name)
         if name is None:
             continue
-        try:
+        with noted(faults), reading(path):
             positions = np.load(path, allow_pickle=False)
-        except (EOFError, OSError, ValueError) as error:
-            faults.append(f"{path} cannot be read as a NumPy array: {error}")
-            continue
-        lists = models.setdefault(name["model"], {}).setdefault(PROTOCOL_OF[name["task"]], {})
-        lists[int(name["cutoff"])] = positions
+            lists = models.setdefault(name["model"], {}).setdefault(PROTOCOL_OF[name["task"]], {})
+            lists[int(name["cutoff"])] = positions
     if not models and not faults:
         faults.append(f"{folder} has no file like MODEL_ir1_rank_index.npy or MODEL_tr1_rank_index.npy")
     if faults:

@@ -21,7 +21,8 @@ from capim.tasks.corpora.check import check_corpus, corpus_facts, describe_chang
 from capim.tasks.corpora.description import reader_call
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
 from capim.tasks.corpora.naming import list_corpora
-from capim.tasks.corpora.readers import hub, judged_files
+from capim.tasks.corpora.readers import hub
+from capim.tasks.corpora.readers import judged as judged_reader
 from tests.corpora.own_data import contents, json_lines, png, refusal
 
 PAGES = ("p1", "p2", "p3")
@@ -49,7 +50,7 @@ def beir(root: Path, qrels: Sequence[Sequence[object]] = QRELS) -> dict[str, Any
     return {"reader": "judged", "dataset": str(root)}
 
 
-def mteb(root: Path, *, subset: str = "", grades: Any = None, layout: str = judged_files.LAYOUTS[0]) -> dict[str, Any]:
+def mteb(root: Path, *, subset: str = "", grades: Any = None, layout: str = judged_reader.LAYOUTS[0]) -> dict[str, Any]:
     """Parquet shards by configuration, with the columns of ViDoRe 1 and 2; grades may be floats, as in one of them."""
     cells = [{"bytes": page(n), "path": None} for n in range(3)]
     queries, documents, scores = (list[Any](column) for column in zip(*QRELS, strict=True))
@@ -146,8 +147,8 @@ def on_hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
         def configs_of(*_: object) -> list[str]:
             return pytest.fail("no configurations") if folders else [folder.name for folder in root.iterdir()]
 
-        monkeypatch.setattr(judged_files, "configs_of", configs_of)
-        monkeypatch.setattr(judged_files, "load_split", load_split)
+        monkeypatch.setattr(judged_reader, "configs_of", configs_of)
+        monkeypatch.setattr(judged_reader, "load_split", load_split)
         return wanted
 
     return publish

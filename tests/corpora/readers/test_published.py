@@ -163,6 +163,7 @@ def test_sugarcrepe_pp_has_the_published_counts_texts_and_two_captions_per_negat
     corpus = read("sugarcrepe-pp", root, categories=list(SUGARCREPE_PP))
     assert Counter(corpus.pairs["category"].to_pylist()) == {part: 2 * n for part, n in SUGARCREPE_PP.items()}
     assert set(Counter(corpus.pairs["negative_id"].to_pylist()).values()) == {2}
+    assert corpus_facts(corpus)["pairs"] == SUGARCREPE_PP
     assert corpus.captions.num_rows == 3 * sum(SUGARCREPE_PP.values())
     text = text_of(corpus)
     image = {row["caption_id"]: row["image_id"] for row in corpus.pairs.to_pylist()}
@@ -318,6 +319,11 @@ def test_winoground_examples_carry_the_tags_of_both_papers(winoground: Path, sha
     assert "expected an object from example id to a list of tags" in refusal(other)
     (winoground / "images" / "ex_7_img_1.png").unlink()
     assert "1 of its images are not in" in refusal(what)
+    assert read("winoground", winoground, missing="skip").quadruples.num_rows == 39
+    shutil.rmtree(winoground / "images")
+    assert "ids are enough for embeddings made elsewhere (ids_only, docs/embeddings.md)" in refusal(what)
+    ids = read("winoground", winoground, ids_only=True)
+    assert (ids.quadruples.num_rows, ids.images.num_rows, ids.source) == (40, 80, None)
 
 
 # --- Captions in several languages, and long ones ---------------------------------------------------------------------

@@ -14,57 +14,30 @@ from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.images.source import RenderedImages
-from capim.tasks.corpora.readers.pages import (
-    HEIGHT,
-    HELD_OUT_REPORTS,
-    TOWNS,
-    YEARS,
-    RenderedReport,
-    content_of,
-    lines_of,
-    parse_page,
-    questions_to,
-    read_pages,
-    reports,
-    topic_word,
-)
+from capim.tasks.corpora.readers import pages, shapes
 from capim.tasks.corpora.readers.pages import LANGUAGES as PAGE_LANGUAGES
-from capim.tasks.corpora.readers.shapes import (
-    LANGUAGES,
-    TRANSLATORS,
-    draw_scene,
-    held_out_orbits,
-    held_out_scenes,
-    parse_scene,
-    read_shapes,
-    read_shapes_multilingual,
-    read_shapes_winoground,
-    scenes,
-    translated,
-    wordings,
-)
 from tests.tiny_models.curriculum import asked_pages, training_scenes
 
 
 def test_the_world_has_6960_scenes_and_300_orbits_of_four_are_held_out() -> None:
-    assert len(scenes()) == len(set(scenes())) == 6960
-    assert len({scene for orbit in held_out_orbits() for scene in orbit}) == 1200
+    assert len(shapes.scenes()) == len(set(shapes.scenes())) == 6960
+    assert len({scene for orbit in shapes.held_out_orbits() for scene in orbit}) == 1200
     assert len(training_scenes()) == 6960 - 1200
 
 
 def test_no_held_out_scene_and_no_swap_of_one_was_trained_on() -> None:
     trained = set(training_scenes())
-    for scene in held_out_scenes(1200, seed=3):
+    for scene in shapes.held_out_scenes(1200, seed=3):
         assert not trained & {*scene.orbit(), scene.swap_objects(), scene.swap_colours()}
 
 
 def test_the_first_300_scenes_are_no_swaps_of_one_another() -> None:
-    chosen = held_out_scenes(300, seed=1)
+    chosen = shapes.held_out_scenes(300, seed=1)
     assert len({min(scene.orbit()) for scene in chosen}) == 300
 
 
 def test_every_scene_survives_being_written_as_a_key() -> None:
-    assert [parse_scene(scene.key) for scene in scenes()] == list(scenes())
+    assert [shapes.parse_scene(scene.key) for scene in shapes.scenes()] == list(shapes.scenes())
 
 
 @pytest.mark.parametrize(
@@ -72,11 +45,11 @@ def test_every_scene_survives_being_written_as_a_key() -> None:
 )
 def test_a_key_that_names_no_scene_is_a_missing_file(key: str) -> None:
     with pytest.raises(FileNotFoundError):
-        RenderedImages(draw_scene, 0).read(key)
+        RenderedImages(shapes.draw_scene, 0).read(key)
 
 
 def test_a_picture_shows_the_colours_of_its_scene_in_their_places() -> None:
-    png = RenderedImages(draw_scene, 0).read("large-red-square_left_large-blue-square.0.png")
+    png = RenderedImages(shapes.draw_scene, 0).read("large-red-square_left_large-blue-square.0.png")
     image = Image.open(io.BytesIO(png))
     (left_red, _, left_blue), (right_red, _, right_blue) = np.asarray(image)[32, [17, 47]]
     assert image.size == (64, 64)
@@ -85,12 +58,12 @@ def test_a_picture_shows_the_colours_of_its_scene_in_their_places() -> None:
 
 
 def test_the_same_seed_gives_the_same_corpus_and_another_seed_another() -> None:
-    drawn = [read_shapes(n_scenes=20, seed=seed).fingerprint for seed in (0, 0, 1)]
+    drawn = [shapes.read_shapes(n_scenes=20, seed=seed).fingerprint for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_each_of_300_scenes_has_five_different_captions_and_its_objects() -> None:
-    corpus = read_shapes()
+    corpus = shapes.read_shapes()
     texts = corpus.captions["text"].to_pylist()
     assert corpus.images.num_rows == 300
     assert len(texts) == 1500
@@ -100,7 +73,7 @@ def test_each_of_300_scenes_has_five_different_captions_and_its_objects() -> Non
 
 
 def test_the_wordings_differ_in_places_colours_counts_and_negation() -> None:
-    captions = read_shapes(n_scenes=70).captions.to_pylist()
+    captions = shapes.read_shapes(n_scenes=70).captions.to_pylist()
     words = [set(row["text"].replace(":", "").replace(",", "").split()) for row in captions]
     for feature in ("left right above below over", "red green blue yellow purple orange", "one two", "no"):
         share = sum(bool({*feature.split()} & caption) for caption in words) / len(words)
@@ -108,14 +81,14 @@ def test_the_wordings_differ_in_places_colours_counts_and_negation() -> None:
 
 
 def test_no_caption_is_true_of_two_scenes_unless_it_leaves_something_out() -> None:
-    owners = Counter(text for scene in scenes() for text in set(wordings(scene)))
+    owners = Counter(text for scene in shapes.scenes() for text in set(shapes.wordings(scene)))
     shared = {text for text, count in owners.items() if count > 1}
     coloured = {text for text in shared if any(colour in text for colour in ("red", "green", "blue"))}
     assert all(text.startswith("a picture of") for text in coloured)
 
 
 def test_both_captions_of_a_quadruple_have_the_same_words_and_different_images() -> None:
-    corpus = read_shapes_winoground(n_quadruples=40)
+    corpus = shapes.read_shapes_winoground(n_quadruples=40)
     text = {row["id"]: row["text"] for row in corpus.captions.to_pylist()}
     sha = {row["id"]: row["sha"] for row in corpus.images.to_pylist()}
     for row in corpus.quadruples.to_pylist():
@@ -127,7 +100,7 @@ def test_both_captions_of_a_quadruple_have_the_same_words_and_different_images()
 
 
 def test_no_image_is_in_two_quadruples() -> None:
-    quadruples = read_shapes_winoground().quadruples
+    quadruples = shapes.read_shapes_winoground().quadruples
     images = quadruples["image_0"].to_pylist() + quadruples["image_1"].to_pylist()
     assert len(images) == len(set(images)) == 600
 
@@ -142,10 +115,10 @@ def test_an_impossible_number_of_scenes_is_refused(reader: str, option: str, n: 
 
 
 def test_every_image_has_one_caption_per_language_and_translator() -> None:
-    captions = read_shapes_multilingual(n_scenes=10).captions
+    captions = shapes.read_shapes_multilingual(n_scenes=10).captions
     parts = (captions[column].to_pylist() for column in ("image_id", "language", "translator"))
     places = Counter(zip(*parts, strict=True))
-    assert len(places) == 10 * len(LANGUAGES) * len(TRANSLATORS)
+    assert len(places) == 10 * len(shapes.LANGUAGES) * len(shapes.TRANSLATORS)
     assert set(places.values()) == {1}
 
 
@@ -163,20 +136,25 @@ def test_every_image_has_one_caption_per_language_and_translator() -> None:
     ],
 )
 def test_templates_agree_in_gender_and_case(language: str, translator: str, expected: str) -> None:
-    assert translated(parse_scene("small-red-star_above_large-green-square"), language, translator) == expected
+    assert (
+        shapes.translated(shapes.parse_scene("small-red-star_above_large-green-square"), language, translator)
+        == expected
+    )
 
 
 def test_held_out_reports_are_never_trained_on_and_all_their_words_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    held_out, others = set(reports()[:HELD_OUT_REPORTS]), set(reports()[HELD_OUT_REPORTS:])
-    assert len(held_out | others) == len(TOWNS) * len(YEARS)
+    held_out, others = set(pages.reports()[: pages.HELD_OUT_REPORTS]), set(pages.reports()[pages.HELD_OUT_REPORTS :])
+    assert len(held_out | others) == len(pages.TOWNS) * len(pages.YEARS)
     assert not held_out & others
-    assert {town for town, _ in others} == set(TOWNS)
-    assert {year for _, year in others} == set(YEARS)
+    assert {town for town, _ in others} == set(pages.TOWNS)
+    assert {year for _, year in others} == set(pages.YEARS)
     drawn: list[tuple[str, int]] = []
 
-    def draw(town: str, year: int, language: str, serial: int) -> RenderedReport:
+    report = pages.RenderedReport
+
+    def draw(town: str, year: int, language: str, serial: int) -> pages.RenderedReport:
         drawn.append((town, year))
-        return RenderedReport(town, year, language, serial)
+        return report(town, year, language, serial)
 
     monkeypatch.setattr("tests.tiny_models.curriculum.pages.RenderedReport", draw)
     batches = asked_pages(random.Random(0))
@@ -189,25 +167,29 @@ def test_held_out_reports_are_never_trained_on_and_all_their_words_are(monkeypat
 
 def test_the_answer_of_a_question_stands_in_its_box_and_the_first_page_names_its_topic() -> None:
     for number, language in enumerate(PAGE_LANGUAGES * 3):
-        report = RenderedReport("Kelda", 2001, language, number)
-        content = content_of(report)
-        for question in questions_to(report):
+        report = pages.RenderedReport("Kelda", 2001, language, number)
+        content = pages.content_of(report)
+        for question in pages.questions_to(report):
             assert [asked.language for asked in question] == list(PAGE_LANGUAGES)
             printed = next(asked for asked in question if asked.language == language)
-            lines = lines_of(report, printed.page)
+            lines = pages.lines_of(report, printed.page)
             first, last = (round(edge * len(lines)) for edge in (printed.box[1], printed.box[3]))
             answer = "\n".join(lines[first:last])
-            word = topic_word(language, printed.kind, printed.topic)
+            word = pages.topic_word(language, printed.kind, printed.topic)
             assert word.casefold() in answer.casefold()
             values = content.values[printed.kind][content.topics[printed.kind].index(printed.topic)]
             assert printed.kind == "chart" or all(str(value) in answer for value in values)
-            assert word.casefold() in "\n".join(lines_of(report, 1)).casefold()
+            assert word.casefold() in "\n".join(pages.lines_of(report, 1)).casefold()
             assert all(len(line) <= 20 for line in lines)
 
 
 def test_the_corpus_has_graded_judgements_types_groups_and_pages_of_documents() -> None:
-    corpus = read_pages(n_reports=4)
-    assert corpus.fingerprint == read_pages(n_reports=4).fingerprint != read_pages(n_reports=4, seed=1).fingerprint
+    corpus = pages.read_pages(n_reports=4)
+    assert (
+        corpus.fingerprint
+        == pages.read_pages(n_reports=4).fingerprint
+        != pages.read_pages(n_reports=4, seed=1).fingerprint
+    )
     assert (corpus.images.num_rows, corpus.captions.num_rows) == (16, 48)
     assert Counter(corpus.relevance["grade"].to_pylist()) == {0: 96, 1: 48, 2: 48}
     types = Counter(kind for row in corpus.captions.to_pylist() for kind in row["query_types"])
@@ -216,10 +198,10 @@ def test_the_corpus_has_graded_judgements_types_groups_and_pages_of_documents() 
     assert Counter(corpus.images["page"].to_pylist()) == {1: 4, 2: 4, 3: 4, 4: 4}
     assert len(set(corpus.images["document"].to_pylist())) == 4
     assert corpus.source is not None
-    assert decode_image(corpus.source.read(corpus.images["key"][0].as_py())).size[1] == 2 * HEIGHT
+    assert decode_image(corpus.source.read(corpus.images["key"][0].as_py())).size[1] == 2 * pages.HEIGHT
 
 
 @pytest.mark.parametrize("key", ["", "Arden-2014-en-0-5", "Nowhere-2014-en-0-1", "Arden-x-en-0-1", "Arden-2014-fr-0-1"])
 def test_a_key_that_names_no_page_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match="names no page"):
-        parse_page(key)
+        pages.parse_page(key)

@@ -50,11 +50,6 @@ def _save(folder: Path, model: Any, processor: Any) -> None:
     processor.save_pretrained(folder)
 
 
-def build_colpali_lora(folder: Path, base: Path, *, base_name: str) -> None:
-    """vidore/colpali-v1.3: a LoRA adapter without config.json, over vidore/colpaligemma-3b-pt-448-base."""
-    build_lora(folder, base, colpali, base_name=base_name, parts=True)
-
-
 def build_lora(
     folder: Path, base: Path, make: Callable[[Path], tuple[Any, Any]], *, base_name: str, parts: bool = False
 ) -> None:

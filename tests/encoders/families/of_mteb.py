@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
 
 import transformers
 
@@ -15,9 +12,11 @@ from capim.store.types import EncoderSpec
 from capim.tasks.encoders import entry_from
 from tests.encoders.families import clip, colvision, sentence
 from tests.encoders.families.clip import SQUARE, TOWER, VISION, lively
+from tests.encoders.families.hub import place_of
+from tests.encoders.families.recipe import Recipe, alone, lora
 from tests.encoders.families.vocabulary import bert_tokenizer
 
-BASE = "vidore/colpaligemma-3b-pt-448-base"
+BASE_COMMIT = "ba5e" * 10
 
 
 def build_blip(folder: Path) -> None:
@@ -33,79 +32,36 @@ def build_blip(folder: Path) -> None:
     transformers.BlipProcessor(image_processor=pixels, tokenizer=tokenizer).save_pretrained(folder)
 
 
-class Case(NamedTuple):
-    """How a model of mteb's table is made, and what differs from its table because it is small.
-
-    Attributes:
-        build: Fills a folder with the repository's files; with ``based`` also one for the base model.
-        dim: Of the miniature.
-        based: The repository of its base model, which mteb loads at its newest commit.
-    """
-
-    build: Callable[..., None]
-    dim: int = 32
-    based: str = ""
-
-
-def _lora(folder: Path, base: Path) -> None:
-    colvision.build_colpali_lora(folder, base, base_name=BASE)
-
-
-_qwen = partial(partial, colvision.build_qwen)
-CASES: dict[str, Case] = {
-    "openai/clip-vit-base-patch32": Case(clip.build_clip),
-    "google/siglip-base-patch16-224": Case(clip.build_siglip),
-    "google/siglip2-base-patch16-224": Case(clip.build_siglip2),
-    "facebook/metaclip-2-mt5-worldwide-b32": Case(clip.build_metaclip2),
-    "Salesforce/blip-itm-base-coco": Case(build_blip),
-    "ModernVBERT/bimodernvbert": Case(partial(colvision.build_modernvbert, kind="Bi")),
-    "vidore/colpali-v1.3": Case(_lora, 128, BASE),
-    "vidore/colqwen2-v1.0": Case(_qwen(version="2"), 128),
-    "vidore/colqwen2.5-v0.2": Case(_qwen(version="2_5"), 128),
-    "Verm1ion/ColTurk-VDR-Qwen3VL-4B-v1.0": Case(_qwen(version="3"), 320),
-    "athrael-soju/colqwen3.5-4.5B-v3": Case(_qwen(version="3_5"), 128),
-    "vidore/colSmol-256M": Case(colvision.build_idefics, 128),
-    "ModernVBERT/colmodernvbert": Case(colvision.build_modernvbert, 128),
-    "perplexity-ai/pplx-embed-v2-late-0.6b": Case(sentence.build_multi, 16),
+_qwen = partial(alone, colvision.build_qwen)
+CASES: dict[str, tuple[Recipe, int]] = {
+    "openai/clip-vit-base-patch32": (alone(clip.build_clip), 32),
+    "google/siglip-base-patch16-224": (alone(clip.build_siglip), 32),
+    "google/siglip2-base-patch16-224": (alone(clip.build_siglip2), 32),
+    "facebook/metaclip-2-mt5-worldwide-b32": (alone(clip.build_metaclip2), 32),
+    "Salesforce/blip-itm-base-coco": (alone(build_blip), 32),
+    "ModernVBERT/bimodernvbert": (alone(colvision.build_modernvbert, kind="Bi"), 32),
+    "vidore/colpali-v1.3": (lora(), 128),
+    "vidore/colqwen2-v1.0": (_qwen(version="2"), 128),
+    "vidore/colqwen2.5-v0.2": (_qwen(version="2_5"), 128),
+    "Verm1ion/ColTurk-VDR-Qwen3VL-4B-v1.0": (_qwen(version="3"), 320),
+    "athrael-soju/colqwen3.5-4.5B-v3": (_qwen(version="3_5"), 128),
+    "vidore/colSmol-256M": (alone(colvision.build_idefics), 128),
+    "ModernVBERT/colmodernvbert": (alone(colvision.build_modernvbert), 128),
+    "perplexity-ai/pplx-embed-v2-late-0.6b": (alone(sentence.build_multi), 16),
 }
+"""By mteb's name: how it is made, and the dimension of the miniature."""
 
 
 def spec_in_cache(name: str, cache: Path) -> EncoderSpec:
-    """The spec of a model of mteb's table, whose repositories are put into the cache if they are not there yet."""
-    import torch
+    """The spec of a model of mteb's table, whose repositories are put into the cache if they are not there yet.
 
-    case = CASES[name]
-    entry = entry_from("x", {"adapter": "mteb", "checkpoint": name, "dim": case.dim})
-    commit = str(_meta(name).revision)
-    with TemporaryDirectory() as work:
-        folder, base = Path(work) / "repository", Path(work) / "base"
-        folder.mkdir()
-        if not _place(cache, name).exists():
-            torch.manual_seed(0)
-            case.build(folder, *([base] if case.based else []))
-            _add(cache, name, folder, commit)
-            if case.based:
-                _add(cache, case.based, base, "ba5e" * 10)
-    return entry.spec
-
-
-def _meta(name: str) -> Any:
+    mteb asks for the pinned commit, and of a base model and of some processors for the newest.
+    """
     import mteb
 
-    return mteb.get_model_meta(name)
-
-
-def _place(cache: Path, repository: str) -> Path:
-    return cache / f"models--{repository.replace('/', '--')}"
-
-
-def _add(cache: Path, repository: str, folder: Path, commit: str) -> None:
-    """mteb asks for the pinned commit, and of a base model and of some processors for the newest."""
-    place = _place(cache, repository)
-    shutil.copytree(folder, place / "snapshots" / commit)
-    for absent in {"config.json", "processor_config.json"} - {path.name for path in folder.iterdir()}:
-        none = place / ".no_exist" / commit / absent  # as a download notes it
-        none.parent.mkdir(parents=True, exist_ok=True)
-        none.touch()
-    (place / "refs").mkdir(exist_ok=True)
-    (place / "refs" / "main").write_text(commit)
+    recipe, dim = CASES[name]
+    if not place_of(cache, name).exists():
+        with TemporaryDirectory() as work:
+            commit = str(mteb.get_model_meta(name).revision)
+            recipe.cache(cache, name, Path(work), at=commit, others_at=BASE_COMMIT)
+    return entry_from("x", {"adapter": "mteb", "checkpoint": name, "dim": dim}).spec

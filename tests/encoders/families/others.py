@@ -24,7 +24,6 @@ def build_jina(folder: Path, code: Path, tower: Path, *, dim: int = 32, tower_na
     from capim.tasks.encoders.adapters.jina import restore_clip_loss
 
     restore_clip_loss()
-    code.mkdir(parents=True)
     for file in REMOTE_CODE.glob("*.txt"):  # named .txt here, so that no tool takes it for code of ours
         shutil.copy(file, code / f"{file.stem}.py")
     tokenizer = bert_tokenizer(folder)

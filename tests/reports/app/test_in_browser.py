@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.reports.app.stores import TOKEN, A, B, NoServices, missed_and_found, services_of
-from tests.reports.test_browser import SCHEMES, WIDTHS, Watched
+from tests.reports.test_browser import SCHEMES, WIDTHS, Watched, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -80,22 +79,6 @@ def window(browser: Browser, asked: EmbeddingStore) -> Iterator[tuple[Watched, s
     app = create_app(asked, token=TOKEN, services=services_of(asked))
     with serving(app) as started, watching(browser, started) as opened:
         yield opened, started
-
-
-def violations(page: Page, what: str, inside: str = "") -> list[tuple[object, ...]]:
-    """What axe finds inside an element, and what is wider than the window, at every width, light and dark."""
-    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
-    found: list[tuple[object, ...]] = []
-    for width, scheme in product(WIDTHS, SCHEMES):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        faults = page.evaluate("place => axe.run(place || document).then((found) => found.violations)", inside)
-        found += [(what, width, scheme, v["id"], v["nodes"][0]["html"][:300]) for v in faults]
-        found += [(what, width, scheme, "wider than the window", wide)] * (wide > width)
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.emulate_media(color_scheme="light")
-    return found
 
 
 def elsewhere(window: Watched, address: str) -> set[str]:
