@@ -82,7 +82,7 @@ def test_pictures_of_another_size_and_compression_are_alike(tmp_path: Path) -> N
     corpus = read_labels(tmp_path)
     store = random_store(tmp_path / "store", corpus, (ONE,))
     paths = [tmp_path / id_ for id_ in texts(corpus.images["id"])]
-    shas = corpus.images["sha"].to_pylist()
+    shas = [str(sha) for sha in corpus.images["sha"].to_pylist()]
     store.write_image_index(
         IndexedImage(sha, 1, 1, path.read_bytes(), None) for sha, path in zip(shas, paths, strict=True)
     )
