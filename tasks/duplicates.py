@@ -24,7 +24,6 @@ from capim.tasks.results.suite import photographs_of
 
 COLUMNS = ("corpus", "image", "other_corpus", "other_image", "by", "cosine")
 MOST = 100_000  # pairs by vectors, or by pictures
-NEAR_BITS = 4  # of the 64 of a hash that may differ: another size or compression of a picture changes fewer
 _ROWS = 256  # hashes that are compared with all at once
 
 
@@ -34,7 +33,7 @@ def duplicates(
     *,
     encoder: str | None = None,
     threshold: float = 0.95,
-    pictures: bool = False,
+    bits: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """One row per pair of images, the surest first: equal bytes, equal names between corpora, pictures, vectors.
 
@@ -42,7 +41,8 @@ def duplicates(
         corpora: Stored ones; images are compared within each and between any two of them.
         encoder: Name or fingerprint of one with one vector per item; without one, bytes and names alone count.
         threshold: Least cosine, in -1..1.
-        pictures: Whether the hashes of stored thumbnails are compared, too (:func:`perceptual_hash`).
+        bits: Most that may differ of the 64 of two thumbnails' hashes (:func:`perceptual_hash`); with None they are not
+            compared. Another size or compression changes 4 or fewer.
 
     Raises:
         RequestError: The encoder has several vectors per item or none of these images, the threshold is none, or more
@@ -51,7 +51,9 @@ def duplicates(
     if not -1 <= threshold <= 1:
         raise RequestError(f"--threshold must be a cosine between -1 and 1, got {threshold}")
     told: set[tuple[tuple[str, str], tuple[str, str]]] = set()
-    of_pictures = _alike(store, corpora) if pictures else ()
+    if bits is not None and not 0 <= bits <= 64:
+        raise RequestError(f"--bits must be a number of bits of 64, 0 to 64, got {bits}")
+    of_pictures = () if bits is None else _alike(store, corpora, bits)
     for by, pairs in (("bytes", _equal(corpora, "sha")), ("name", _equal(corpora, "name")), ("picture", of_pictures)):
         for first, second in pairs:
             if (first, second) not in told:
@@ -80,7 +82,9 @@ def _equal(corpora: Sequence[Corpus], what: str) -> Iterator[tuple[tuple[str, st
             yield from ((first, second) for second in images[at + 1 :] if what == "sha" or first[0] != second[0])
 
 
-def _alike(store: EmbeddingStore, corpora: Sequence[Corpus]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+def _alike(
+    store: EmbeddingStore, corpora: Sequence[Corpus], bits: int
+) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
     """Pairs of images whose thumbnails have hashes that differ in few bits; images without a thumbnail are left out."""
     images = [
         ((corpus.name, id_), photograph.sha)
@@ -94,11 +98,11 @@ def _alike(store: EmbeddingStore, corpora: Sequence[Corpus]) -> Iterator[tuple[t
     n = 0
     for start in range(0, len(hashes), _ROWS):
         differing = np.bitwise_count(hashes[start : start + _ROWS, None] ^ hashes[None, start + 1 :])
-        rows, columns = np.nonzero(differing <= NEAR_BITS)
+        rows, columns = np.nonzero(differing <= bits)
         later = columns >= rows
         n += int(later.sum())
         if n > MOST:
-            raise RequestError(f"more than {MOST:,} pairs of pictures are alike; name fewer corpora")
+            raise RequestError(f"more than {MOST:,} pairs of pictures are as alike; lower --bits")
         for row, column in zip(rows[later].tolist(), columns[later].tolist(), strict=True):
             yield names[start + row], names[start + 1 + column]
 

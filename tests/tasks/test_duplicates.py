@@ -86,7 +86,7 @@ def test_pictures_of_another_size_and_compression_are_alike(tmp_path: Path) -> N
     store.write_image_index(
         IndexedImage(sha, 1, 1, path.read_bytes(), None) for sha, path in zip(shas, paths, strict=True)
     )
-    pairs = [(row["image"], row["other_image"]) for row in duplicates(store, [corpus], pictures=True)]
+    pairs = [(row["image"], row["other_image"]) for row in duplicates(store, [corpus], bits=4)]
     same = ["a/small.jpg", "a/whole.png", "b/compressed.jpg"]
     assert sorted(pairs) == [(one, other) for at, one in enumerate(same) for other in same[at + 1 :]]
 
