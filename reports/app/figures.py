@@ -159,7 +159,7 @@ def pair(request: Request) -> Response:
 
 
 def _tests(data: ReportData, corpus: str, rows: list[Row]) -> Table:
-    shown = ("metric", "difference", "the first is", "p", "adjusted p", "won", "tied", "lost")
+    shown = ("metric", "difference", "the first is", "p", "adjusted p")
     title = f"{rows[0]['encoder_a']} minus {rows[0]['encoder_b']}: the stored tests"
     return replace(only(differences.pairs(data, corpus, rows), *shown), id="tests", caption=title)
 

@@ -174,10 +174,6 @@ def _cells(path: Path) -> list[object] | None:
     return listed if isinstance(listed, list) and all(isinstance(one, str | int) for one in listed) else None
 
 
-def _read_zipped(path: Path) -> Contents:
-    return named_contents(read_npz(path))
-
-
 def _read_safetensors(path: Path) -> Contents:
     from safetensors import SafetensorError, safe_open
 
@@ -317,7 +313,7 @@ def _read_shards(folder: Path) -> Contents:
 
 _READERS: Mapping[str, Callable[[Path], Contents]] = {
     ".npy": _read_npy,
-    ".npz": _read_zipped,
+    ".npz": lambda path: named_contents(read_npz(path)),
     ".safetensors": _read_safetensors,
     ".pt": _read_torch,
     ".pth": _read_torch,

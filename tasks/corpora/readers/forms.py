@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
-from capim.store.errors import RequestError, did_you_mean, nearest
+from capim.store.errors import RequestError, did_you_mean, nearest, noted
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.files import unlisted
@@ -223,12 +223,11 @@ def corpus_of_rows(
                 'images with several ids; if the column holds caption ids, write columns.caption_id = "id"',
                 f"{file!r} ({', '.join(ids[:3])})",
             )
-    try:
-        wanted = None if options.ids_only else images
+    lines, wanted = faults.lines(), None if options.ids_only else images
+    with noted(lines):
         located = locate_images(table.images.values(), wanted, missing=missing, origin=read.where)
-    except RequestError as error:
-        raise RequestError([*faults.lines(), *error.faults]) from error
-    faults.raise_any()
+    if lines:
+        raise RequestError(lines)
     located = located.without(read.absent, missing=missing, where=read.where, what="rows")
     return build_corpus(
         name,
