@@ -394,8 +394,8 @@ def duplicates(
         corpus: names, paths or fingerprints of corpora in the store
         encoder: also compare the stored vectors of this encoder, one vector per image
         threshold: least cosine of near-duplicates (default: 0.95)
-        bits: also compare perceptual hashes of the stored thumbnails, of which at most N of 64 bits differ (4 or fewer do
-            in another size or compression of a picture)
+        bits: also compare perceptual hashes of the stored thumbnails, of which at most N of 64 bits differ (4 or fewer
+            do in another size or compression of a picture)
     """
     from capim.tasks.duplicates import COLUMNS, duplicates
 
