@@ -381,8 +381,9 @@ def duplicates(
     corpus: Annotated[tuple[str, ...], "X,Y"],
     encoder: str | None = None,
     threshold: Annotated[float, "C"] = 0.95,
+    bits: Annotated[int | None, "N"] = None,
 ) -> Rows:
-    """List images that are the same or nearly so, within corpora and between them: by bytes, by file names, by vectors.
+    """List images that are the same or nearly so, within corpora and between them: by bytes, names, pictures, vectors.
 
     Photographs that two corpora share make their figures depend on each other; a training and a test part of one corpus
     should share none. File names are compared only between corpora. The score is the cosine.
@@ -393,13 +394,15 @@ def duplicates(
         corpus: names, paths or fingerprints of corpora in the store
         encoder: also compare the stored vectors of this encoder, one vector per image
         threshold: least cosine of near-duplicates (default: 0.95)
+        bits: also compare perceptual hashes of the stored thumbnails, of which at most N of 64 bits differ (4 or fewer
+            do in another size or compression of a picture)
     """
     from capim.tasks.duplicates import COLUMNS, duplicates
 
     store = open_store(workspace)
     rows = [corpus_in(store, each) for each in corpus]
     corpora = [store.corpus(str(row["name"]), str(row["fingerprint"])) for row in rows]
-    found = list(duplicates(store, corpora, encoder=encoder, threshold=threshold))
+    found = list(duplicates(store, corpora, encoder=encoder, threshold=threshold, bits=bits))
     shared = {(row["corpus"], row["image"]) for row in found} | {
         (row["other_corpus"], row["other_image"]) for row in found
     }

@@ -1,7 +1,8 @@
 """Images that are the same or nearly so, within a corpus and between corpora: `capim duplicates`.
 
-By their bytes, by the file names of photographs, and by the vectors of an encoder. What is in two corpora, or in the
-training and the test part of one, makes their figures depend on each other, or too good.
+By their bytes, by the file names of photographs, by a perceptual hash of their thumbnails, and by the vectors of an
+encoder. What is in two corpora, or in the training and the test part of one, makes their figures depend on each other,
+or too good.
 """
 
 from __future__ import annotations
@@ -12,26 +13,36 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
+from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.results.suite import photographs_of
 
 COLUMNS = ("corpus", "image", "other_corpus", "other_image", "by", "cosine")
-MOST = 100_000  # pairs by vectors
+MOST = 100_000  # pairs by vectors, or by pictures
+_ROWS = 256  # hashes that are compared with all at once
 
 
 def duplicates(
-    store: EmbeddingStore, corpora: Sequence[Corpus], *, encoder: str | None = None, threshold: float = 0.95
+    store: EmbeddingStore,
+    corpora: Sequence[Corpus],
+    *,
+    encoder: str | None = None,
+    threshold: float = 0.95,
+    bits: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """One row per pair of images, the surest first: equal bytes, then equal names between corpora, then vectors.
+    """One row per pair of images, the surest first: equal bytes, equal names between corpora, pictures, vectors.
 
     Args:
         corpora: Stored ones; images are compared within each and between any two of them.
         encoder: Name or fingerprint of one with one vector per item; without one, bytes and names alone count.
         threshold: Least cosine, in -1..1.
+        bits: Most that may differ of the 64 of two thumbnails' hashes (:func:`perceptual_hash`); with None they are not
+            compared. Another size or compression changes 4 or fewer.
 
     Raises:
         RequestError: The encoder has several vectors per item or none of these images, the threshold is none, or more
@@ -40,7 +51,10 @@ def duplicates(
     if not -1 <= threshold <= 1:
         raise RequestError(f"--threshold must be a cosine between -1 and 1, got {threshold}")
     told: set[tuple[tuple[str, str], tuple[str, str]]] = set()
-    for by, pairs in (("bytes", _equal(corpora, "sha")), ("name", _equal(corpora, "name"))):
+    if bits is not None and not 0 <= bits <= 64:
+        raise RequestError(f"--bits must be a number of bits of 64, 0 to 64, got {bits}")
+    of_pictures = () if bits is None else _alike(store, corpora, bits)
+    for by, pairs in (("bytes", _equal(corpora, "sha")), ("name", _equal(corpora, "name")), ("picture", of_pictures)):
         for first, second in pairs:
             if (first, second) not in told:
                 told.add((first, second))
@@ -66,6 +80,48 @@ def _equal(corpora: Sequence[Corpus], what: str) -> Iterator[tuple[tuple[str, st
     for images in same.values():
         for at, first in enumerate(images):
             yield from ((first, second) for second in images[at + 1 :] if what == "sha" or first[0] != second[0])
+
+
+def _alike(
+    store: EmbeddingStore, corpora: Sequence[Corpus], bits: int
+) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """Pairs of images whose thumbnails have hashes that differ in few bits; images without a thumbnail are left out."""
+    images = [
+        ((corpus.name, id_), photograph.sha)
+        for corpus in corpora
+        for id_, photograph in zip(texts(corpus.images["id"]), photographs_of(corpus), strict=True)
+    ]
+    thumbnails = store.thumbnails([sha for _, sha in images if sha is not None])
+    hash_of = {sha: perceptual_hash(decode_image(thumbnail)) for sha, thumbnail in thumbnails.items()}
+    names = [name for name, sha in images if sha in hash_of]
+    hashes = np.array([hash_of[sha] for _, sha in images if sha in hash_of], dtype=np.uint64)
+    n = 0
+    for start in range(0, len(hashes), _ROWS):
+        differing = np.bitwise_count(hashes[start : start + _ROWS, None] ^ hashes[None, start + 1 :])
+        rows, columns = np.nonzero(differing <= bits)
+        later = columns >= rows
+        n += int(later.sum())
+        if n > MOST:
+            raise RequestError(f"more than {MOST:,} pairs of pictures are as alike; lower --bits")
+        for row, column in zip(rows[later].tolist(), columns[later].tolist(), strict=True):
+            yield names[start + row], names[start + 1 + column]
+
+
+def perceptual_hash(image: Image.Image) -> int:
+    """64 bits that hardly change with the size and the compression of a picture: pHash, as ImageHash has it.
+
+    The picture in grey at 32 x 32, its cosine transform, the 8 x 8 lowest frequencies: which are above their median.
+
+    Examples:
+        >>> picture = Image.linear_gradient("L").rotate(20)
+        >>> (perceptual_hash(picture) ^ perceptual_hash(picture.resize((90, 90)))).bit_count() <= 4
+        True
+    """
+    from scipy.fft import dct
+
+    grey = np.asarray(image.convert("L").resize((32, 32), Image.Resampling.LANCZOS), dtype=np.float64)
+    low = dct(dct(grey, axis=0), axis=1)[:8, :8]
+    return int("".join("01"[int(bit)] for bit in (low > np.median(low)).ravel()), 2)
 
 
 def _near(

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.rows.report_data import Row, grouped
 from capim.store import EmbeddingStore
+from capim.store.schema import LABEL
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Explanation
-from capim.tasks.protocols import ALL_NEGATIVES, MACRO, MAIN, MICRO, Direction, Protocol, with_outcomes
+from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MICRO, Direction, Protocol, with_outcomes
 
 Explain: TypeAlias = Callable[..., list[Explanation]]
 """Explains ``pairs`` of positions of captions and images; ``encoder`` and ``corpus`` by fingerprint."""
@@ -187,11 +188,14 @@ def shown_protocols(evaluated: Iterable[str]) -> dict[Direction, list[str]]:
 
 
 def relevant_documents(corpus: Corpus, ground_truth: str) -> dict[int, tuple[int, ...]]:
-    """Row of each judged query to the rows of its relevant documents, highest grade first."""
-    of_captions = (pc.field("ground_truth") == ground_truth) & (pc.field("direction") == "t2i")
-    rows = corpus.relevance.filter(of_captions & (pc.field("grade") > 0))
+    """Row of each judged query to the rows of its relevant documents, highest grade first; of a class to its images."""
+    truth, direction, asks, answers = (
+        (LABEL, "i2t", "item_id", "query_id") if ground_truth == CLASS else (ground_truth, "t2i", "query_id", "item_id")
+    )
+    of_queries = (pc.field("ground_truth") == truth) & (pc.field("direction") == direction)
+    rows = corpus.relevance.filter(of_queries & (pc.field("grade") > 0))
     found: dict[int, list[tuple[int, int]]] = {}
-    queries, documents = _places(rows["query_id"], corpus.captions), _places(rows["item_id"], corpus.images)
+    queries, documents = _places(rows[asks], corpus.captions), _places(rows[answers], corpus.images)
     for query, document, grade in zip(queries, documents, rows["grade"].to_numpy().tolist(), strict=True):
         found.setdefault(query, []).append((-grade, document))
     return {query: tuple(document for _, document in sorted(documents)) for query, documents in found.items()}

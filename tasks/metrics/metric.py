@@ -78,13 +78,13 @@ class Metric(MetricFacts):
         """Whether it can be computed from these outcomes, and does not repeat another metric on them."""
         if outcomes.protocol.direction not in self.directions or (self.needs and getattr(outcomes, self.needs) is None):
             return False
-        if self.special or (outcomes.protocol.metrics and not self.reference):
-            return self.name in outcomes.protocol.metrics
         if outcomes.bpref is not None:
             return self.needs == "bpref"  # trec_eval's names for trec_eval's order, and no others
         judged = outcomes.relevant_grades is not None
         if self.judged is not None and self.judged != judged:
             return False
+        if self.special or (outcomes.protocol.metrics and not self.reference):
+            return self.name in outcomes.protocol.metrics
         return not self.several or judged or bool((outcomes.n_relevant > 1).any())
 
     def _reduced(self, values: NDArray[np.float64], outcomes: Outcomes) -> float:

@@ -376,8 +376,9 @@ SPEARMAN = Metric(
     name="Spearman",
     title="Rank correlation of cosines with how alike people found two images",
     directions=RETRIEVAL,
-    values=lambda o, _: rank_correlation(o.best_score, np.asarray(o.relevant_grades, dtype=np.float64)),
+    values=lambda o, _: rank_correlation(o.best_score, np.asarray(o.relevant_grades)[o.offsets[:-1]]),
     guess=lambda _: 0.0,
+    judged=True,
     special=True,
 )
 SPECIAL = (

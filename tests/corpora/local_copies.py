@@ -297,6 +297,13 @@ def labels(root: Path) -> Copy:
     return Copy(opened("labels", root), 3, 2, ("owl#0", "a photo of a owl."), ("red_fox#0", "a photo of a red fox."))
 
 
+def image_queries(root: Path) -> Copy:
+    rows = 'reference,caption,target\na.jpg,"red, and more",b.jpg\nb.jpg,blue,c.jpg\n'
+    write(root, {**images("a.jpg", "b.jpg", "c.jpg"), "texts.csv": rows})
+    description = {"reader": "image-queries", "root": str(root / "texts.csv")}
+    return Copy(description, 3, 2, ("0", "red, and more"), ("1", "blue"))
+
+
 def hub(root: Path) -> Copy:
     dataset = publish(root, {"photo": [jpeg(0), jpeg(1)], "caption": ["red", "blue"]})
     description = {"reader": "hub", "dataset": dataset, "columns": {"image": "photo"}}

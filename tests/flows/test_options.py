@@ -115,6 +115,7 @@ VALUES = {
     "level": "0.9", "limits": "bytes=9999", "margin": "2", "memory": "1GiB", "methods": "binary",
     "metric": "{metric}:hit", "metrics": "R@1",
     "modality": "caption", "note": "'a remark'", "only": "images", "open": "", "parts": "2", "permutations": "2000",
+    "bits": "30",
     "port": "1", "precision": "bfloat16", "protocol": "t2i/all", "protocols": "t2i/all", "recompute": "",
     "replicates": "200", "strict": "",
     "revision": "r2", "sample": "8", "seed": "1", "shards": "2", "storage": "float16", "suite": "{suite}",

@@ -12,6 +12,7 @@ import pytest
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Direction
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
+from capim.tasks.ranking.protocols import PROTOCOLS
 
 pytestmark = [pytest.mark.parametrize("name", METRICS)]
 RANKS = [[1, 4], [2, 9], [7, 8], [30, 31], [1, 2], [400, 990]]
@@ -53,6 +54,8 @@ def examples(name: str, order: Sequence[int] = range(6)) -> list[Outcomes]:
     """The examples, of every direction, with and without grades, that the metric applies to."""
     plain = [example(direction, order) for direction in sorted(METRICS[name].directions)]
     every = [*plain, *map(judged, plain)]
+    special = [rule.protocol for rule in PROTOCOLS.values() if name in rule.protocol.metrics]
+    every += [replace(outcomes, protocol=protocol) for protocol in special for outcomes in every]
     found = [outcomes for outcomes in every if METRICS[name].applies(outcomes)]
     return found or pytest.skip("it applies to no example: add what it reads to `example`")
 

@@ -22,6 +22,7 @@ from tests.ranking.conftest import small_corpus, tasks_of
 
 Measure = Callable[[Sequence[int]], float]
 KS = (1, 2, 3, 5, 10)
+OF_OUTCOMES = ("MRR", "mean_rank", "mAP@R", "R-Precision", "AP by trapezoids")
 
 
 def score_table(table: NDArray[np.float32], relevant: Sequence[Sequence[int]]) -> Outcomes:
@@ -58,6 +59,14 @@ def precision_sum(hits: Sequence[int]) -> float:
     return sum(sum(hits[: place + 1]) / (place + 1) for place, hit in enumerate(hits) if hit)
 
 
+def trapezoids(hits: Sequence[int]) -> float:
+    """The mean of the precisions just before and at every hit; 1 before the first place."""
+    at = [place for place, hit in enumerate(hits) if hit]
+    return (
+        sum((found / place if place else 1) + (found + 1) / (place + 1) for found, place in enumerate(at)) / 2 / len(at)
+    )
+
+
 def by_hand() -> dict[str, Measure]:
     """The definitions of trec_eval and of ECCV Caption, for one order."""
     measures: dict[str, Measure] = {
@@ -66,6 +75,7 @@ def by_hand() -> dict[str, Measure]:
         "AP": lambda hits: precision_sum(hits) / sum(hits),
         "mAP@R": lambda hits: precision_sum(hits[: sum(hits)]) / sum(hits),
         "R-Precision": lambda hits: sum(hits[: sum(hits)]) / sum(hits),
+        "AP by trapezoids": trapezoids,
     }
     for k in KS:
         measures[f"R@{k}"] = partial(lambda k, hits: float(any(hits[:k])), k)
@@ -76,7 +86,7 @@ def by_hand() -> dict[str, Measure]:
 
 def ours(outcomes: Outcomes) -> Mapping[str, NDArray[np.float64]]:
     """The same measures of outcomes, by the functions behind the table of metrics."""
-    found = {name: METRICS[name].per_query(outcomes) for name in ("MRR", "mean_rank", "mAP@R", "R-Precision")}
+    found = {name: METRICS[name].per_query(outcomes) for name in OF_OUTCOMES}
     found["AP"] = average_precision(outcomes, outcomes.n_gallery.astype(np.int64))
     for k in KS:
         top = np.full(len(outcomes), k, dtype=np.int64)

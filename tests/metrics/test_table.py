@@ -84,6 +84,9 @@ def test_chance_of_ranks_is_that_of_random_orders() -> None:
         ("t2i/judged", {"t2i/judged": "nDCG@10"}),
         ("t2i/all t2i/de/google i2t/de/google t2i/first", {"t2i/de/google": "R@1", "i2t/de/google": "R@1"}),
         ("t2i/first t2i/cxc i2t/cxc", {"t2i/cxc": "R@1", "i2t/cxc": "R@1"}),
+        ("i2i/easy i2i/hard i2i/medium", {"i2i/medium": "AP by trapezoids"}),
+        ("t2i/composed-subset t2i/composed", {"t2i/composed": "R@1"}),
+        ("i2i/similarity", {"i2i/similarity": "Spearman"}),
         ("", {}),
     ],
 )

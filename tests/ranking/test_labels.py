@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.metrics import average_precision_score, balanced_accuracy_score
 
+from capim.reports.rows.gallery import relevant_documents
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors
 from capim.tasks.analyses.table import ANALYSES
@@ -114,6 +115,14 @@ def test_average_precision_of_classes_is_that_of_clip_benchmark_and_scikit_learn
     assert METRICS["AP"].per_query(untied) == pytest.approx(expected, abs=1e-6)
     of_peer = average_precision_per_class(torch.from_numpy(scores), torch.from_numpy(of).int())
     assert METRICS["AP"].per_query(untied) == pytest.approx(of_peer.numpy(), abs=1e-6)
+
+
+def test_the_gallery_shows_the_images_of_a_class(corpus: Corpus) -> None:
+    """A report of a corpus with several labels per image ended with an index that was out of bounds."""
+    found, of = relevant_documents(corpus, "class"), targets(corpus)
+    assert {query // 3: set(images) for query, images in found.items()} == {
+        each: set(np.flatnonzero(of[:, each])) for each in range(N_CLASSES)
+    }
 
 
 def test_images_that_share_a_label_are_found_among_all_others(

@@ -11,7 +11,7 @@ from PIL import Image
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.schema import texts
-from capim.store.types import Corpus
+from capim.store.types import Corpus, IndexedImage
 from capim.tasks.corpora.readers.labels import read_labels
 from capim.tasks.duplicates import duplicates
 from tests.command import command
@@ -67,6 +67,28 @@ def test_vectors_above_the_threshold_are_those_of_the_whole_table(workspace: Pat
     found = {(row["corpus"], row["image"], row["other_corpus"], row["other_image"]): row["cosine"] for row in rows}
     assert found.keys() == pairs.keys() - told
     assert all(found[pair] == pytest.approx(pairs[pair], abs=1e-6) for pair in found)
+
+
+def test_pictures_of_another_size_and_compression_are_alike(tmp_path: Path) -> None:
+    """Two pictures, the first three times; the hash is the one that ImageHash gives (checked for these by hand)."""
+    rng = np.random.default_rng(0)
+    drawn = [Image.fromarray(rng.integers(256, size=(9, 9), dtype=np.uint8)).resize((240, 180)) for _ in range(2)]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    drawn[0].save(tmp_path / "a/whole.png")
+    drawn[0].save(tmp_path / "b/compressed.jpg", quality=30)
+    drawn[0].resize((120, 90)).save(tmp_path / "a/small.jpg")
+    drawn[1].save(tmp_path / "b/other.png")
+    corpus = read_labels(tmp_path)
+    store = random_store(tmp_path / "store", corpus, (ONE,))
+    paths = [tmp_path / id_ for id_ in texts(corpus.images["id"])]
+    shas = [str(sha) for sha in corpus.images["sha"].to_pylist()]
+    store.write_image_index(
+        IndexedImage(sha, 1, 1, path.read_bytes(), None) for sha, path in zip(shas, paths, strict=True)
+    )
+    pairs = [(row["image"], row["other_image"]) for row in duplicates(store, [corpus], bits=4)]
+    same = ["a/small.jpg", "a/whole.png", "b/compressed.jpg"]
+    assert sorted(pairs) == [(one, other) for at, one in enumerate(same) for other in same[at + 1 :]]
 
 
 def test_the_command_counts_images_and_refuses_what_has_no_cosine(workspace: Path) -> None:
