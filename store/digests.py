@@ -509,8 +509,8 @@ class Digests:
                 yield path, f"has {sizes[path]} bytes, {written[0]} were written"
             elif path.startswith(large) or trusted.get(path) == written:
                 continue
-            elif self.files.digest(name, path) != written:
-                yield path, "was changed on disk"
+            elif (found := self.files.digest(name, path)) != written:  # removed meanwhile: -1 bytes
+                yield path, "is missing" if found[0] < 0 else "was changed on disk"
 
     def _record(self, name: str, table: lance.LanceDataset, added: Sequence[FragmentMetadata], *, anew: bool) -> None:
         stored = self.files.sizes(name, RECORDS)

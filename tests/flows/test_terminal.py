@@ -175,7 +175,7 @@ def test_a_run_in_a_pipe_prints_the_path_alone_to_stdout_and_the_verdict_to_stde
     out, error = command(RUN, tmp_path)
     [page] = (tmp_path / "reports").glob("*/report.html")
     assert out == f"{page}\n"
-    verdict = r"shapes-sample12: tiny-clip .* on text to image and .* on image to text\."
+    verdict = r"shapes-sample12, tiny-clip: .* on text to image, .* on image to text\."
     assert re.fullmatch(verdict, error.splitlines()[-2])  # before the line about budgets
     assert "\x1b" not in out + error
 

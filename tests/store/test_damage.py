@@ -577,6 +577,21 @@ def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, dam
     assert again(store).rows("runs").num_rows == (4 if "missing" in words else 3)
 
 
+def test_a_file_that_another_process_removes_while_it_is_read_is_looked_for_again(sealed, monkeypatch):
+    store, key, _ = sealed
+    digest, gone = TableFiles.digest, []
+
+    def removed_first(files: TableFiles, name: str, path: str) -> tuple[int, str]:
+        if path.startswith("data/") and not gone:
+            gone.append(path)
+            return -1, ""  # by a compaction, whose record is about to be written
+        return digest(files, name, path)
+
+    monkeypatch.setattr(TableFiles, "digest", removed_first)
+    assert again(store).connection.digests.faults(key.table) == []
+    assert gone
+
+
 def test_a_repair_of_all_goes_on_after_what_it_cannot_mend_and_says_at_the_end_what_is_left(
     sealed, monkeypatch, capsys
 ):
