@@ -30,7 +30,8 @@ from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.decision import SHARERS, chance_p
 
 TABLES = (
-    "results", "comparisons", "rankings", "slices", "timings", "published", "batches", "metrics", "runs", "outcomes", "imports",
+    "results", "comparisons", "rankings", "slices", "timings", "published", "batches", "metrics", "runs", "outcomes",
+    "imports",
 )  # fmt: skip
 SCHEMAS: dict[str, pa.Schema] = {name: getattr(schema, name.upper()) for name in TABLES}
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
