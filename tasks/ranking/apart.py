@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -122,12 +123,11 @@ def _without_excluded(sides: Sides, rows: ScoreRows) -> ScoreRows:
 
 def _means(vectors: VectorRows, groups: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
     """The normalised mean of the vectors of each group, float32, shape ``(n_groups, dim)``."""
-    ords = np.concatenate(groups)
-    read = vectors[ords]
-    check_values(read, "caption", int(ords[0]))
-    starts = np.cumsum([0, *map(len, groups[:-1])])
-    sums = np.add.reduceat(read, starts, axis=0, dtype=np.float64)
-    return _unit(sums)
+    ords, ends = np.concatenate(groups), np.cumsum([0, *map(len, groups)])
+    first, last = int(ords[0]), int(ords[-1])
+    read = vectors[first : last + 1] if np.array_equal(ords, np.arange(first, last + 1)) else vectors[ords]
+    check_values(read, "caption", first)
+    return _unit(np.stack([read[start:end].sum(axis=0, dtype=np.float64) for start, end in pairwise(ends)]))
 
 
 def _unit(sums: NDArray[np.float64]) -> NDArray[np.float32]:
