@@ -579,7 +579,8 @@ def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, dam
 
 def test_a_file_that_another_process_removes_while_it_is_read_is_looked_for_again(sealed, monkeypatch):
     store, key, _ = sealed
-    digest, gone = TableFiles.digest, []
+    gone: list[str] = []
+    digest = TableFiles.digest
 
     def removed_first(files: TableFiles, name: str, path: str) -> tuple[int, str]:
         if name == key.table and path.startswith("data/") and not gone:
