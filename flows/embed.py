@@ -23,7 +23,7 @@ from prefect.settings import PREFECT_API_URL
 from capim.flows import execution
 from capim.flows.config import RunConfig, located, missing_names
 from capim.flows.inspection import device_faults
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import RequestError, WorkError, noted
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses
@@ -61,11 +61,9 @@ def check_request(
     if unanswered and not encoders and not known and not of_encoders:
         raise next(iter(unanswered.values()))
     faults = [*known, *of_encoders, *missing_names(config), *device_faults(config)]
-    try:
+    with noted(faults):
         check_analyses(config.analyses)
-    except RequestError as error:
-        faults += error.faults
-    try:
+    with noted(faults):
         unreadable: list[str] = execution.call(
             encoding.check_corpora,
             config.corpora,
@@ -78,8 +76,6 @@ def check_request(
             distractors=config.distractors,
         )
         faults += unreadable
-    except RequestError as error:
-        faults += error.faults
     if faults:
         raise RequestError(faults)
     missing = tuple(missing_encoder(name, execution.Failed(error=error)) for name, error in unanswered.items())

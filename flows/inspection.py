@@ -15,7 +15,7 @@ from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store
 from capim.flows.terminal import Form, Rows, say
 from capim.store import EmbeddingStore
-from capim.store.errors import MissingStoreError, RequestError, plain, without_credentials
+from capim.store.errors import MissingStoreError, RequestError, noted, plain, without_credentials
 from capim.store.rows import matching, names_with_rows
 from capim.store.types import Modality
 from capim.tasks.runtime.references import encoder_name
@@ -547,10 +547,8 @@ def check_names(config: RunConfig, flow: str) -> None:
     checks += _of_new(config) if flow in ENCODING else _of_stored(config, flow)
     faults: list[str] = []
     for check in checks:
-        try:
+        with noted(faults):
             check()
-        except RequestError as error:
-            faults += error.faults
     if faults := [*dict.fromkeys(faults), *device_faults(config)]:
         raise RequestError(faults)
 
@@ -563,10 +561,8 @@ def device_faults(config: RunConfig) -> list[str]:
         from capim.tasks.encoders.device import check_device
 
         for device in sorted(wanted):
-            try:
+            with noted(faults):
                 check_device(device)
-            except RequestError as error:
-                faults += error.faults
     return faults
 
 

@@ -22,13 +22,12 @@ from capim.tasks.metrics.table import Figure, headline_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.runtime.stored import read_outcomes
-from capim.tasks.statistics.certify import DATASETS, Check, Population, certify
+from capim.tasks.statistics.certify import DATASETS, PROMISES, Check, Population, certify
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
 Row = Mapping[str, Any]
-ANALYSIS = "promises"
 _DETAIL = ("standard_error", "promised", "holds")
 MOST_FIGURES = 4  # of a corpus with many headlines, such as languages: those with the lowest and the highest values
 
@@ -57,19 +56,19 @@ def certified(store: EmbeddingStore, corpus: str, results: Sequence[Row], *, see
                     corpus=stored,
                     protocol=figure.protocol,
                     fingerprints={row["encoder"]: row["encoder_fingerprint"] for row in both},
-                    run=ANALYSIS,
+                    run=PROMISES,
                 )
             )
         return pa.concat_tables(parts)
 
     promises = Derivation(
-        kind=ANALYSIS,
-        subject={"analysis": ANALYSIS, "corpus": stored.fingerprint},
+        kind=PROMISES,
+        subject={"analysis": PROMISES, "corpus": stored.fingerprint},
         inputs=[f"{row['encoder']} {row['evaluation']}" for row in both],
         settings={"seed": seed},
         version="; ".join(f"{figure.metric} {version_of(figure.metric)}" for figure in best_two),
     )
-    derive(store, "slices", [promises], one_by_one(rows_of), run=ANALYSIS)
+    derive(store, "slices", [promises], one_by_one(rows_of), run=PROMISES)
     order = {figure: at for at, figure in enumerate(best_two)}
     found = store.rows("slices", derived=promises.key).to_pylist()
     return [
@@ -110,7 +109,7 @@ def _slice(check: Check, encoder: str, figure: Figure, clusters: Clusters) -> Sl
     rate = np.nan if check.rate is None else check.rate
     return Slice(
         encoder,
-        ANALYSIS,
+        PROMISES,
         check.what,
         figure.metric,
         Interval(value=rate, reason=check.note),

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from capim.store import EmbeddingStore
 from capim.store.current import age
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, noted
 from capim.store.removal import drop_superseded
 from capim.store.rows import names_with_rows
 from capim.store.schema import texts
@@ -128,16 +128,12 @@ def check_scoring(
     """
     store, faults = EmbeddingStore.open(store_uri), list[str]()
     for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
-        try:
+        with noted(faults):
             select_protocols(store.corpus(corpus, fingerprint), protocols)
-        except RequestError as error:
-            faults += error.faults
     for encoder, corpus in product(dict.fromkeys(pair.encoder_fingerprint for pair in sets), distractors):
-        try:
+        with noted(faults):
             key = store.key(encoder=encoder, corpus=corpus, modality="image")
             faults += [] if store.sealed(key) else [missing_sets(store, key, ["image"])]
-        except RequestError as error:
-            faults += error.faults
     if faults:
         raise RequestError(list(dict.fromkeys(faults)))
 

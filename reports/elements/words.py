@@ -13,6 +13,7 @@ from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData, Row, detail_of
 from capim.reports.rows.standing import Task, decision_of, planned
 from capim.store.types import MetricFacts
+from capim.tasks.statistics.certify import PROMISES
 from capim.tasks.statistics.decision import unequal_weights
 
 
@@ -102,7 +103,7 @@ def weights(data: ReportData, tasks: Iterable[Task]) -> list[str]:
 
 def promises(data: ReportData, corpus: str) -> list[str]:
     """What `capim certify` found on images like those of a corpus, in a line; none where it was not run."""
-    rows = [row for row in data.slices if row["corpus"] == corpus and row["analysis"] == "promises"]
+    rows = [row for row in data.slices if row["corpus"] == corpus and row["analysis"] == PROMISES]
     known = [(row, detail_of(row)["holds"]) for row in rows if row["value"] is not None]
     broken = [
         f"{row['feature']} of {row['level_name']} is {show.percent(row['value'])} % ({row['reason']})"

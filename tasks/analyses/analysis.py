@@ -302,12 +302,12 @@ def against_first(
 ) -> Iterator[Slice]:
     """The mean of each level's values over all queries, with its paired difference from the first level."""
     table = np.stack(list(levels.values()))
-    whole, share = np.ones((1, table.shape[1]), dtype=bool), data.is_share(metric)
-    means = part_means(table, whole, data.clusters, data.resampling, share=share)
     changes = paired_differences(table, data.clusters, [(at, 0) for at in range(len(table))], data.resampling)
-    for at, (name, change) in enumerate(zip(levels, changes, strict=True)):
-        counted = means.interval(at, 0), *means.counts(at, 0)
-        yield Slice(encoder, analysis, "", metric, *counted, level_name=name, detail=as_change(change))
+    rows = [
+        QueryValues(encoder, "", of_level, as_change(change), name)
+        for (name, of_level), change in zip(levels.items(), changes, strict=True)
+    ]
+    return mean_slices(data, analysis, rows, metric=metric, share=data.is_share(metric))
 
 
 def as_change(change: Interval) -> dict[str, object]:

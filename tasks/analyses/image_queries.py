@@ -12,10 +12,12 @@ from capim.store.types import Modality
 from capim.store.vectors import offsets_of
 from capim.tasks.analyses.analysis import (
     AnalysisInput,
+    QueryValues,
     SingleVectors,
     Slice,
     against_first,
     as_change,
+    mean_slices,
     paired_differences,
 )
 from capim.tasks.metrics import METRICS
@@ -69,12 +71,9 @@ def without_duplicates(data: AnalysisInput) -> Iterator[Slice]:
         if not isinstance(vectors := data.vectors(encoder), SingleVectors):
             continue
         nearest = nearest_earlier(vectors.images)
-        whole, share = METRICS[data.metric].per_query(outcomes), data.is_share(data.metric)
-        means = part_means(
-            whole[None], np.ones((1, len(whole)), dtype=bool), data.clusters, data.resampling, share=share
-        )
-        counted = means.interval(0, 0), *means.counts(0, 0)
-        yield Slice(encoder, "duplicates", "", data.metric, *counted, level_name="all images")
+        whole = METRICS[data.metric].per_query(outcomes)
+        every = [QueryValues(encoder, "", whole, level_name="all images")]
+        yield from mean_slices(data, "duplicates", every, metric=data.metric, share=data.is_share(data.metric))
         repeated = {"equal bytes": copies} | {f"cosine from {t:g}": copies | (nearest >= t) for t in THRESHOLDS}
         for name, gone in repeated.items():
             if gone.any() and not gone.all():

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import Plugin, PluginTable
 from capim.tasks.protocols import Direction, Kind, Protocol
+from capim.tasks.statistics.certify import PROMISES
 
 Section: TypeAlias = Literal["slices", "ablations"]
 Need: TypeAlias = Literal["vectors", "specs", "truncated"]
@@ -249,7 +250,7 @@ _OWN = (
         needs=frozenset({"vectors", "specs"}),
         section="ablations",
     ),
-    Analysis("promises", None, {"promises": "What is promised, simulated on this corpus"}, section="ablations"),
+    Analysis(PROMISES, None, {PROMISES: "What is promised, simulated on this corpus"}, section="ablations"),
     Analysis("hardware", None, {"hardware": "Other hardware"}, section="ablations"),
     Analysis("two-stage", None, {"two-stage": "Retrieve with one, re-rank with another"}, section="ablations"),
     Analysis("fusion", None, {"fusion": "Fused scores"}, section="ablations"),

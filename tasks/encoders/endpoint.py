@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import RequestError, WorkError, noted
 from capim.store.types import EncoderSpec, Modality, Option
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images, service_of
 from capim.tasks.encoders.service_forms import FORMS, ServiceForm
@@ -170,11 +170,7 @@ def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
         RequestError: An option is missing or wrong, or the spec asks for what an endpoint does not have.
     """
     faults: list[str] = []
-    try:
-        endpoint_options(spec)
-    except RequestError as error:
-        faults += error.faults
-    else:
+    with noted(faults):
         faults += _of_another_form(spec)
     if spec.precision != "float32":
         faults.append(
