@@ -16,13 +16,14 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import Slice, slice_rows
+from capim.tasks.analyses.table import PROMISES
 from capim.tasks.derive import Derivation, derive, one_by_one
 from capim.tasks.metrics import METRICS, bounds_of, version_of
 from capim.tasks.metrics.table import Figure, headline_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.runtime.stored import read_outcomes
-from capim.tasks.statistics.certify import DATASETS, PROMISES, Check, Population, certify
+from capim.tasks.statistics.certify import DATASETS, Check, Population, certify
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval

@@ -10,10 +10,9 @@ from functools import partial
 
 from capim.reports import format as show
 from capim.reports.rows import standing
-from capim.reports.rows.report_data import ReportData, Row, detail_of
+from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, decision_of, planned
 from capim.store.types import MetricFacts
-from capim.tasks.statistics.certify import PROMISES
 from capim.tasks.statistics.decision import unequal_weights
 
 
@@ -99,19 +98,6 @@ def weights(data: ReportData, tasks: Iterable[Task]) -> list[str]:
     worst = min(rows, key=lambda row: row["n_effective"] / row["n_clusters"], default=None)
     said = worst and unequal_weights(worst["n_clusters"], worst["n_effective"], worst["largest_share"])
     return [f"{worst['corpus']}: {said}."] if worst and said else []
-
-
-def promises(data: ReportData, corpus: str) -> list[str]:
-    """What `capim certify` found on images like those of a corpus, in a line; none where it was not run."""
-    rows = [row for row in data.slices if row["corpus"] == corpus and row["analysis"] == PROMISES]
-    known = [(row, detail_of(row)["holds"]) for row in rows if row["value"] is not None]
-    broken = [
-        f"{row['feature']} of {row['level_name']} is {show.percent(row['value'])} % ({row['reason']})"
-        for row, holds in known
-        if holds is False
-    ]
-    counts = f"{sum(holds is True for _, holds in known)} of {show.count(len(known), 'promise')} hold"
-    return [f"{corpus}, simulated (capim certify): {'; '.join([counts, *broken])}."] if known else []
 
 
 def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:

@@ -15,10 +15,11 @@ from typing import Any, Literal, TypeAlias
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import Plugin, PluginTable
 from capim.tasks.protocols import Direction, Kind, Protocol
-from capim.tasks.statistics.certify import PROMISES
 
 Section: TypeAlias = Literal["slices", "ablations"]
 Need: TypeAlias = Literal["vectors", "specs", "truncated"]
+
+PROMISES = "promises"  # the slices of `capim certify`
 
 _RETRIEVAL: frozenset[Kind] = frozenset({"retrieval"})
 _TEXT_TO_IMAGE: frozenset[Direction] = frozenset({"t2i"})

@@ -27,7 +27,6 @@ from capim.tasks.statistics.pairs import POWER, TWO_SIDED, detectable_effect
 from capim.tasks.statistics.slices import LEAST_EXPECTED
 
 LEAST_COVERAGE, MOST_ERRORS, LEAST_POWER = 0.93, 0.065, 0.75
-PROMISES = "promises"  # the analysis whose slices hold what was simulated
 DATASETS = 1_000
 FLIPS = 999
 _AT_ONCE = 50

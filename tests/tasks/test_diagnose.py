@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from capim.reports.elements import words
 from capim.reports.rows.reading import read_report_data
+from capim.reports.sections import answer
 from capim.store import Block, EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks import certify, report
@@ -200,5 +200,5 @@ def test_what_was_simulated_is_stored_once_and_stands_beside_the_answer(
     monkeypatch.setattr(certify, "certify", None)  # nothing is simulated again
     assert certify.certified(store, corpus.name, results, seed=0) == rows
     held = [row["holds"] for row in rows if row["rate"] is not None]
-    [line] = words.promises(read_report_data(store, gallery=False), corpus.name)
+    [line] = answer.promises(read_report_data(store, gallery=False), corpus.name)
     assert line.startswith(f"shapes, simulated (capim certify): {held.count(True)} of {len(held)} promises hold")
