@@ -164,14 +164,13 @@ class AnalysisInput:
         What is fitted to data is fitted on one half and tested on the other. Those with a query, and those without, are
         split evenly.
         """
-        drawn = drawn_clusters(self.corpus, self.protocol)
-        n = drawn if isinstance(drawn, int) else len(self.corpus.images)
-        order = np.random.default_rng([self.resampling.seed, 1]).permutation(n)
-        occupied = np.bincount(self.queries.clusters, minlength=n)[order] > 0
+        order = np.random.default_rng([self.resampling.seed, 1]).permutation(self.clusters.n_clusters)
+        occupied = self.clusters.sizes[order] > 0
         second = np.zeros(len(order), dtype=np.bool_)
         for part in (order[occupied], order[~occupied]):
             second[part[: len(part) // 2]] = True
-        return second
+        drawn = drawn_clusters(self.corpus, self.protocol)
+        return second if isinstance(drawn, int) else second[drawn] & (drawn >= 0)
 
     @cached_property
     def task(self) -> RetrievalTask:

@@ -21,7 +21,7 @@ from capim.tasks.analyses.analysis import (
     paired_differences,
 )
 from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.layout import layout_of
+from capim.tasks.ranking.layout import drawn_clusters, layout_of
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.slices import part_means
@@ -96,7 +96,7 @@ def _without(
     task, rows = left
     share = data.is_share(data.metric)
     table = np.stack([_values(task, vectors, data.metric), whole[rows]])
-    clusters = Clusters.of(task.clusters, np.unique(task.clusters).astype(np.int64), task.weights)
+    clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
     means = part_means(table, np.ones((1, len(rows)), dtype=bool), clusters, data.resampling, share=share)
     [change] = paired_differences(table, clusters, [(0, 1)], data.resampling)
     detail = {**as_change(change), "left_out": int(gone.sum())}

@@ -17,6 +17,7 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.images.source import photograph_key
 from capim.tasks.corpora.subset import first_linked
 from capim.tasks.protocols import Protocol
+from capim.tasks.statistics.clusters import SamplingFrame
 
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
 
@@ -53,12 +54,8 @@ class CorpusLayout:
 
     @cached_property
     def photographs(self) -> NDArray[np.int32]:
-        """Ord of the first image that shows the same photograph, shape ``(n_images,)``: the cluster of pairs.
-
-        Boxes of one photograph, and images of equal bytes or the same key, are one.
-        """
-        keys: list[Any] = self.corpus.images["key"].to_pylist()
-        return first_linked([photograph_key(key) for key in keys], self.corpus.images["sha"].to_pylist())
+        """Ord of the first image that shows the same photograph, shape ``(n_images,)``: the cluster of pairs."""
+        return same_photographs(self.corpus.images)
 
     @cached_property
     def labels(self) -> pa.Table:
@@ -138,28 +135,53 @@ def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
     return cast("list[str]", encoded.dictionary.to_pylist()), _int32(encoded.indices)
 
 
-def drawn_clusters(corpus: Corpus, protocol: Protocol) -> int | NDArray[np.int64]:
-    """The clusters that are resampled, as ords or how many: images, queries (judged documents) or quadruples."""
+def drawn_clusters(corpus: Corpus, protocol: Protocol) -> SamplingFrame:
+    """The clusters that are resampled: photographs, queries (judged documents) or quadruples, by what outcomes name."""
     if protocol.kind == "judged":
         return len(corpus.captions)
     if protocol.metrics:  # few images ask
         from capim.tasks.ranking.protocols import build_task
 
-        return np.unique(build_task(corpus, protocol).clusters).astype(np.int64)
+        return _photographs_among(corpus, np.unique(build_task(corpus, protocol).clusters))
     if protocol.direction == "quadruples":
         return len(corpus.quadruples)
-    return len(corpus.images) if protocol.direction == "pairs" else drawn_images(corpus)
+    every = np.arange(len(corpus.images))
+    return _photographs_among(corpus, every) if protocol.direction == "pairs" else drawn_images(corpus)
 
 
-def drawn_images(corpus: Corpus) -> int | NDArray[np.int64]:
-    """The images that queries can belong to: all, but for those that no caption describes and no ground truth asks for.
+def drawn_images(corpus: Corpus) -> SamplingFrame:
+    """The photographs of images that queries can belong to: those with a caption, and those that a ground truth asks.
 
-    Such images are only searched: ten million of them beside COCO's 5,000 must not be drawn 10,000 times.
+    Other images are only searched: ten million of them beside COCO's 5,000 must not be drawn 10,000 times.
     """
     asked = corpus.relevance.filter(pc.field("direction") == "i2t")["query_id"]
     described = pc.unique(pa.chunked_array([*corpus.captions["image_id"].chunks, *asked.chunks], pa.string()))
-    ids = corpus.images["id"]
-    if len(described.drop_null()) >= len(ids):
-        return len(ids)
-    drawn = pc.index_in(described, value_set=ids.combine_chunks()).drop_null().to_numpy()
-    return len(ids) if len(drawn) == len(ids) else np.sort(drawn).astype(np.int64)
+    drawn = pc.index_in(described, value_set=corpus.images["id"].combine_chunks()).drop_null().to_numpy()
+    return _photographs_among(corpus, np.sort(drawn) if len(drawn) else np.arange(len(corpus.images)))
+
+
+def _photographs_among(corpus: Corpus, drawn: NDArray[np.integer]) -> SamplingFrame:
+    """The number of the photograph that each image shows, among those of some images, whose ords ascend."""
+    shown = corpus.images.select(["key", "sha"]).take(drawn)
+    unit = np.unique(same_photographs(shown), return_inverse=True)[1] if _repeats(shown) else np.arange(len(drawn))
+    if len(drawn) == len(corpus.images) == unit.max(initial=-1) + 1:
+        return len(drawn)
+    frame = np.full(int(drawn.max()) + 1, -1, dtype=np.int64)
+    frame[drawn] = unit
+    return frame
+
+
+def _repeats(images: pa.Table) -> bool:
+    """Whether some of the images may show one photograph; by Arrow, as this is asked for every figure."""
+    columns = images["key"], images["sha"].drop_null()
+    distinct = all(len(pc.unique(column)) == len(column) for column in columns)
+    return not distinct or bool(pc.any(pc.match_substring(images["key"], "@")).as_py())  # perhaps boxes
+
+
+def same_photographs(images: pa.Table) -> NDArray[np.int32]:
+    """Position of the first image that shows the same photograph, shape ``(n_images,)``.
+
+    Boxes of one photograph, and images of equal bytes or the same key, are one.
+    """
+    keys: list[Any] = images["key"].to_pylist()
+    return first_linked([photograph_key(key) for key in keys], images["sha"].to_pylist())

@@ -115,7 +115,13 @@ def cluster_photographs(
         both = zip(*(texts(corpus.quadruples[column]) for column in ("image_0", "image_1")), strict=True)
         return [(of_id[first], of_id[second]) for first, second in both]
     drawn = drawn_clusters(corpus, protocol)
-    return [(photographs[ord_],) for ord_ in (range(drawn) if isinstance(drawn, int) else drawn)]
+    if isinstance(drawn, int):
+        return [(photograph,) for photograph in photographs[:drawn]]
+    shown: list[list[Photograph]] = [[] for _ in range(int(drawn.max()) + 1)]
+    for photograph, cluster in zip(photographs, drawn.tolist(), strict=False):  # images after the last one are searched
+        if cluster >= 0:
+            shown[cluster].append(photograph)
+    return list(map(tuple, shown))
 
 
 def photographs_of(corpus: Corpus) -> list[Photograph]:

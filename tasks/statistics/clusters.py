@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 SamplingFrame = int | NDArray[np.int64]
-"""The labels among which clusters are drawn: how many, from 0; or where some are left out, those, ascending."""
+"""The clusters that are drawn: how many labels, from 0; or the cluster of each label, from 0, -1 where none is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,12 +20,12 @@ class Clusters:
     """The cluster and the weight of every query, and how many clusters are drawn.
 
     Attributes:
-        labels: int64, shape ``(n_queries,)``, in ``0 .. n_clusters - 1``: the position of the query's image among those
-            that are drawn.
+        labels: int64, shape ``(n_queries,)``, in ``0 .. n_clusters - 1``: the number of the query's photograph among
+            those that are drawn.
         weights: float64, shape ``(n_queries,)``, positive: the weight of a query in a mean. All 1, except where
             groups of unequal size have equal weight (folds, SugarCrepe's categories).
-        n_clusters: Images of the corpus that queries can belong to. Draws are over all of them, also those without a
-            query here, so that every protocol and slice of one corpus shares the same draws.
+        n_clusters: Photographs of the corpus that queries can belong to. Draws are over all of them, also those without
+            a query here, so that every protocol and slice of one corpus shares the same draws.
     """
 
     labels: NDArray[np.int64]
@@ -48,8 +48,8 @@ class Clusters:
         Examples:
             >>> Clusters.of([0, 0, 2], 4).sizes.tolist()
             [2, 0, 1, 0]
-            >>> Clusters.of([7, 7, 2], np.array([2, 5, 7])).labels.tolist()
-            [2, 2, 0]
+            >>> Clusters.of([4, 3, 1], np.array([-1, 0, -1, 1, 0])).labels.tolist()  # 1 and 4 show one photograph
+            [0, 1, 0]
         """
         array = np.asarray(labels)
         if array.ndim != 1 or not array.size or not np.issubdtype(array.dtype, np.integer):
@@ -63,8 +63,9 @@ class Clusters:
                     "give the number of images of the corpus"
                 )
         else:
-            n_clusters, labelled = len(drawn), np.searchsorted(drawn, array)
-            strange = drawn[np.minimum(labelled, n_clusters - 1)] != array
+            n_clusters, known = int(drawn.max()) + 1, (array >= 0) & (array < len(drawn))
+            labelled = np.where(known, drawn[np.where(known, array, 0)], -1)
+            strange = labelled < 0
             if strange.any():
                 raise ValueError(
                     f"{int(strange.sum())} queries have a cluster that is not drawn, first {int(array[strange][0])}"

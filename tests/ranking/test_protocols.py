@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from capim.store.errors import RequestError
@@ -17,6 +19,7 @@ from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import PROTOCOLS, protocols_of, select_protocols
+from capim.tasks.results.suite import cluster_photographs, photographs_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, bootstrap_samples
@@ -202,3 +205,16 @@ def test_images_without_captions_are_searched_but_never_ask_and_are_never_drawn(
 
     values = [1.0, 4.0, 2.0]
     assert intervals([0, 1, 0, 0, 1, 1, 0], values) == intervals([1, 1, 1], values)
+
+
+@pytest.mark.parametrize("id_", ["t2i/all", "i2t/any"])
+def test_images_of_one_photograph_are_one_cluster(id_: str) -> None:
+    corpus = small_corpus([1, 2, 0, 1])
+    shas = pa.chunked_array([["same", "same", "same", "other"]])
+    repeated = replace(corpus, images=corpus.images.set_column(corpus.images.column_names.index("sha"), "sha", shas))
+    task = task_of(repeated, id_)
+    clusters = Clusters.of(task.clusters, drawn_clusters(repeated, task.protocol), task.weights)
+    assert clusters.n_clusters == clusters.n_occupied == 2
+    assert clusters.sizes.tolist() == ([3, 1] if id_ == "t2i/all" else [2, 1])
+    photographs = cluster_photographs(repeated, photographs_of(repeated), task.protocol)
+    assert [{sha for sha, _ in each} for each in photographs] == [{"same"}, {"other"}]

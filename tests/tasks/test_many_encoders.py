@@ -11,6 +11,7 @@ from capim.store import Embeddings
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.statistics.draws import ADJUSTMENTS
+from capim.tasks.statistics.pairs import HEAVY
 from tests import random_store
 from tests.command import command, json_rows
 
@@ -79,7 +80,7 @@ def test_33_correlated_encoders_are_compared_without_a_contradiction(
         assert len(of_figure) == 33 * 32 / 2
         [equal] = [row for row in of_figure if (row["encoder_a"], row["encoder_b"]) == ("e00", "e01")]
         assert (equal["difference"], equal["p_sign_flip"], equal["p_adjusted"]) == (0, None, None)
-        tested = [row for row in of_figure if row["p_sign_flip"] is not None]
+        tested = [row for row in of_figure if row["p_sign_flip"] is not None and HEAVY not in (row["reason"] or "")]
         assert len(tested) > 500
         for row in tested:
             assert 0 < row["p_sign_flip"] <= row["p_adjusted"] <= 1, row
