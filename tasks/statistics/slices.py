@@ -24,6 +24,7 @@ NO_QUERY = "no interval: this part has no query"
 FEW_CLUSTERS = f"no interval: fewer than {LEAST_CLUSTERS} images"
 FEW_EXPECTED = f"no interval: fewer than {LEAST_EXPECTED:.0f} hits or misses expected in so small a part"
 PERMUTATIONS = 9_999
+_AT_ONCE = 500
 _LABELS = 6  # the stream of random numbers that exchanges labels
 
 
@@ -200,22 +201,26 @@ def label_tests(
     if share or clusters.only(among).n_effective >= NORMAL_FROM:
         return 2 * scipy.special.ndtr(-z)
     as_far = np.zeros(z.shape)
-    for order in _exchanged(image, size):
+    for orders in _exchanged(image, size):
         for label, row in enumerate(has):
-            as_far[:, label] += np.abs(row[order] @ table.T - expected[:, label]) >= distance[:, label] - _ROUNDING
+            sums = row[orders] @ table.T
+            as_far[:, label] += (np.abs(sums - expected[:, label]) >= distance[:, label] - _ROUNDING).sum(axis=0)
     return np.where(np.isnan(z), np.nan, (1 + as_far) / (1 + PERMUTATIONS))
 
 
 def _exchanged(image: NDArray[np.intp], size: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
     """Random orders of the queries: images with as many of them change places, and so do the queries of an image.
 
-    ``image`` is the image of every query, ``size`` the number of queries of every image.
+    ``image`` is the image of every query, ``size`` the number of queries of every image. Yields blocks of the shape
+    ``(n_orders, n_queries)``.
     """
     rng = np.random.default_rng((_LABELS, len(image), len(size)))
     of_image = np.split(np.argsort(image, kind="stable"), np.cumsum(size)[:-1])
     alike = [np.stack([of_image[at] for at in np.flatnonzero(size == n)]) for n in np.unique(size)]
-    for _ in range(PERMUTATIONS):
-        order = np.empty(len(image), dtype=np.intp)
+    for start in range(0, PERMUTATIONS, _AT_ONCE):
+        orders = np.empty((min(_AT_ONCE, PERMUTATIONS - start), len(image)), dtype=np.intp)
         for places in alike:
-            order[places] = rng.permuted(places[rng.permutation(len(places))], axis=1)
-        yield order
+            images = rng.random((len(orders), len(places))).argsort(axis=1)
+            within = rng.random((len(orders), *places.shape)).argsort(axis=2)
+            orders[:, places] = np.take_along_axis(places[images], within, axis=2)
+        yield orders
