@@ -32,6 +32,7 @@ from pydantic.fields import FieldInfo
 
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.types import Precision, Storage
+from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.runtime.references import encoder_name
 from capim.tasks.statistics.draws import Adjustment, IntervalMethod, Resampling
@@ -563,7 +564,7 @@ def _described(entries: Sequence[Any], among: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def located(entry: object, folder: Path) -> object:
-    """The entry with every path that exists in a folder made absolute; names stay names."""
+    """The entry with every path that exists in a folder made absolute; names stay names, those of corpora too."""
 
     def beside(value: object) -> object:
         if isinstance(value, str) and value and not Path(value).is_absolute() and (folder / value).exists():
@@ -576,4 +577,4 @@ def located(entry: object, folder: Path) -> object:
         # a file of the user's, or a function in it
         file, dot, function = str(entry.get("adapter", "")).partition(".py")
         return {**found, "adapter": f"{beside(file + dot)}{function}"} if dot else found
-    return beside(entry)
+    return entry if isinstance(entry, str) and entry in CORPORA else beside(entry)

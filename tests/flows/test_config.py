@@ -34,15 +34,15 @@ def test_an_unknown_analysis_is_found_before_anything_is_encoded(tmp_path: Path)
 
 
 def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "model").mkdir()
+    for folder in ("photos", "model", "shapes"):  # the last has the name of a corpus of capim's
+        (tmp_path / folder).mkdir()
     suite = tmp_path / "suite.toml"
     suite.write_text(
-        'corpora = ["photos", "shapes"]\n'
+        'corpora = ["photos", "shapes", "./shapes"]\n'
         '[[encoder]]\nname = "own"\nadapter = "hf_dual"\ncheckpoint = "model"\ndim = 4\n'
     )
     fields = read_suite(suite)
-    assert fields["corpora"] == (str(tmp_path / "photos"), "shapes")
+    assert fields["corpora"] == (str(tmp_path / "photos"), "shapes", str(tmp_path / "shapes"))
     assert fields["encoders"][0]["checkpoint"] == str(tmp_path / "model")
 
 
