@@ -200,7 +200,7 @@ class Connection:
         self.is_local = "://" not in uri
         self.options = {} if self.is_local else storage_options(os.environ)
         self.is_checked = False
-        self._kept: dict[str, Kept] | None = {} if keeps else None
+        self._kept: dict[tuple[str, ...], Kept] | None = {} if keeps else None
         self._n_writes: Counter[str] = Counter()
         self.look_seconds = 1.0 if self.is_local else 30.0
 
@@ -215,26 +215,31 @@ class Connection:
         return shared[uri]
 
     def kept(
-        self, name: str, read: Callable[[lance.LanceDataset | None], pa.Table], *, seconds: float
+        self,
+        name: str,
+        read: Callable[[lance.LanceDataset | None], pa.Table],
+        *,
+        seconds: float,
+        counted: tuple[str, ...] = (),
     ) -> pa.Table | None:
         """All rows of a table, read once; None if the connection keeps nothing, or they are too many.
 
         They are read again when this connection has written to the table, or when others have, which is looked for
-        again after ``seconds``.
+        again after ``seconds``. ``counted``: what is read is how many rows have each value of these columns.
         """
         if self._kept is None:
             return None
-        found, n_writes, looked = self._kept.get(name), self._n_writes[name], time.monotonic()
+        found, n_writes, looked = self._kept.get((name, *counted)), self._n_writes[name], time.monotonic()
         if found is not None and found.n_writes != n_writes:
             found = None
         if found is None or looked - found.looked > seconds:
             table = self.find(name)
             version = 0 if table is None else table.version
             if found is None or version != found.version:
-                if table is not None and table.count_rows() > _MOST_KEPT:
+                if table is not None and not counted and table.count_rows() > _MOST_KEPT:
                     return None
                 found = Kept(rows=read(table), version=version, looked=looked, n_writes=n_writes)
-            self._kept[name] = found = replace(found, looked=looked)
+            self._kept[name, *counted] = found = replace(found, looked=looked)
         return found.rows
 
     def table_uri(self, name: str) -> str:

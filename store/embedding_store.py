@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import Row, States, Uses, current_rows, newest_rows, uses_of
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
-from capim.store.rows import check_columns, conformed, in_order, merge, now, one_of, read, read_where, register
+from capim.store.rows import check_columns, conformed, counts, in_order, merge, now, one_of, read, read_where, register
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
 from capim.store.sets.reading import SetReader, Vectors, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
@@ -428,7 +427,7 @@ class EmbeddingStore:
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
         """How many of :meth:`rows` have each text in one column; reads no other column."""
         check_columns(table, (column, *equals))
-        return dict(Counter(texts(read(self.connection, table, equals, (column,))[column])))
+        return counts(self.connection, table, column, equals)
 
     def current(self, table: str, **equals: str | Sequence[str]) -> list[Row]:
         """Those of :meth:`rows` that are current (``store.current``): one per figure, of what names mean now.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
-from capim.store.schema import ANALYSES, TABLES, required
+from capim.store.schema import ANALYSES, TABLES, required, texts
 from capim.store.types import canonical_json
 
 if TYPE_CHECKING:
@@ -39,10 +40,31 @@ def read(
         kept = connection.kept(name, lambda _: read_where(connection, name), seconds=connection.look_seconds)
     if kept is None:
         return read_where(connection, name, having(equals), columns)
+    kept = _among(kept, equals)
+    return kept.select(list(columns)) if columns else kept
+
+
+def counts(connection: Connection, name: str, column: str, equals: Equals) -> dict[str, int]:
+    """How many rows whose columns hold these texts have each text in one column; reads no other column."""
+    if TABLES[name].small:
+        return dict(Counter(texts(read(connection, name, equals, (column,))[column])))
+    columns = tuple(dict.fromkeys((column, *equals)))
+
+    def counted(condition: str | None) -> pa.Table:
+        rows = read_where(connection, name, condition, columns)
+        return rows.group_by(list(columns)).aggregate([([], "count_all")])
+
+    kept = connection.kept(name, lambda _: counted(None), seconds=connection.look_seconds, counted=columns)
+    found = counted(having(equals)) if kept is None else _among(kept, equals)
+    grouped = found.group_by(column).aggregate([("count_all", "sum")])
+    return {text: int(n) for text, n in zip(texts(grouped[column]), grouped["count_all_sum"].to_numpy(), strict=True)}
+
+
+def _among(rows: pa.Table, equals: Equals) -> pa.Table:
     for column, wanted in equals.items():
         any_of = pa.array([wanted] if isinstance(wanted, str) else wanted, pa.string())
-        kept = kept.filter(pc.is_in(kept[column], value_set=any_of))
-    return kept.select(list(columns)) if columns else kept
+        rows = rows.filter(pc.is_in(rows[column], value_set=any_of))
+    return rows
 
 
 def read_where(
