@@ -73,6 +73,11 @@ class Items:
         """Kind of names -> name -> positions; their ids first."""
         return {self.of: by_id(self.ids), **self.linked}
 
+    @property
+    def usual(self) -> str:
+        """The name under which their ids usually stand."""
+        return KEYS[self.of][0] if self.kind == self.of and self.of in KEYS else QUERY[0]
+
     @classmethod
     def of_corpus(cls, corpus: Corpus, modality: Modality) -> Items:
         """All images or captions of a corpus, also by their file names or texts."""
@@ -282,8 +287,8 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
     if n_rows != len(items.ids):
         out = f"; the corpus left out {len(items.left_out)} more" if items.left_out else ""
         faults.append(
-            f"{n_rows} rows without ids for {len(items.ids)} {items.kind}{out}: give a column `query`, or one row for "
-            "each in the order of the corpus"
+            f"{n_rows} rows without ids for {len(items.ids)} {items.kind}{out}: give their ids in a column or array "
+            f"`{items.usual}`, or one row for each in the order of the corpus"
         )
     for name in () if said else usual:
         cells = columns[name]
@@ -297,7 +302,8 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
         elif not counts and n_rows == len(items.ids) and any(each is not None for each in cells):
             faults.append(
                 f"`{name}` holds no ids of the {items.kind}, first {first[0] if first else ''!r}; they look like "
-                f"{items.ids[0]!r}: give them in a column `query`, or --by-position if the rows follow the corpus"
+                f"{items.ids[0]!r}: give them in a column or array `query`, or --by-position if the rows follow the "
+                "corpus"
             )
     for name in () if said else [*columns.keys() - USUAL]:  # of another name, and not one for each item
         key = _best(name, columns[name], items.ways, items)

@@ -116,9 +116,10 @@ def test_a_score_that_is_no_number_is_refused_by_its_ids(value: float) -> None:
 def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
     with pytest.raises(RequestError) as caught:
         of_matrix(SCORES[:-1, :-1])
-    assert caught.value.faults == (
-        "69 rows without ids for 70 captions: give a column `query`, or one row for each in the order of the corpus",
-        "29 rows without ids for 30 images: give a column `query`, or one row for each in the order of the corpus",
+    assert caught.value.faults == tuple(
+        f"{n - 1} rows without ids for {n} {kind}s: give their ids in a column or array `{kind}_id`, or one row for each "
+        "in the order of the corpus"
+        for kind, n in (("caption", 70), ("image", 30))
     )
     with pytest.raises(RequestError) as caught:
         of_matrix(SCORES, rows=["zz", *CAPTIONS[1:]], columns=["i1", *IMAGES[1:]])

@@ -221,7 +221,7 @@ def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
         ([{"query": "z", "rank": 1}], ["t2i/all"], r"1 of 1 ids are none of the 4 queries, first 'z' in row 1"),
         ([{"query": "z", "rank": 1}], [], r"the queries are ids of neither captions nor images, first 'z'; name the"),
         ([{"rank": 1}] * 4, [], r"the rows have no column `query`; name the protocol with --protocol"),
-        ([{"rank": 1}] * 3, ["t2i/all"], r"3 rows without ids for 4 queries: give a column `query`"),
+        ([{"rank": 1}] * 3, ["t2i/all"], r"3 rows without ids for 4 queries: give their ids in a column or array `q"),
         ([{"rank": 5}] * 4, ["t2i/all"], r"4 queries have impossible ranks, first 'a-0': expected a rank from 1"),
         ([{"rank": "first"}] * 4, ["t2i/all"], r"rank: expected a whole number from 1, got 'first' in row 1"),
         ([{"rank": 1.5}] * 4, ["t2i/all"], r"rank: expected a whole number from 1, got 1.5 in row 1"),
