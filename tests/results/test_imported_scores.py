@@ -117,8 +117,8 @@ def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
     with pytest.raises(RequestError) as caught:
         of_matrix(SCORES[:-1, :-1])
     assert caught.value.faults == tuple(
-        f"{n - 1} rows without ids for {n} {kind}s: give their ids in a column or array `{kind}_id`, or one row for each "
-        "in the order of the corpus"
+        f"{n - 1} rows without ids for {n} {kind}s: give their ids in a column or array `{kind}_id`, or one row for "
+        "each in the order of the corpus"
         for kind, n in (("caption", 70), ("image", 30))
     )
     with pytest.raises(RequestError) as caught:
