@@ -15,8 +15,9 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score
 from capim.reports.rows.gallery import relevant_documents
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors
-from capim.tasks.analyses.table import ANALYSES
+from capim.tasks.analyses.table import ANALYSES, applying
 from capim.tasks.corpora.readers.labels import PROMPTS, read_labels
+from capim.tasks.corpora.readers.shapes import read_shapes_labels
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_part, score_blocks
@@ -182,6 +183,30 @@ def test_folders_are_classes(tmp_path: Path) -> None:
     read = read_labels(tmp_path, classes={"tabby": "tabby cat"})
     assert read.captions["text"].to_pylist() == ["a photo of a great dane.", "a photo of a tabby cat."]
     assert read.images["id"].to_pylist() == ["great_dane/1.png", "tabby/1.png"]
+
+
+def test_every_analysis_of_the_built_in_corpus_runs_on_every_protocol() -> None:
+    """Images of the same bytes ended the analysis of images that search images with an index that was out of bounds."""
+    corpus = read_shapes_labels(n_scenes=60)
+    rng, shas = np.random.default_rng(3), corpus.images["sha"].to_pylist()
+    sides = {"images": unit(rng, len(shas)), "captions": unit(rng, len(corpus.captions))}
+    sides["images"] = sides["images"][[shas.index(sha) for sha in shas]]  # equal bytes, equal vectors
+    norms = {f"{side}_norms": np.ones(len(sides[f"{side}s"]), np.float32) for side in ("image", "caption")}
+    for id_, outcomes in evaluate(corpus, protocols_of(corpus), **sides).items():
+        found = {
+            each.analysis
+            for analysis in applying(outcomes.protocol)
+            for each in analysis.run(
+                AnalysisInput(
+                    corpus=corpus,
+                    protocol=outcomes.protocol,
+                    outcomes={"one": outcomes},
+                    resampling=Resampling(replicates=20),
+                    vectors=lambda _: SingleVectors(**sides, **norms),
+                )
+            )
+        }
+        assert {"errors", "class"} <= found, id_
 
 
 def test_a_probe_is_that_of_scikit_learn_taught_by_the_other_half(
