@@ -1,8 +1,10 @@
 """Images that search images, texts that search images and queries of both: equal to mteb's any-to-any evaluator.
 
 On the same vectors, per query, to 1e-6, where nothing ties: of equal scores mteb takes the item whose id sorts last,
-capim the mean of all orders. mteb's CIRR keeps the image that a text changes in the gallery, which CIRR's own evaluation
-leaves out, as capim does: there the two agree on the gallery that mteb searches, and capim's figure is never lower.
+capim the mean of all orders. mteb's CIRR leaves nothing out of its gallery; CIRR's own evaluation, and capim, leave out
+the image that the text changes, so that capim's figure is never lower, and equal on a gallery without that image. Some
+of mteb's tasks leave out the first result and not the image itself (``skip_first_result``): the same, unless another
+image has an equal vector.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def vectors_of(corpus: Corpus, side: str, seed: int) -> dict[str, Any]:
 
 
 def outcomes_of(corpus: Corpus, id_: str, images: dict[str, Any], captions: dict[str, Any]) -> Outcomes:
-    sides = {"images": np.stack(list(images.values())), "captions": np.stack(list(captions.values()))}
+    sides: dict[str, Any] = {"images": np.stack(list(images.values())), "captions": np.stack(list(captions.values()))}
     return evaluate(corpus, select_protocols(corpus, [id_]), **sides)[id_]
 
 
@@ -107,7 +109,7 @@ def composed(folder: Path, form: str) -> tuple[Corpus, dict[str, str], dict[str,
 
 @pytest.mark.parametrize("form", ["circo", "cirr"])
 def test_queries_of_an_image_and_a_text(tmp_path: Path, form: str) -> None:
-    """Five targets at most, as the mAP@k of CIRCO and of trec_eval are the same from k = 5 on for no more than these."""
+    """Of five targets at most the mAP@k of CIRCO and that of trec_eval are the same from k = 5 on."""
     from tests.benchmarks.by_mteb import scores_by_mteb
 
     corpus, reference_of, judged = composed(tmp_path, form)
