@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,6 +202,8 @@ class StoreServices:
         self._models: dict[str, Encoder] = {}
         self._encoding = Lock()
         self._mapping = Lock()
+        self._pairing = Lock()
+        self._pairs: tuple[object, float, list[dict[str, Any]]] = (None, 0.0, [])
 
     def search(
         self,
@@ -249,6 +251,21 @@ class StoreServices:
             return map_of(
                 self.store, encoder=encoder, corpus=corpus, modality=modality, method=method, folder=self.maps
             )
+
+    def duplicates(
+        self, *, corpora: Sequence[str], encoder: str | None, threshold: float, bits: int | None
+    ) -> list[dict[str, Any]]:
+        """Pairs of images that are the same or nearly so; the last are kept, for their pages and higher thresholds."""
+        from capim.tasks.duplicates import duplicates
+
+        found = [self.store.corpus(name) for name in corpora]
+        spec = self.store.encoder(encoder).fingerprint if encoder else None
+        asked = (tuple(corpus.fingerprint for corpus in found), spec, bits)
+        with self._pairing:
+            if self._pairs[0] != asked or threshold < self._pairs[1]:
+                rows = list(duplicates(self.store, found, encoder=encoder, threshold=threshold, bits=bits))
+                self._pairs = asked, threshold, rows
+            return [row for row in self._pairs[2] if row["cosine"] is None or row["cosine"] >= threshold]
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """Of every pair (position of a caption and of an image), where they match."""

@@ -55,11 +55,14 @@ _LABELLED = (("i2t", CLASS), ("i2t", BALANCED), ("i2i", LABEL))
 MEDIUM = "medium"
 REVISITED_GRADES = {"easy": (2,), MEDIUM: (1, 2), "hard": (1,)}
 """The protocols of Revisited Oxford and Paris (Radenović et al. 2018), and the grades that are right in each."""
-COMPOSED_SUBSET = f"{COMPOSED}-{SUBSET}"
+COMPOSED_SUBSET, COMPOSED_ALONE = f"{COMPOSED}-{SUBSET}", f"{COMPOSED}-alone"
 _AT = (1, 5, 10, 50)
 _ONLY = {
     **{f"i2i/{name}": ("AP by trapezoids", "R@1", "R@5", "R@10") for name in REVISITED_GRADES},
-    f"t2i/{COMPOSED}": (*(f"R@{k}" for k in _AT), *(f"AP@{k}" for k in (5, 10, 25, 50))),
+    **{
+        f"t2i/{name}": (*(f"R@{k}" for k in _AT), *(f"AP@{k}" for k in (5, 10, 25, 50)))
+        for name in (COMPOSED, COMPOSED_ALONE)
+    },
     f"t2i/{COMPOSED_SUBSET}": ("R@1", "R@2", "R@3"),
     f"i2i/{SIMILARITY}": ("Spearman",),
 }
@@ -75,6 +78,10 @@ _T2I = {
     JUDGED: ("", "Every query searches all documents; graded judgements"),
     CLASS: ("classes", "Every class, the mean of its prompts, searches all images"),
     COMPOSED: ("image and text", "An image and a text that changes it, added, search all images"),
+    COMPOSED_ALONE: (
+        "the text's own vector",
+        "A text that changes an image searches all images by its own vector, in which a model may have fused the image",
+    ),
     COMPOSED_SUBSET: (
         "image and text, hard subset",
         "An image and a text search a few images that are hard to tell apart",

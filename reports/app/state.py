@@ -44,6 +44,7 @@ PAGES = (
     ("/compare", "Compare"),
     ("/search", "Search"),
     ("/map", "Map"),
+    ("/duplicates", "Near-duplicates"),
     ("/runs", "Runs"),
 )
 """The pages of the navigation bar: path and title."""
@@ -80,6 +81,11 @@ class Services(Interface):
 
     def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Map:
         """The items of a set of single vectors as points of a plane; kept beside the store."""
+
+    def duplicates(
+        self, *, corpora: Sequence[str], encoder: str | None, threshold: float, bits: int | None
+    ) -> list[dict[str, Any]]:
+        """Pairs of images that are the same or nearly so, as ``capim duplicates`` lists them."""
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """Of every pair (position of a caption and of an image), where they match; late-interaction encoders only."""

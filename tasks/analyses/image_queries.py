@@ -37,7 +37,7 @@ def composed(data: AnalysisInput) -> Iterator[Slice]:
     Each half of the queries takes the weight of the text that is best on the other half; queries about one image are in
     one half.
     """
-    if data.task.references is None:
+    if data.task.references is None or data.task.text_weight == 1:
         return
     metric = data.protocol.metrics[0]
     second = data.second_half[data.queries.clusters]

@@ -183,7 +183,8 @@ def _probes(least: int, n: int) -> dict[tuple[str, str], tuple[Any, int | None]]
         from sklearn.neighbors import KNeighborsClassifier
     except ImportError as error:
         raise RequestError(_SKLEARN) from error
-    probe = LogisticRegressionCV(Cs=_STRENGTHS, cv=max(2, min(5, least)), max_iter=1000, use_legacy_attributes=False)
+    chosen: dict[str, Any] = {"scoring": "accuracy", "l1_ratios": (0.0,), "use_legacy_attributes": False}
+    probe = LogisticRegressionCV(Cs=_STRENGTHS, cv=max(2, min(5, least)), max_iter=1000, **chosen)
     return {
         **({("linear probe", "all images"): (probe, None)} if least > 1 else {}),
         **{(f"{k}-NN", "all images"): (KNeighborsClassifier(k, metric="cosine"), None) for k in (1, 20) if 4 * k <= n},

@@ -126,7 +126,8 @@ def agreeing(first: NDArray[np.integer]) -> NDArray[np.int64]:
 def first_is_right(outcomes: Outcomes, corpus: Corpus) -> dict[str, NDArray[np.bool_]]:
     """Source -> for which queries it says that the first item is right, shape ``(n_queries,)``.
 
-    A relevant item is right by some sources too. Only sources that the corpus has; none without result lists.
+    A relevant item is right by some sources too. Only sources that the corpus has; none without result lists, nor of
+    items that search their own kind.
 
     =================  ==================================================================================
     ``cxc``, ``eccv``  an extra ground truth of the corpus names the pair; its name is the source
@@ -134,9 +135,9 @@ def first_is_right(outcomes: Outcomes, corpus: Corpus) -> dict[str, NDArray[np.b
     ``same picture``   the image has the same bytes as the image that the caption belongs to
     =================  ==================================================================================
     """
-    if outcomes.top_ords is None:
-        return {}
     direction = outcomes.protocol.direction
+    if outcomes.top_ords is None or direction not in ("t2i", "i2t"):
+        return {}
     queries, items = outcomes.query_ords.astype(np.int64), outcomes.top_ords[:, 0].astype(np.int64)
     captions, images = (queries, items) if direction == "t2i" else (items, queries)
     n_images, sources = len(corpus.images), {}

@@ -23,6 +23,7 @@ from capim.tasks.protocols import (
     ALL_NEGATIVES,
     BALANCED,
     CLASS,
+    COMPOSED_ALONE,
     COMPOSED_SUBSET,
     MACRO,
     MICRO,
@@ -181,7 +182,12 @@ PROTOCOLS: dict[str, ProtocolRule] = {
             _rule(f"i2i/{name}", builders.landmarks, partial(_has, REVISITED, "judged landmarks (docs/labels.md)"))
             for name in REVISITED_GRADES
         ),
-        _rule(f"t2i/{COMPOSED}", builders.composed, partial(_has, COMPOSED, "texts that change an image")),
+        *(
+            _rule(
+                f"t2i/{name}", builders.composed, partial(_has, COMPOSED, "texts that change an image"), on_request=more
+            )
+            for name, more in ((COMPOSED, False), (COMPOSED_ALONE, True))
+        ),
         _rule(f"t2i/{COMPOSED_SUBSET}", builders.composed, partial(_has, SUBSET, "hard subsets of images")),
         _rule(f"i2i/{SIMILARITY}", builders.rated_pairs, partial(_has, SIMILARITY, "pairs of images with a rating")),
         _rule("t2t/own", builders.sharing_images, _multi_positive, on_request=True),
@@ -320,7 +326,7 @@ def select_protocols(
 
 def _needs_one_vector(corpus: Corpus, protocol: Protocol) -> bool:
     """Whether only encoders with one vector per item have it: images that search images, and means of prompts."""
-    if protocol.sides[0] == protocol.sides[1] or protocol.name in (COMPOSED, COMPOSED_SUBSET):
+    if protocol.sides[0] == protocol.sides[1] or protocol.name in (COMPOSED, COMPOSED_ALONE, COMPOSED_SUBSET):
         return True
     return protocol.name in (CLASS, BALANCED) and int(pc.max(corpus.captions["ordinal"]).as_py()) > 0
 

@@ -15,7 +15,7 @@ from capim.store.schema import COMPOSED, EXCLUDED, JUDGED, REVISITED, SIMILARITY
 from capim.store.types import Modality
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.corpora.subset import first_linked
-from capim.tasks.protocols import COMPOSED_SUBSET, REVISITED_GRADES, Protocol
+from capim.tasks.protocols import COMPOSED_ALONE, COMPOSED_SUBSET, REVISITED_GRADES, Protocol
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, ords_of
 
 # --- The task that a protocol sets on a corpus: queries, galleries and relevant items, or small sets to choose in.
@@ -411,14 +411,16 @@ def landmarks(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
 def composed(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     """Texts that change an image search all images (CIRR, FashionIQ, CIRCO), or the few of their hard subset.
 
-    The image is named by the group of the text. Texts about one image are one cluster.
+    The image is named by the group of the text. Texts about one image are one cluster. ``composed-alone`` adds no image
+    to the vectors of the texts: what a model fused is ranked as it is.
     """
     groups = layout.corpus.captions["query_group"]
     references = pc.index_in(groups, value_set=layout.corpus.images["id"].combine_chunks()).fill_null(-1).to_numpy()
     links, _ = judgements(layout, COMPOSED, protocol)
     gallery = np.arange(layout.n_images, dtype=np.int32)
     task = search(layout, protocol, *links.T, gallery=gallery, clusters=references)
-    task = replace(task, references=references[task.queries].astype(np.int32))
+    weight = 1.0 if protocol.name == COMPOSED_ALONE else 0.5
+    task = replace(task, references=references[task.queries].astype(np.int32), text_weight=weight)
     left_out = _within(task, judgements(layout, EXCLUDED, protocol)[0])
     if protocol.name != COMPOSED_SUBSET:
         return replace(task, excluded=left_out if len(left_out) else None)

@@ -112,20 +112,37 @@ class Lookup(AbsEncoder):  # type: ignore[misc]  # untyped base
         return np.stack([self.vectors[text] for batch in inputs for text in batch["text"]])
 
 
-def ndcg_by_mteb(judged: Judged, vectors: Mapping[str, NDArray[np.float32]]) -> dict[str, float]:
-    """nDCG@10 of every query, from mteb's search and evaluation; ``vectors`` are of queries and documents by id."""
-    found: dict[str, float] = {}
-    queries, documents = list(judged), [name for name in vectors if name not in judged]
+def scores_by_mteb(
+    judged: Judged,
+    queries: Mapping[str, NDArray[np.float32]],
+    documents: Mapping[str, NDArray[np.float32]],
+    *,
+    among_others: bool = False,
+) -> PerQuery:
+    """mteb's scores of every query, from its own search and evaluation of vectors by id.
+
+    Its evaluator of retrieval is one for all kinds of items and never looks at them, so that these are the ids.
+    ``among_others``: an item that searches its own kind is not found for itself.
+    """
+    found: PerQuery = {}
+    sides = [{f"{side} {id_}": vector for id_, vector in of.items()} for side, of in (("q", queries), ("d", documents))]
     task = local_task(
-        Dataset.from_dict({"id": queries, "text": queries}),
-        Dataset.from_dict({"id": documents, "text": documents}),
+        Dataset.from_dict({"id": list(queries), "text": list(sides[0])}),
+        Dataset.from_dict({"id": list(documents), "text": list(sides[1])}),
         judged,
-        lambda scores: found.update({query: one["ndcg_cut_10"] for query, one in scores.items()}),
-        name="CapimJudgedRetrieval", type="Retrieval", category="t2t", modalities=["text"], main_score="ndcg_at_10",
+        found.update,
+        name="CapimLocalRetrieval", type="Retrieval", category="t2t", modalities=["text"], main_score="ndcg_at_10",
     )  # fmt: skip
+    task.ignore_identical_ids = among_others
     disable_progress_bars()
-    mteb.evaluate(Lookup(vectors), task, cache=None, show_progress_bar=False)
+    mteb.evaluate(Lookup(sides[0] | sides[1]), task, cache=None, show_progress_bar=False)
     return found
+
+
+def ndcg_by_mteb(judged: Judged, vectors: Mapping[str, NDArray[np.float32]]) -> dict[str, float]:
+    """nDCG@10 of every query; ``vectors`` are of queries and documents by id."""
+    sides = [{id_: vector for id_, vector in vectors.items() if (id_ in judged) is asks} for asks in (True, False)]
+    return {query: one["ndcg_cut_10"] for query, one in scores_by_mteb(judged, *sides).items()}
 
 
 def main(model: str, folder: Path, cache: Path, target: Path) -> None:

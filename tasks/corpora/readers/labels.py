@@ -69,7 +69,7 @@ def read_labels(
     return build_corpus(
         name or corpus_name(path),
         located.rows,
-        _captions(known, texts, classes or {}, language),
+        prompts_of(known, texts, classes or {}, language),
         source=located.source,
         relevance=(
             RelevanceRow(LABEL, "i2t", row.id, f"{label}#0") for row in located.rows for label in labels[row.id]
@@ -141,7 +141,7 @@ def _prompts(prompts: str | Sequence[str]) -> list[str]:
     return list(PROMPTS[prompts]["prompts"])
 
 
-def _captions(
+def prompts_of(
     known: Sequence[str], prompts: Sequence[str], classes: Mapping[str, str], language: str
 ) -> Iterator[CaptionRow]:
     """Every prompt of every class; the number of the prompt is the ordinal."""

@@ -1,4 +1,4 @@
-"""The shapes world, and the three corpora of its scenes that the tiny models were not trained on.
+"""The shapes world, and the four corpora of its scenes that the tiny models were not trained on.
 
 A scene is two things (a size, a colour, a shape each) and a relation: the first is left of, or above, the second.
 The four scenes that differ only by an exchange of places or colours form an *orbit*. Orbits are held out as a unit: a
@@ -25,10 +25,12 @@ from typing import Annotated, Any, NamedTuple
 from PIL import Image, ImageDraw
 from pydantic import Field
 
+from capim.store.schema import LABEL
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.source import RenderedImages
+from capim.tasks.corpora.readers.labels import prompts_of
 
 _WORLD: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 COLOURS: Mapping[str, list[int]] = _WORLD["colours"]
@@ -96,6 +98,23 @@ def read_shapes_multilingual(*, n_scenes: Annotated[int, Field(ge=1)] = 200, see
         for image, scene in scenes
     )
     return _corpus("shapes-multilingual", [image for image, _ in scenes], captions, seed)
+
+
+def read_shapes_labels(*, n_scenes: Annotated[int, Field(ge=20, le=900)] = 300, seed: int = 0) -> Corpus:
+    """Swaps of the scenes of ``shapes``, labelled by their two colours: 15 classes of three prompts; with duplicates.
+
+    Of every twenty scenes one is there three times: with the same bytes, and drawn again (``-copy``, ``-again``); and
+    one further image is an image of ``shapes``.
+    """
+    drawn = _scenes(HELD_OUT_ORBITS + n_scenes, seed)
+    labelled = drawn[HELD_OUT_ORBITS:] + drawn[: n_scenes // 20]
+    for image, scene in labelled[:n_scenes:20]:
+        again = _image_row(f"{image.id}-again", scene, len(drawn) + len(labelled))
+        labelled += [(image._replace(id=f"{image.id}-copy"), scene), (again, scene)]
+    labels = {image.id: "_and_a_".join(sorted((of.first.colour, of.second.colour))) for image, of in labelled}
+    prompts = prompts_of(sorted({*labels.values()}), _WORLD["prompts"], {}, "en")
+    relevance = [RelevanceRow(LABEL, "i2t", image, f"{label}#0") for image, label in labels.items()]
+    return _corpus("shapes-labels", [image for image, _ in labelled], prompts, seed, relevance=relevance)
 
 
 def _corpus(

@@ -5,18 +5,27 @@ from __future__ import annotations
 import io
 import random
 from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from capim.store.errors import RequestError
+from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.images.source import RenderedImages
 from capim.tasks.corpora.readers import pages, shapes
 from capim.tasks.corpora.readers.pages import LANGUAGES as PAGE_LANGUAGES
 from tests.tiny_models.curriculum import asked_pages, training_scenes
+
+
+def duplicates_by_bytes(*corpora: Corpus) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """Pairs of images of the same bytes, as corpus and id."""
+    rows = [(corpus.name, row["id"], row["sha"]) for corpus in corpora for row in corpus.images.to_pylist()]
+    yield from ((a[:2], b[:2]) for a, b in combinations(rows, 2) if a[2] == b[2])
 
 
 def test_the_world_has_6960_scenes_and_300_orbits_of_four_are_held_out() -> None:
@@ -97,6 +106,23 @@ def test_both_captions_of_a_quadruple_have_the_same_words_and_different_images()
         assert sha[row["image_0"]] != sha[row["image_1"]]
     tags = Counter(tag for row in corpus.quadruples.to_pylist() for tag in row["tags"])
     assert tags == {"object": 20, "attribute": 20}
+
+
+def test_labelled_scenes_have_their_two_colours_and_the_duplicates_that_were_planted() -> None:
+    corpus, of_shapes = shapes.read_shapes_labels(), shapes.read_shapes()
+    class_of = {row["query_id"]: row["item_id"].partition("#")[0] for row in corpus.relevance.to_pylist()}
+    for image in corpus.images.to_pylist():
+        scene = shapes.parse_scene(image["key"].partition(".")[0])
+        assert class_of[image["id"]].split("_and_a_") == sorted((scene.first.colour, scene.second.colour))
+    counts = Counter(class_of.values())
+    assert len(counts) == 15
+    assert min(counts.values()) > 8, "enough for probes"
+    pairs = [*duplicates_by_bytes(corpus, of_shapes)]
+    within = [(first, second) for first, second in pairs if first[0] == second[0]]
+    assert len(within) == len(pairs) - len(within) == 15
+    assert all(second[1] == f"{first[1]}-copy" for first, second in within)
+    again = [row["id"] for row in corpus.images.to_pylist() if row["id"].endswith("-again")]
+    assert len(again) == 15
 
 
 def test_no_image_is_in_two_quadruples() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from PIL import Image
 from starlette.testclient import TestClient
 
 from capim.flows.searching import StoreServices
@@ -19,6 +20,7 @@ from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
 from capim.store.schema import RUNS
 from capim.store.types import Corpus, EncoderSpec
+from capim.tasks.corpora.readers.labels import read_labels
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.encoders import resolve, spec_of
@@ -31,6 +33,11 @@ from tests.random_store import OTHER, SPECS, random_store
 TOKEN = "a-token-for-tests"
 A, B = "tiny-clip", "tiny-clip-plain"
 MANY = SPECS[1]  # several vectors per item, and a checkpoint that nobody has
+HOSTILE_FILE = "a/<img src=x onerror=alert(1)>.png"
+TWINS = {
+    "train": {"a/1.png": 1, HOSTILE_FILE: 20, "b/3.png": 30, "b/4.png": 1},
+    "test": {"a/7.png": 20, "b/3.png": 190, "b/8.png": 91},
+}
 LATER = replace(OTHER, name="one", revision="b2", dim=9)  # other draws
 
 
@@ -51,7 +58,7 @@ def asking(store: EmbeddingStore, services: Any = None, **options: Any) -> Itera
     """A browser that has opened the address with the token."""
     app = create_app(store, token=TOKEN, services=services or services_of(store), **options)
     with TestClient(app, base_url="http://127.0.0.1:8000") as client:
-        assert client.get(f"/?token={TOKEN}").status_code == 200
+        assert client.get(f"/style.css?token={TOKEN}").status_code == 200  # the first page needs results
         yield client
 
 
@@ -72,6 +79,18 @@ def asked_store(folder: Path) -> EmbeddingStore:
         encoder.encode(corpus, "image")
         encoder.encode(corpus, "caption")
     evaluate(store, corpus, *specs, MANY, run="first")
+    return store
+
+
+def twins_store(folder: Path) -> EmbeddingStore:
+    """Two corpora of tiles: two of the same bytes in one, two in both, and two of the same name."""
+    for name, files in TWINS.items():
+        for file, colour in files.items():
+            (folder / name / file).parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (80, 60), (colour, 255 - colour, 9)).save(folder / name / file)
+        corpus = read_labels(folder / name)
+        store = random_store(folder / "store", corpus, SPECS[:1] if name == "test" else SPECS)
+        index_images(corpus, known={}, sink=store.write_image_index)
     return store
 
 

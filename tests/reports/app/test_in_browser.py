@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +24,7 @@ from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
-from tests.reports.app.stores import TOKEN, A, B, NoServices, missed_and_found, services_of
+from tests.reports.app.stores import TOKEN, A, B, NoServices, missed_and_found, services_of, twins_store
 from tests.reports.test_browser import SCHEMES, WIDTHS, Watched, violations
 
 if TYPE_CHECKING:
@@ -44,20 +45,24 @@ def serving(app: Starlette) -> Iterator[str]:
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @contextmanager
-def watching(browser: Browser, address: str) -> Iterator[Watched]:
+def watching(browser: Browser, address: str, first: str = "/") -> Iterator[Watched]:
     """A window that has opened the address with the token."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=False)
     page = context.new_page()
-    page.goto(f"{address}/?token={TOKEN}")
-    assert page.url == f"{address}/", "the token leaves the address"
-    yield Watched(page)
-    context.close()
+    page.goto(f"{address}{first}?token={TOKEN}")
+    assert page.url == f"{address}{first}", "the token leaves the address"
+    try:
+        yield Watched(page)
+    finally:
+        context.close()
 
 
 @pytest.fixture(scope="module")
@@ -265,3 +270,28 @@ def test_a_selection_on_the_map_by_mouse_and_by_keyboard_leads_to_its_queries(wi
     page.wait_for_selector("canvas >> nth=1")
     assert seen.complaints == []
     assert elsewhere(seen, address) == set()
+
+
+def test_pairs_of_near_duplicates_follow_the_threshold(browser: Browser, tmp_path: Path) -> None:
+    store = twins_store(tmp_path)
+    app = create_app(store, token=TOKEN, services=services_of(store))
+    with serving(app) as address, watching(browser, address, first="/duplicates") as seen:
+        page = seen.page
+        page.wait_for_selector(".twins img")
+        sure = page.locator(".twins > li").count()
+        page.get_by_role("slider").fill("0.5")
+        page.wait_for_url("**threshold=0.5**")
+        page.wait_for_load_state("networkidle")
+        assert page.locator("output").first.inner_text() == "0.5"
+        every = page.locator(".twins > li").count()
+        assert every > sure
+        assert all(page.locator(".twins img").evaluate_all("found => found.map((one) => one.naturalWidth > 0)"))
+        page.get_by_label("Pairs").select_option("between")
+        page.wait_for_url("**pairs=between**")
+        page.wait_for_load_state("networkidle")
+        assert 2 <= page.locator(".twins > li").count() < every
+        assert violations(page, "duplicates") == []
+        if folder := os.environ.get("CAPIM_SCREENSHOTS"):
+            page.screenshot(path=f"{folder}/serve-duplicates.png")
+        assert seen.complaints == []
+        assert elsewhere(seen, address) == set()
