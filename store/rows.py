@@ -52,11 +52,11 @@ def counts(connection: Connection, name: str, column: str, equals: Equals) -> di
 
     def counted(condition: str | None) -> pa.Table:
         rows = read_where(connection, name, condition, columns)
-        return rows.group_by(list(columns)).aggregate([([], "count_all")])
+        return rows.group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
 
     kept = connection.kept(name, lambda _: counted(None), seconds=connection.look_seconds, counted=columns)
     found = counted(having(equals)) if kept is None else _among(kept, equals)
-    grouped = found.group_by(column).aggregate([("count_all", "sum")])
+    grouped = found.group_by(column, use_threads=False).aggregate([("count_all", "sum")])
     return {text: int(n) for text, n in zip(texts(grouped[column]), grouped["count_all_sum"].to_numpy(), strict=True)}
 
 

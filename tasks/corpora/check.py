@@ -58,12 +58,16 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
     """
     images, captions = corpus.images, corpus.captions
     own = captions.filter(pc.is_valid(captions["image_id"]))
-    per_part = own.group_by(["image_id", "language", "translator"]).aggregate([([], "count_all")])
-    most = per_part.group_by("image_id").aggregate([("count_all", "max")])
+    per_part = own.group_by(["image_id", "language", "translator"], use_threads=False).aggregate([([], "count_all")])
+    most = per_part.group_by("image_id", use_threads=False).aggregate([("count_all", "max")])
     texts = own.filter(pc.is_valid(own["text"])).select(["text", "language", "translator"])
     blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), pa.scalar(""))
     positives = corpus.relevance.filter(pc.field("grade") > 0)
-    queries = positives.group_by(["ground_truth", "direction", "query_id"]).aggregate([([], "count_all")]).to_pylist()
+    queries = (
+        positives.group_by(["ground_truth", "direction", "query_id"], use_threads=False)
+        .aggregate([([], "count_all")])
+        .to_pylist()
+    )
     judged, labels = {}, corpus.relevance.filter(pc.field("ground_truth") == LABEL)
     if n_judged := corpus.relevance.filter(pc.field("ground_truth") == JUDGED).num_rows:
         relevant = [row["count_all"] for row in queries if row["ground_truth"] == JUDGED]
@@ -78,11 +82,14 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
         "translators": _counts(captions["translator"].to_pylist()),
         "undescribed": images.num_rows - most.num_rows,
         "duplicate images": images.num_rows - images["sha"].null_count - pc.count_distinct(images["sha"]).as_py(),
-        "duplicate captions": texts.num_rows - texts.group_by(texts.column_names).aggregate([]).num_rows,
+        "duplicate captions": texts.num_rows
+        - texts.group_by(texts.column_names, use_threads=False).aggregate([]).num_rows,
         "empty captions": captions.filter(blank).num_rows,
         "annotated": images.num_rows - images["objects"].null_count,
         "without bytes": images["sha"].null_count,
-        "pairs": _counts(corpus.pairs.group_by(["category", "negative_id"]).aggregate([])["category"].to_pylist()),
+        "pairs": _counts(
+            corpus.pairs.group_by(["category", "negative_id"], use_threads=False).aggregate([])["category"].to_pylist()
+        ),
         "quadruples": corpus.quadruples.num_rows,
         "positives": _counts(f"{row['ground_truth']} {row['direction']}" for row in queries),
         "judged": judged,
