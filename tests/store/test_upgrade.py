@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from capim.store.inventory import upgrade_store
 from capim.store.rows import now, register
 from capim.store.schema import FORMAT
 from tests.command import command
+from tests.store import golden
 from tests.store.test_crashes import dies
 
-GOLDEN = sorted(Path(__file__).parents[1].joinpath("golden", "stores").glob("format-*.tar.xz"))
+GOLDEN = sorted(golden.STORES.glob("format-*.tar.xz"))
+RELEASES = sorted(golden.STORES.glob("release-*.tar.xz"))
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda file: file.name.partition(".")[0])
@@ -70,3 +73,19 @@ def test_a_format_that_cannot_be_upgraded_is_refused_and_left_alone(tmp_path: Pa
     assert sorted(path.name for path in (tmp_path / "store").rglob("*")) == before
     with pytest.raises(RequestError, match=words):
         EmbeddingStore.open(tmp_path / "store")
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda file: file.name.removesuffix(".tar.xz"))
+def test_a_store_of_a_release_is_read_with_the_figures_of_that_release(release: Path, tmp_path: Path) -> None:
+    with tarfile.open(release) as archive:
+        archive.extractall(tmp_path, filter="data")
+    written = json.loads((tmp_path / golden.FIGURES).read_text())
+    if "nothing to do" in command("store upgrade", tmp_path).out:
+        assert golden.figures(tmp_path) == written
+    assert "0 damaged or lost" in command("store verify", tmp_path).err
+    n_outcomes = len(table(tmp_path, "outcomes"))
+    for words in golden.COMMANDS:
+        command(words, tmp_path)
+    assert len(table(tmp_path, "outcomes")) == n_outcomes, "nothing is ranked again"
+    values = [[row["value"] for row in rows] for rows in (golden.figures(tmp_path), written)]
+    assert values[0] == pytest.approx(values[1])
