@@ -238,7 +238,7 @@ class Board(Printed):
         pairs: Of every column after the first, encoder to another encoder to what the tests say; empty without tests.
         hidden: Places of the columns that a reader has to ask for.
         values: Of every column with pairs, the values that a weighted mean is of, by encoder; else empty.
-        costs: What a limit can be put on: its name and unit, and its value of every encoder that has one.
+        costs: What a limit can be put on, with its value of every encoder that has one (``reports.rows.choice.Limit``).
     """
 
     id: str

@@ -223,6 +223,8 @@ class ReportData:
             total.update(f"{sealed.tag} {sealed.digest}".encode())
         for name, corpus in sorted(self.corpora.items()):
             total.update(f"{name} {corpus.fingerprint}".encode())
+        for name, spec in sorted(self.specs.items()):
+            total.update(f"{name} {spec.licence}".encode())
         for query in self.queries:
             total.update(repr(query).encode())
         return total.hexdigest()

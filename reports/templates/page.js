@@ -307,7 +307,7 @@ const ranking = (block, names, weights, limits) => {
     const missing = used.find((t) => block.values[t]?.[name] === undefined);
     const broken = limits.find(({ cost, bound }) => bound !== null && !(cost.at_least ? cost.values[name] >= bound : cost.values[name] <= bound));
     const why = missing !== undefined ? `not evaluated on ${columns[missing + 1].group}, ${columns[missing + 1].heading}`
-      : broken && (broken.cost.values[name] === undefined ? `${broken.cost.name} is not known` : `${broken.cost.name}: ${broken.cost.texts[name]}`);
+      : broken && (broken.cost.values[name] === undefined ? `${broken.cost.name} not known` : `${broken.cost.name}: ${broken.cost.texts[name]}`);
     if (why) out.push(`${name}: ${why}`);
     return !why;
   });
@@ -351,12 +351,17 @@ const decision = (place, block, names) => {
   const given = new Map((chosen.get("weights") ?? "").split(",").filter(Boolean).map((part) => part.split(":").map(Number)));
   const title = (t) => `${columns[t + 1].group}, ${columns[t + 1].heading}`;
   const weights = tasks.map((t) => make("input", { type: "number", min: 0, max: 100, step: 5, value: given.size ? given.get(t) ?? 0 : t === tasks[0] ? 100 : 0, name: `w${t}` }));
-  const bounds = (block.costs ?? []).map((cost) => make("input", { type: "number", min: 0, step: "any", value: chosen.get(cost.key) ?? "", name: cost.key, placeholder: "no limit" }));
+  const costs = block.costs ?? [], levels = costs.map((cost) => Object.keys(cost.levels));
+  const bounds = costs.map((cost, i) => {
+    const control = levels[i].length ? make("select", {}, option("", "no limit"), ...levels[i].map((level) => option(level, level.replace("-", " "))))
+      : make("input", { type: "number", min: 0, step: "any", placeholder: "no limit" });
+    return Object.assign(control, { name: cost.key, value: chosen.get(cost.key) ?? "" });
+  });
   const result = make("div", { className: "chosen", ariaLive: "polite" });
   const signed = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + Math.abs(x).toFixed(1);
   const draw = () => {
     const wanted = block.values.map((_, t) => { const at = tasks.indexOf(t); return at < 0 ? 0 : Math.max(0, Number(weights[at].value) || 0); });
-    const limits = (block.costs ?? []).map((cost, i) => ({ cost, bound: bounds[i].value === "" ? null : Number(bounds[i].value) }));
+    const limits = costs.map((cost, i) => ({ cost, bound: bounds[i].value === "" ? null : cost.levels[bounds[i].value] ?? Number(bounds[i].value) }));
     const { order, out, same } = ranking(block, names.filter((name) => !hidden.has(name)), wanted, limits);
     const open = order.filter(({ state }) => state === "open").map(({ name }) => name);
     const untested = order.filter(({ state }) => state === "not tested").map(({ name }) => name);
@@ -380,12 +385,12 @@ const decision = (place, block, names) => {
   };
   const keep = () => {
     const of = tasks.map((t, i) => [t, weights[i].value]).filter(([, weight]) => Number(weight) > 0).map(([t, weight]) => `${t}:${weight}`);
-    choose("choose", { weights: of.join(","), ...Object.fromEntries((block.costs ?? []).map((cost, i) => [cost.key, bounds[i].value])) });
+    choose("choose", { weights: of.join(","), ...Object.fromEntries(costs.map((cost, i) => [cost.key, bounds[i].value])) });
     draw();
   };
   const form = make("form", { className: "filters", ariaLabel: "Weights and limits" },
     ...tasks.map((t, i) => make("label", {}, `${title(t)}, %`, weights[i])),
-    ...bounds.map((bound, i) => make("label", {}, `${block.costs[i].name}, ${block.costs[i].at_least ? "at least" : "at most"} (${block.costs[i].unit})`, bound)));
+    ...bounds.map((bound, i) => make("label", {}, `${costs[i].name}, ${costs[i].at_least ? "at least" : "at most"}${costs[i].unit && ` (${costs[i].unit})`}`, bound)));
   form.addEventListener("input", keep);
   form.addEventListener("submit", (event) => event.preventDefault());
   const box = make("details", { id: "choose", className: "choose" }, make("summary", {}, "Decide: weights of the tasks, and limits"), form, result);

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -216,6 +217,22 @@ def test_the_decision_of_the_page_is_that_of_the_command(browser: Browser, tmp_p
         others = [(each.low, each.high) for each in made.order[1:]]
         signed = [f"{low:+.1f} to {high:+.1f}".replace("-", "−") for low, high in others if low is not None]
         assert [interval for _, _, _, interval, _ in rows[1:] if interval] == signed
+        assert watched.complaints == []
+
+
+def test_a_limit_of_licence_is_chosen_from_words_and_stays_in_the_address(browser: Browser, tmp_path: Path) -> None:
+    store = demo()
+    free, *_, not_known = store.specs
+    store.specs |= {free: replace(store.specs[free], licence="MIT")}
+    with opened(browser, Path(write_report(store, tmp_path))) as watched:
+        watched.made()
+        watched.page.locator("#choose summary").click()
+        watched.page.get_by_label("licence, at least").select_option("commercial use")
+        assert watched.page.locator("#choose tbody th").all_inner_texts() == [free]
+        assert f"{not_known}: licence not known" in watched.page.locator("#choose .chosen").inner_text()
+        watched.page.reload()
+        watched.made()
+        assert watched.page.get_by_label("licence, at least").input_value() == "commercial-use"
         assert watched.complaints == []
 
 
