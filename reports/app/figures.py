@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -17,7 +18,7 @@ from capim.reports.app import state as app
 from capim.reports.app.filters import QueryFilter, over, read_filter, select
 from capim.reports.app.queries import count, link_of
 from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
-from capim.reports.elements.page import Table
+from capim.reports.elements.page import Section, Table
 from capim.reports.elements.tables import only
 from capim.reports.render import packs, render_html
 from capim.reports.rows.report_data import ReportData, Row
@@ -26,6 +27,7 @@ from capim.reports.rows.standing import conclusions
 from capim.reports.sections import differences
 from capim.reports.write import SECTIONS, report_of
 from capim.store import EmbeddingStore
+from capim.store.connection import one_connection
 from capim.store.errors import RequestError, unknown
 from capim.tasks.protocols import Protocol
 
@@ -203,8 +205,8 @@ def _given(request: Request) -> list[str]:
 def runs(request: Request) -> Response:
     """The choice of two runs, what changed between them, and the queries of one task whose rank changed."""
     state, chosen = state_of(request), request.query_params.get("task", "")
-    known = state.store.sql(_RUNS).to_pylist()
-    old, new = _two_runs(request, state.store, [row["run"] for row in known])
+    known = sorted(state.store.rows("runs").to_pylist(), key=itemgetter("started", "run"), reverse=True)
+    old, new = _two_runs(request, state.store, known)
     values: dict[str, Any] = {
         "runs": [(r["run"], f"{r['started']:%Y-%m-%d %H:%M} {r['name']}, {r['state']}: {r['run']}") for r in known],
         "old": old,
@@ -215,16 +217,11 @@ def runs(request: Request) -> Response:
     }
     statement = Statement(sql=_RUNS)
     if old and new:
-        before, after = state_after(state.store, old), state_after(state.store, new)
-        statement = Statement(sql=_FIGURES, parameters=tuple(f"{end_of(state.store, run)}" for run in (old, new)))
-        anew = {
-            (key[0], key[1], key[3]): (row["evaluation"], now["evaluation"])
-            for key, row in sorted(before.results.items())
-            if (now := after.results.get(key)) is not None and row["evaluation"] != now["evaluation"]
-        }
-        values |= {"sections": compare.compare(before, after).sections, "tasks": _counted(state, anew, old, new)}
+        changes = state.snapshot().last("runs", (old, new), lambda: _changes(state, old, new))
+        statement = Statement(sql=_FIGURES, parameters=changes.ends)
+        values |= {"sections": changes.sections, "tasks": changes.tasks}
         if chosen:
-            pairs = {" ".join(task): pair for task, pair in anew.items()}
+            pairs = {" ".join(task): pair for task, pair in changes.anew.items()}
             if chosen not in pairs:
                 raise RequestError(unknown("task", chosen, sorted(pairs)))
             statement = Statement(sql=_QUERIES, parameters=pairs[chosen])
@@ -233,10 +230,35 @@ def runs(request: Request) -> Response:
     return respond(request, view)
 
 
-def _two_runs(request: Request, store: EmbeddingStore, known: list[str]) -> tuple[str, str]:
+class _Changes(NamedTuple):
+    """What changed between two runs.
+
+    ``ends``: when each ended; ``anew``: corpus, protocol and encoder to the evaluations of both, where these differ.
+    """
+
+    ends: tuple[str, str]
+    sections: tuple[Section, ...]
+    anew: dict[tuple[str, str, str], tuple[str, str]]
+    tasks: list[dict[str, Any]]
+
+
+def _changes(state: State, old: str, new: str) -> _Changes:
+    with one_connection():  # which reads each small table once
+        store = EmbeddingStore.open(state.store.uri)
+        before, after = state_after(store, old), state_after(store, new)
+        ends = f"{end_of(store, old)}", f"{end_of(store, new)}"
+    anew = {
+        (key[0], key[1], key[3]): (row["evaluation"], now["evaluation"])
+        for key, row in sorted(before.results.items())
+        if (now := after.results.get(key)) is not None and row["evaluation"] != now["evaluation"]
+    }
+    return _Changes(ends, compare.compare(before, after).sections, anew, _counted(state, anew, old, new))
+
+
+def _two_runs(request: Request, store: EmbeddingStore, known: list[Row]) -> tuple[str, str]:
     """The runs of the address; where it has none, the newest that wrote figures and the one before."""
-    written = {row["run"] for row in store.rows("runs").to_pylist() if row["uses"]} | {*store.counts("results", "run")}
-    newest = [run for run in known if run in written]
+    written = store.counts("results", "run")
+    newest = [row["run"] for row in known if row["uses"] or row["run"] in written]
     new = request.query_params.get("new") or (newest[0] if newest else "")
     before = newest[newest.index(new) + 1 :] if new in newest else []
     return request.query_params.get("old") or (before[0] if before else ""), new
@@ -245,10 +267,7 @@ def _two_runs(request: Request, store: EmbeddingStore, known: list[str]) -> tupl
 def _counted(
     state: State, anew: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str
 ) -> list[dict[str, Any]]:
-    """Of each task the queries that changed, with the address of their list; tasks without stored queries left out.
-
-    ``anew``: corpus, protocol and encoder to the evaluations of the old run and of the new one, where these differ.
-    """
+    """Of each task the queries that changed, with the address of their list; tasks without stored queries left out."""
     statement = Statement(sql=_COUNTS, parameters=([" ".join(pair) for pair in anew.values()],))
     counts = {(row["old"], row["new"]): row for row in state.rows(statement).to_pylist()} if anew else {}
     tasks = []
