@@ -140,17 +140,17 @@ Mark: TypeAlias = Literal["", "best", "good", "warn", "bad", "muted"]
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """An interval drawn behind a number, in CSS percentages of the column's axis.
+    """An interval drawn below a number, in CSS percentages of the column's axis.
 
     Attributes:
         low: Left end of the interval, e.g. ``"41.2%"``.
-        width: Its length.
+        high: Right end.
         point: Position of the value.
         chance: Position of chance; empty where it is unknown or off the axis.
     """
 
     low: str
-    width: str
+    high: str
     point: str
     chance: str = ""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.report_data import ReportData, ends
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import Task, claimed, headline_tasks, values
 from capim.store.errors import RequestError, unknown
@@ -119,8 +119,7 @@ def licence_level(text: str) -> float | None:
 
 def tasks_to_weigh(data: ReportData) -> list[Task]:
     """The headline tasks of all corpora whose figures are percentages: others have no mean with them."""
-    tasks = (task for corpus in data.corpus_names() for task in headline_tasks(data, corpus))
-    return [task for task in tasks if data.metric(task.metric).unit == "percent"]
+    return [task for task in headline_tasks(data) if data.metric(task.metric).unit == "percent"]
 
 
 def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
@@ -205,14 +204,12 @@ def _placed(data: ReportData, share: Mapping[Task, float], name: str, first: str
         row = data.comparison(*task[:3], name, first)
         if row is None or row["difference"] is None:
             return Placed(encoder=name, value=mean, state="not tested")
-        row = claimed(row)
-        size = row["difference"]
-        ends = [size if row[end] is None else row[end] for end in ("ci_low", "ci_high")]
+        size, (least, most) = row["difference"], ends(claimed(row), "difference")
         if row["lower_is_better"]:
-            size, ends = -size, [-end for end in reversed(ends)]
+            size, least, most = -size, -most, -least
         difference += 100 * weight * size
-        below[task.corpus] = below.get(task.corpus, 0.0) + 100 * weight * (size - ends[0])
-        above[task.corpus] = above.get(task.corpus, 0.0) + 100 * weight * (ends[1] - size)
+        below[task.corpus] = below.get(task.corpus, 0.0) + 100 * weight * (size - least)
+        above[task.corpus] = above.get(task.corpus, 0.0) + 100 * weight * (most - size)
     low, high = difference - math.hypot(*below.values()), difference + math.hypot(*above.values())
     state: Literal["worse", "open"] = "worse" if high < 0 else "open"
     return Placed(encoder=name, value=mean, state=state, difference=difference, low=low, high=high)

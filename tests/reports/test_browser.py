@@ -239,7 +239,7 @@ def test_a_limit_of_licence_is_chosen_from_words_and_stays_in_the_address(browse
 ONE_BLOCK_OF_EACH_KIND = """() => {
   const kinds = new Set()
   for (const block of document.querySelectorAll("main > section > :not(h2, .pack)")) {
-    const marks = ["good", "state", "bar"].filter((name) => block.querySelector("." + name))
+    const marks = ["good", "state", "dot"].filter((name) => block.querySelector("." + name))
     const kind = [block.tagName, block.className, ...marks].join()
     kinds.has(kind) ? block.remove() : kinds.add(kind)
   }
