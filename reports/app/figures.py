@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -18,8 +19,8 @@ from capim.reports.app import state as app
 from capim.reports.app.filters import QueryFilter, over, read_filter, select
 from capim.reports.app.queries import count, link_of
 from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
-from capim.reports.elements.page import Section, Table
-from capim.reports.elements.tables import only
+from capim.reports.elements.page import Cell, Section, Table
+from capim.reports.elements.tables import numbers, only, pivot, texts
 from capim.reports.render import packs, render_html
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.snapshot import end_of, state_after
@@ -212,7 +213,7 @@ def runs(request: Request) -> Response:
         "old": old,
         "new": new,
         "sections": (),
-        "tasks": [],
+        "tasks": None,
         "queries": None,
     }
     statement = Statement(sql=_RUNS)
@@ -225,7 +226,7 @@ def runs(request: Request) -> Response:
             if chosen not in pairs:
                 raise RequestError(unknown("task", chosen, sorted(pairs)))
             statement = Statement(sql=_QUERIES, parameters=pairs[chosen])
-            values |= _changed_queries(request, state, statement) | {"chosen": chosen}
+            values |= _changed_queries(request, state, statement)
     view = View(template="runs.html", title="What changed from one run to another", statement=statement, values=values)
     return respond(request, view)
 
@@ -239,7 +240,7 @@ class _Changes(NamedTuple):
     ends: tuple[str, str]
     sections: tuple[Section, ...]
     anew: dict[tuple[str, str, str], tuple[str, str]]
-    tasks: list[dict[str, Any]]
+    tasks: Table
 
 
 def _changes(state: State, old: str, new: str) -> _Changes:
@@ -255,7 +256,7 @@ def _changes(state: State, old: str, new: str) -> _Changes:
     return _Changes(ends, compare.compare(before, after).sections, anew, _counted(state, anew, old, new))
 
 
-def _two_runs(request: Request, store: EmbeddingStore, known: list[Row]) -> tuple[str, str]:
+def _two_runs(request: Request, store: EmbeddingStore, known: Sequence[Row]) -> tuple[str, str]:
     """The runs of the address; where it has none, the newest that wrote figures and the one before."""
     written = store.counts("results", "run")
     newest = [row["run"] for row in known if row["uses"] or row["run"] in written]
@@ -264,19 +265,28 @@ def _two_runs(request: Request, store: EmbeddingStore, known: list[Row]) -> tupl
     return request.query_params.get("old") or (before[0] if before else ""), new
 
 
-def _counted(
-    state: State, anew: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str
-) -> list[dict[str, Any]]:
+def _counted(state: State, anew: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str) -> Table:
     """Of each task the queries that changed, with the address of their list; tasks without stored queries left out."""
     statement = Statement(sql=_COUNTS, parameters=([" ".join(pair) for pair in anew.values()],))
     counts = {(row["old"], row["new"]): row for row in state.rows(statement).to_pylist()} if anew else {}
-    tasks = []
-    for (corpus, protocol, encoder), pair in anew.items():
-        if pair in counts:
-            place = link("/runs", old=old, new=new, task=f"{corpus} {protocol} {encoder}") + "#queries"
-            named = {"corpus": corpus, "protocol": protocol, "encoder": encoder, "address": place}
-            tasks.append(counts[pair] | named)
-    return tasks
+
+    def changed(row: Row) -> Cell:
+        place = link("/runs", old=old, new=new, task=" ".join(row["task"])) + "#queries"
+        return Cell(text=f"{row['changed']}", link=place if row["changed"] else "")
+
+    return pivot(
+        "anew",
+        "Tasks that were evaluated anew: queries of the later run against the earlier one",
+        [{**counts[pair], "task": task} for task, pair in anew.items() if pair in counts],
+        texts("Encoder", lambda row: row["task"][2]),
+        texts("corpus", lambda row: row["task"][0]),
+        texts("protocol", lambda row: row["task"][1]),
+        numbers("queries", lambda row: f"{row['n']}"),
+        numbers("another rank", changed),
+        numbers("newly found", lambda row: f"{row['found']}"),
+        numbers("newly missed", lambda row: f"{row['lost']}"),
+        note="Found: the best relevant item is first alone.",
+    )
 
 
 def _changed_queries(request: Request, state: State, statement: Statement) -> dict[str, Any]:
@@ -285,4 +295,18 @@ def _changed_queries(request: Request, state: State, statement: Statement) -> di
         raise RequestError(f"page={text}: expected a whole number from 1")
     limited = (*statement.parameters, PAGE + 1, PAGE * (int(text) - 1))
     rows = state.rows(Statement(sql=f"{statement.sql}\nLIMIT ? OFFSET ?", parameters=limited)).to_pylist()
-    return {"queries": rows[:PAGE], "number": int(text), "more": len(rows) > PAGE}
+
+    def now(row: Row) -> Cell:
+        better = row["new_rank_worst"] < row["old_rank_worst"]
+        return Cell(text=show.ranks(row["new_rank"], row["new_rank_worst"]), mark="good" if better else "bad")
+
+    table = pivot(
+        "changed-queries",
+        f"{request.query_params['task']}: queries with another rank, largest change first",
+        rows[:PAGE],
+        texts("Query", lambda row: row["query_id"]),
+        texts("text", lambda row: row["text"] or ""),
+        numbers("rank before", lambda row: show.ranks(row["old_rank"], row["old_rank_worst"])),
+        numbers("rank now", now),
+    )
+    return {"queries": table, "number": int(text), "more": len(rows) > PAGE}

@@ -295,8 +295,9 @@ def _strip(points: list[dict[str, Any]], title: str, unit: str) -> alt.LayerChar
         "fill": alt.Fill("state:N", scale=fill, legend=None),
         "stroke": alt.Stroke("state:N", scale=stroke, legend=None),
     }
-    size = {"height": 11 * len(points), "width": _COLUMN - 110, "size": 22}
-    return charts.strips(points, axis, **size, opacity=1, **look).properties(title=title)
+    height = 11 * len(points)
+    made = charts.strips(points, axis, height=height, width=_COLUMN - 110, size=22, opacity=1, **look)
+    return made.properties(title=title)
 
 
 def _languages(data: ReportData, corpus: str) -> bytes:

@@ -144,7 +144,7 @@ def _method(row: Row) -> str:
 
 
 def _rank_cell(best: int, worst: int) -> Cell:
-    return tables.value(-best - worst / 1000, f"{best}" if best == worst else f"{best}–{worst}", mark="muted")
+    return tables.value(-best - worst / 1000, show.ranks(best, worst), mark="muted")
 
 
 def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> list[tables.ColumnOf[str]]:
