@@ -370,7 +370,7 @@ const decision = (place, block, names) => {
     const head = ["Encoder", "weighted mean", "minus the first", "interval", "against the first"].map((text, i) => make("th", { scope: "col", className: i && i < 4 ? "num" : "" }, text));
     const far = same.map(([t, low, high]) => `${title(t)} from ${Math.ceil(100 * low)} to ${Math.floor(100 * high)} %`);
     result.replaceChildren(make("p", { className: "count" }, said),
-      make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Encoders by the weighted mean" },
+      !rows.length ? "" : make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Encoders by the weighted mean" },
         make("table", {}, make("caption", { className: "unseen" }, "Encoders by the weighted mean"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
       out.length ? make("p", {}, `Out: ${out.join("; ")}.`) : "",
       far.length ? make("p", {}, `The first place stays the same with the weight of ${far.join("; of ")} (the others in proportion).`) : "",

@@ -57,7 +57,7 @@ def take_pages(browser: Browser, store: EmbeddingStore, folder: Path) -> None:
         page.goto(f"{address}/?token={TOKEN}")
         page.wait_for_selector("html[data-made=summary]", state="attached")
         page.screenshot(path=folder / "serve-grid.png")
-        page.goto(f"{address}{QUERIES}")
+        page.goto(f"{address}{QUERIES}", wait_until="networkidle")
         page.screenshot(path=folder / "serve-queries.png")
         page.locator(".queries tbody th a").first.click()
         page.wait_for_load_state("networkidle")

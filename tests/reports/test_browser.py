@@ -233,6 +233,9 @@ def test_a_limit_of_licence_is_chosen_from_words_and_stays_in_the_address(browse
         watched.page.reload()
         watched.made()
         assert watched.page.get_by_label("licence, at least").input_value() == "commercial-use"
+        watched.page.get_by_label("size of an image").fill("0")
+        assert "No encoder keeps these limits" in watched.page.locator("#choose .chosen").inner_text()
+        assert watched.page.locator("#choose table").count() == 0
         assert watched.complaints == []
 
 
