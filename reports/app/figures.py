@@ -28,7 +28,6 @@ from capim.reports.rows.standing import conclusions
 from capim.reports.sections import differences
 from capim.reports.write import SECTIONS, report_of
 from capim.store import EmbeddingStore
-from capim.store.connection import one_connection
 from capim.store.errors import RequestError, unknown
 from capim.tasks.protocols import Protocol
 
@@ -244,10 +243,9 @@ class _Changes(NamedTuple):
 
 
 def _changes(state: State, old: str, new: str) -> _Changes:
-    with one_connection():  # which reads each small table once
-        store = EmbeddingStore.open(state.store.uri)
-        before, after = state_after(store, old), state_after(store, new)
-        ends = f"{end_of(store, old)}", f"{end_of(store, new)}"
+    store = state.snapshot().reader
+    before, after = state_after(store, old), state_after(store, new)
+    ends = f"{end_of(store, old)}", f"{end_of(store, new)}"
     anew = {
         (key[0], key[1], key[3]): (row["evaluation"], now["evaluation"])
         for key, row in sorted(before.results.items())
