@@ -27,7 +27,6 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Conclusion, conclusions
 from capim.store import EmbeddingStore
-from capim.store.connection import one_connection
 from capim.store.errors import RequestError, unknown
 from capim.store.files import read_judgements
 from capim.store.sql import TableCache, version_of
@@ -175,8 +174,7 @@ class StoreSnapshot:
     @cached_property
     def reader(self) -> EmbeddingStore:
         """The store, of which the rows of small tables stay in memory."""
-        with one_connection():
-            return EmbeddingStore.open(self.store.uri)
+        return self.store.keeping()
 
     @cached_property
     def data(self) -> ReportData:
