@@ -45,7 +45,7 @@ audit: $(VENV)/.ready
 newcomer: $(VENV)/.ready
 	$(BIN)/python -m tests.newcomer
 
-# the sample report and the README's picture, from today's demo (needs chromium)
+# the sample report and the pictures of docs/, from today's demo (needs chromium)
 sample: $(VENV)/.ready demo
 	$(BIN)/python -m tests.reports.sample "$$(ls -d workspace/reports/2* | tail -1)"
 

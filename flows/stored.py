@@ -248,9 +248,9 @@ def choose(
     workspace: str | None,
     form: Form,
     weights: Annotated[Texts, "A=70,B=30"],
-    limits: Annotated[Texts | None, "bytes=1024,rate=50"] = None,
+    limits: Annotated[Texts | None, "bytes=1024,licence=free"] = None,
 ) -> None:
-    """Rank encoders by a mean over tasks with your weights, within limits of cost.
+    """Rank encoders by a mean over tasks with your weights, within limits of cost and licence.
 
     The interval is that of the difference from the first, and holds for all pairs of a task together. Lines below the
     table say which limit rules an encoder out, and for which weights the first place stays the same. The page of a
@@ -260,7 +260,8 @@ def choose(
 
     Args:
         weights: a corpus, or corpus:protocol of a headline task, and its weight; weights are scaled to sum to 1
-        limits: bytes is the most per image, dim the most components, rate the least images per second
+        limits: bytes is the most per image, dim the most components, rate the least images per second;
+            licence is free or commercial-use
     """
     from capim.reports.rows import choice
     from capim.reports.rows.reading import read_report_data

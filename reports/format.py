@@ -36,6 +36,16 @@ def number(value: float | None, decimals: int = 1) -> str:
     return _signs(f"{value:,.{decimals}f}") if _known(value) else ABSENT
 
 
+def ranks(best: float, worst: float) -> str:
+    """A rank, or the ranks that ties or tests leave open.
+
+    Examples:
+        >>> ranks(7, 7), ranks(1, 1200)
+        ('7', '1–1,200')
+    """
+    return f"{best:,}" if best == worst else f"{best:,}–{worst:,}"
+
+
 def percent(value: float | None, decimals: int = 1) -> str:
     """A fraction as percent, without the sign, which belongs in the heading.
 

@@ -77,7 +77,7 @@ def packs(report: Report) -> dict[str, str]:
 def packed(value: Any) -> Any:
     """A block as plain values: fields without a value are left out, a cell is a list without its empty end."""
     if isinstance(value, Cell):
-        bar = value.bar and [value.bar.low, value.bar.width, value.bar.point, value.bar.chance]
+        bar = value.bar and [value.bar.low, value.bar.high, value.bar.point, value.bar.chance]
         cell: list[Any] = [value.text, value.note, value.state, value.title, value.sort, value.mark, value.link, bar]
         while len(cell) > 1 and not cell[-1]:
             cell.pop()

@@ -110,6 +110,10 @@ class EmbeddingStore:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (EmbeddingStore.open, (self.uri,))
 
+    def keeping(self) -> EmbeddingStore:
+        """The same store, of which the rows of small tables stay in memory until somebody writes to them."""
+        return EmbeddingStore(Connection(self.uri, keeps=True))
+
     # --- encoders ---------------------------------------------------------------------------------------------
     def encoders(self, **equals: str) -> pa.Table:
         """One row per name and fingerprint: name, fingerprint, spec (JSON), written; those with the given texts."""

@@ -100,6 +100,7 @@ class EncoderSpec:
         options: Settings of the adapter that change a vector: prompts, maximum length, image backend; and
             ``ACCESS_OPTIONS``, which do not.
         adapter_version: Increased by an adapter whenever its vectors change.
+        licence: Of the weights: SPDX name or one sentence; ``unknown`` if unknown. It changes no vector.
     """
 
     name: str
@@ -112,6 +113,7 @@ class EncoderSpec:
     storage: Storage = None  # type: ignore[assignment]  # depends on vectors: see __post_init__
     options: Mapping[str, Option] = field(default_factory=dict)
     adapter_version: int = 1
+    licence: str = "unknown"
 
     def __post_init__(self) -> None:
         if vars(self)["storage"] is None:
@@ -133,9 +135,9 @@ class EncoderSpec:
         return self.revision not in _BRANCHES
 
     def identity(self) -> dict[str, object]:
-        """Everything that changes a vector, as plain values; the name is not part of it."""
+        """Everything that changes a vector, as plain values; name and licence are not part of it."""
         values: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
-        del values["name"]
+        del values["name"], values["licence"]
         options = {name: value for name, value in self.options.items() if name not in ACCESS_OPTIONS}
         return {**values, "options": options}
 

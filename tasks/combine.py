@@ -78,7 +78,7 @@ def fuse(
     else:
         options = {"rule": "reciprocal-rank"}
         fused = reciprocal_rank_fusion([retrieval.outcomes(member) for member in members], retrieval.task)
-    spec = combined_spec(name, "fusion", members, options)
+    spec = combined_spec(retrieval.store, name, "fusion", members, options)
     results = retrieval.results(fused, spec, resampling, members=members)
     setting = " ".join(options.values()).replace("-", " ")
     retrieval.write_slices(spec, result_slices(results, "fusion", setting))
@@ -107,7 +107,7 @@ def rerank(
         advance(len(depths))
     slices = []
     for depth in reached:
-        spec = combined_spec(name, "two-stage", [first, second], {"depth": depth.n})
+        spec = combined_spec(retrieval.store, name, "two-stage", [first, second], {"depth": depth.n})
         results = retrieval.results(
             depth.outcomes, spec, resampling, members=[first, second] if depth is reached[-1] else ()
         )
@@ -318,9 +318,14 @@ def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
 
 
 def combined_spec(
-    name: str, adapter: str, members: Sequence[EvaluationRef], options: Mapping[str, str | int]
+    store: EmbeddingStore,
+    name: str,
+    adapter: str,
+    members: Sequence[EvaluationRef],
+    options: Mapping[str, str | int],
 ) -> EncoderSpec:
-    """The spec of several encoders combined; it has no vectors."""
+    """The spec of several encoders combined, with the licences of all; it has no vectors."""
+    licences = {store.encoder(member.sets.encoder_fingerprint).licence for member in members}
     return EncoderSpec(
         name=name,
         adapter=adapter,
@@ -328,6 +333,7 @@ def combined_spec(
         revision=f"of-{digest16([member.sets.encoder_fingerprint for member in members])}",
         dim=1,
         options=dict(options),
+        licence=" and ".join(sorted(licences)),
     )
 
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -17,8 +19,8 @@ from capim.reports.app import state as app
 from capim.reports.app.filters import QueryFilter, over, read_filter, select
 from capim.reports.app.queries import count, link_of
 from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
-from capim.reports.elements.page import Table
-from capim.reports.elements.tables import only
+from capim.reports.elements.page import Cell, Section, Table
+from capim.reports.elements.tables import numbers, only, pivot, texts
 from capim.reports.render import packs, render_html
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.snapshot import end_of, state_after
@@ -203,61 +205,86 @@ def _given(request: Request) -> list[str]:
 def runs(request: Request) -> Response:
     """The choice of two runs, what changed between them, and the queries of one task whose rank changed."""
     state, chosen = state_of(request), request.query_params.get("task", "")
-    known = state.store.sql(_RUNS).to_pylist()
-    old, new = _two_runs(request, state.store, [row["run"] for row in known])
+    known = sorted(state.store.rows("runs").to_pylist(), key=itemgetter("started", "run"), reverse=True)
+    old, new = _two_runs(request, state.store, known)
     values: dict[str, Any] = {
         "runs": [(r["run"], f"{r['started']:%Y-%m-%d %H:%M} {r['name']}, {r['state']}: {r['run']}") for r in known],
         "old": old,
         "new": new,
         "sections": (),
-        "tasks": [],
+        "tasks": None,
         "queries": None,
     }
     statement = Statement(sql=_RUNS)
     if old and new:
-        before, after = state_after(state.store, old), state_after(state.store, new)
-        statement = Statement(sql=_FIGURES, parameters=tuple(f"{end_of(state.store, run)}" for run in (old, new)))
-        anew = {
-            (key[0], key[1], key[3]): (row["evaluation"], now["evaluation"])
-            for key, row in sorted(before.results.items())
-            if (now := after.results.get(key)) is not None and row["evaluation"] != now["evaluation"]
-        }
-        values |= {"sections": compare.compare(before, after).sections, "tasks": _counted(state, anew, old, new)}
+        changes = state.snapshot().last("runs", (old, new), lambda: _changes(state, old, new))
+        statement = Statement(sql=_FIGURES, parameters=changes.ends)
+        values |= {"sections": changes.sections, "tasks": changes.tasks}
         if chosen:
-            pairs = {" ".join(task): pair for task, pair in anew.items()}
+            pairs = {" ".join(task): pair for task, pair in changes.anew.items()}
             if chosen not in pairs:
                 raise RequestError(unknown("task", chosen, sorted(pairs)))
             statement = Statement(sql=_QUERIES, parameters=pairs[chosen])
-            values |= _changed_queries(request, state, statement) | {"chosen": chosen}
+            values |= _changed_queries(request, state, statement)
     view = View(template="runs.html", title="What changed from one run to another", statement=statement, values=values)
     return respond(request, view)
 
 
-def _two_runs(request: Request, store: EmbeddingStore, known: list[str]) -> tuple[str, str]:
+class _Changes(NamedTuple):
+    """What changed between two runs.
+
+    ``ends``: when each ended; ``anew``: corpus, protocol and encoder to the evaluations of both, where these differ.
+    """
+
+    ends: tuple[str, str]
+    sections: tuple[Section, ...]
+    anew: dict[tuple[str, str, str], tuple[str, str]]
+    tasks: Table
+
+
+def _changes(state: State, old: str, new: str) -> _Changes:
+    store = state.snapshot().reader
+    before, after = state_after(store, old), state_after(store, new)
+    ends = f"{end_of(store, old)}", f"{end_of(store, new)}"
+    anew = {
+        (key[0], key[1], key[3]): (row["evaluation"], now["evaluation"])
+        for key, row in sorted(before.results.items())
+        if (now := after.results.get(key)) is not None and row["evaluation"] != now["evaluation"]
+    }
+    return _Changes(ends, compare.compare(before, after).sections, anew, _counted(state, anew, old, new))
+
+
+def _two_runs(request: Request, store: EmbeddingStore, known: Sequence[Row]) -> tuple[str, str]:
     """The runs of the address; where it has none, the newest that wrote figures and the one before."""
-    written = {row["run"] for row in store.rows("runs").to_pylist() if row["uses"]} | {*store.counts("results", "run")}
-    newest = [run for run in known if run in written]
+    written = store.counts("results", "run")
+    newest = [row["run"] for row in known if row["uses"] or row["run"] in written]
     new = request.query_params.get("new") or (newest[0] if newest else "")
     before = newest[newest.index(new) + 1 :] if new in newest else []
     return request.query_params.get("old") or (before[0] if before else ""), new
 
 
-def _counted(
-    state: State, anew: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str
-) -> list[dict[str, Any]]:
-    """Of each task the queries that changed, with the address of their list; tasks without stored queries left out.
-
-    ``anew``: corpus, protocol and encoder to the evaluations of the old run and of the new one, where these differ.
-    """
+def _counted(state: State, anew: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str) -> Table:
+    """Of each task the queries that changed, with the address of their list; tasks without stored queries left out."""
     statement = Statement(sql=_COUNTS, parameters=([" ".join(pair) for pair in anew.values()],))
     counts = {(row["old"], row["new"]): row for row in state.rows(statement).to_pylist()} if anew else {}
-    tasks = []
-    for (corpus, protocol, encoder), pair in anew.items():
-        if pair in counts:
-            place = link("/runs", old=old, new=new, task=f"{corpus} {protocol} {encoder}") + "#queries"
-            named = {"corpus": corpus, "protocol": protocol, "encoder": encoder, "address": place}
-            tasks.append(counts[pair] | named)
-    return tasks
+
+    def changed(row: Row) -> Cell:
+        place = link("/runs", old=old, new=new, task=" ".join(row["task"])) + "#queries"
+        return Cell(text=f"{row['changed']}", link=place if row["changed"] else "")
+
+    return pivot(
+        "anew",
+        "Tasks that were evaluated anew: queries of the later run against the earlier one",
+        [{**counts[pair], "task": task} for task, pair in anew.items() if pair in counts],
+        texts("Encoder", lambda row: row["task"][2]),
+        texts("corpus", lambda row: row["task"][0]),
+        texts("protocol", lambda row: row["task"][1]),
+        numbers("queries", lambda row: f"{row['n']}"),
+        numbers("another rank", changed),
+        numbers("newly found", lambda row: f"{row['found']}"),
+        numbers("newly missed", lambda row: f"{row['lost']}"),
+        note="Found: the best relevant item is first alone.",
+    )
 
 
 def _changed_queries(request: Request, state: State, statement: Statement) -> dict[str, Any]:
@@ -266,4 +293,18 @@ def _changed_queries(request: Request, state: State, statement: Statement) -> di
         raise RequestError(f"page={text}: expected a whole number from 1")
     limited = (*statement.parameters, PAGE + 1, PAGE * (int(text) - 1))
     rows = state.rows(Statement(sql=f"{statement.sql}\nLIMIT ? OFFSET ?", parameters=limited)).to_pylist()
-    return {"queries": rows[:PAGE], "number": int(text), "more": len(rows) > PAGE}
+
+    def now(row: Row) -> Cell:
+        better = row["new_rank_worst"] < row["old_rank_worst"]
+        return Cell(text=show.ranks(row["new_rank"], row["new_rank_worst"]), mark="good" if better else "bad")
+
+    table = pivot(
+        "changed-queries",
+        f"{request.query_params['task']}: queries with another rank, largest change first",
+        rows[:PAGE],
+        texts("Query", lambda row: row["query_id"]),
+        texts("text", lambda row: row["text"] or ""),
+        numbers("rank before", lambda row: show.ranks(row["old_rank"], row["old_rank_worst"])),
+        numbers("rank now", now),
+    )
+    return {"queries": table, "number": int(text), "more": len(rows) > PAGE}

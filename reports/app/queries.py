@@ -107,7 +107,7 @@ def rank_cell(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
     if row is None:
         return show.ABSENT, "muted", "not evaluated"
     best, worst = int(row["rank_best"]), int(row["rank_worst"])
-    text = f"{best:,}" if best == worst else f"{best:,}–{worst:,}"
+    text = show.ranks(best, worst)
     if best > 1:
         return text, "bad", "missed"
     return (text, "good", "found") if worst == 1 else (text, "warn", "tied")

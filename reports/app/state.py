@@ -157,10 +157,10 @@ class EvaluatedTask:
 
 @dataclass(kw_only=True)
 class StoreSnapshot:
-    """What was read from one version of the store."""
+    """What was read from one version of the store, each part when it is first asked for."""
 
     version: str
-    data: ReportData
+    store: EmbeddingStore
     _kept: dict[object, Any] = field(default_factory=dict)
 
     def kept(self, key: object, make: Callable[[], T]) -> T:
@@ -169,6 +169,27 @@ class StoreSnapshot:
             self._kept[key] = make()
         value: T = self._kept[key]
         return value
+
+    def last(self, name: str, key: object, make: Callable[[], T]) -> T:
+        """What ``make`` gives, as :meth:`kept`; of all keys of a name only the last is in memory."""
+        if self._kept.get(name, (None,))[0] != key:
+            self._kept[name] = key, make()
+        value: T = self._kept[name][1]
+        return value
+
+    @cached_property
+    def reader(self) -> EmbeddingStore:
+        """The store, of which the rows of small tables stay in memory."""
+        return self.store.keeping()
+
+    @cached_property
+    def data(self) -> ReportData:
+        """The rows of a report.
+
+        Raises:
+            RequestError: There are no results.
+        """
+        return read_report_data(self.store, gallery=False)
 
     @cached_property
     def conclusions(self) -> list[Conclusion]:
@@ -238,8 +259,7 @@ class State:
         with self._lock:
             version = version_of(self.store)
             if self._snapshot is None or self._snapshot.version != version:
-                data = read_report_data(self.store, gallery=False)
-                self._snapshot = StoreSnapshot(version=version, data=data)
+                self._snapshot = StoreSnapshot(version=version, store=self.store)
             return self._snapshot
 
     def judgements_of(self, corpus: str, direction: str, query_id: str) -> set[str]:

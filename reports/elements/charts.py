@@ -20,6 +20,7 @@ import vl_convert
 
 from capim.reports import format as show
 from capim.reports.elements.page import Chart, Table
+from capim.reports.rows.report_data import ends
 from capim.store.errors import RequestError
 from capim.store.files import json_value
 
@@ -63,7 +64,7 @@ def interval_point(
     ``text`` is the value as displayed, by default in percent.
     """
     scale = 100.0 if fraction else 1.0
-    low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
+    low, high = ends(row)
     return {
         "encoder": row["encoder"],
         "value": scale * row["value"],
@@ -83,10 +84,56 @@ def intervals(
     ``base`` has the data and all other encodings; ``opacity`` is that of the lines, ``encodings`` are of the points.
     """
     along = "x" if isinstance(axis, alt.X) else "y"
+    lines = base.mark_rule(strokeWidth=min(2, size / 22), opacity=opacity)
     return (
-        base.mark_rule(strokeWidth=2, opacity=opacity).encode(**{along: axis, f"{along}2": "ci_high:Q"}),
+        lines.encode(**{along: axis, f"{along}2": "ci_high:Q"}),
         base.mark_point(filled=True, size=size, opacity=1).encode(**{along: "value:Q"}, **encodings),
     )
+
+
+def strips(
+    points: Sequence[Mapping[str, Any]],
+    along: alt.X,
+    *,
+    height: int,
+    width: int = WIDTH,
+    row: str = "encoder",
+    order: Sequence[str] = (),
+    size: int = 80,
+    opacity: float = 0.75,
+    within: float | None = None,
+    words: str = "",
+    shape: alt.Shape | alt.Undefined = alt.Undefined,
+    **encodings: Any,
+) -> alt.LayerChart:
+    """A row for every point, by default one for each encoder in their order: a dot with its interval.
+
+    Args:
+        points: As :func:`interval_point` makes them.
+        along: The axis of ``ci_low``.
+        height: Of the rows, in pixels.
+        width: In pixels.
+        row: The field that names the row.
+        order: Of the rows; by default that of the points.
+        size: Of a dot, in square pixels.
+        opacity: Of the intervals.
+        within: Draws a line at zero and a shade so far to both of its sides.
+        words: A field that is written beside the dots.
+        shape: Of the dots.
+        encodings: Of dots and intervals.
+    """
+    base = alt.Chart(alt.Data(values=points)).encode(
+        y=alt.Y(f"{row}:N", sort=[*order] or [point[row] for point in points], title=None), **encodings
+    )
+    layers = [*intervals(base, along, size=size, opacity=opacity, shape=shape)]
+    if within is not None:
+        zero = alt.Chart(alt.Data(values=[{"low": -within, "high": within, "zero": 0}]))
+        shade = zero.mark_rect(opacity=0.15, color="currentColor").encode(x="low:Q", x2="high:Q")
+        layers = [*([shade] if within else []), zero.mark_rule(opacity=0.5).encode(x="zero:Q"), *layers]
+    if words:
+        text = base.mark_text(align="left", dx=10, dy=-9, fontSize=11)
+        layers.append(text.encode(x="value:Q", text=f"{words}:N", color=alt.value("currentColor")))
+    return alt.layer(*layers).properties(width=width, height=height)
 
 
 def finish(
@@ -185,13 +232,10 @@ def interval_chart(rows: Sequence[Mapping[Any, Any]], *, title: str = "") -> alt
     varying = [name for name in _NAMES if len({row.get(name) for row in known}) > 1] or ["metric"]
     points = [
         {"label": " · ".join(str(row[name]) for name in varying), "value": row[figure]}
-        | {end: row[figure] if row[end] is None or row[end] != row[end] else row[end] for end in ("ci_low", "ci_high")}
+        | dict(zip(("ci_low", "ci_high"), ends(row, figure), strict=True))
         for row in known
     ]
-    labels = list(dict.fromkeys(point["label"] for point in points))
-    base = alt.Chart(alt.Data(values=points), width=420, title=title).encode(
-        y=alt.Y("label:N", sort=labels, title=None, axis=alt.Axis(labelLimit=400)), color=alt.value(PALETTE[0])
-    )
-    zero = [alt.Chart(alt.Data(values=[{}])).mark_rule(color="#808890").encode(x=alt.datum(0))]
     axis = alt.X("ci_low:Q", title=figure, scale=alt.Scale(zero=False))
-    return alt.layer(*(zero if figure == "difference" else []), *intervals(base, axis, size=60))
+    look = {"height": 20 * len(points), "width": 420, "size": 60, "color": alt.value(PALETTE[0])}
+    made = strips(points, axis, row="label", within=0.0 if figure == "difference" else None, **look)
+    return made.properties(title=title).configure_axisY(labelLimit=400)

@@ -140,17 +140,17 @@ Mark: TypeAlias = Literal["", "best", "good", "warn", "bad", "muted"]
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """An interval drawn behind a number, in CSS percentages of the column's axis.
+    """An interval drawn below a number, in CSS percentages of the column's axis.
 
     Attributes:
         low: Left end of the interval, e.g. ``"41.2%"``.
-        width: Its length.
+        high: Right end.
         point: Position of the value.
         chance: Position of chance; empty where it is unknown or off the axis.
     """
 
     low: str
-    width: str
+    high: str
     point: str
     chance: str = ""
 
@@ -238,7 +238,7 @@ class Board(Printed):
         pairs: Of every column after the first, encoder to another encoder to what the tests say; empty without tests.
         hidden: Places of the columns that a reader has to ask for.
         values: Of every column with pairs, the values that a weighted mean is of, by encoder; else empty.
-        costs: What a limit can be put on: its name and unit, and its value of every encoder that has one.
+        costs: What a limit can be put on, with its value of every encoder that has one (``reports.rows.choice.Limit``).
     """
 
     id: str

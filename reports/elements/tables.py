@@ -207,12 +207,8 @@ def interval_bar(row: Row, axis: tuple[float, float]) -> Bar | None:
     def position(x: float) -> str:
         return f"{100 * min(1.0, max(0.0, (x - start) / (end - start))):.2f}%"
 
-    return Bar(
-        low=position(low),
-        width=f"{max(0.0, 100 * (min(high, end) - max(low, start)) / (end - start)):.2f}%",
-        point=position(centre),
-        chance=position(chance) if chance is not None and start <= chance <= end else "",
-    )
+    of_chance = position(chance) if chance is not None and start <= chance <= end else ""
+    return Bar(low=position(low), high=position(high), point=position(centre), chance=of_chance)
 
 
 def axis_of(rows: Sequence[Row]) -> tuple[float, float]:

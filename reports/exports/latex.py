@@ -130,8 +130,7 @@ def _lines_of(row: str) -> int:
 
 def has_ties(data: ReportData) -> bool:
     """Whether a headline figure has queries with a tie."""
-    tasks = [task for corpus in data.corpus_names() for task in headline_tasks(data, corpus)]
-    return any(row["tie_share"] for task in tasks for row in data.ranked(*task[:3]))
+    return any(row["tie_share"] for task in headline_tasks(data) for row in data.ranked(*task[:3]))
 
 
 def _block(data: ReportData, corpus: str, tasks: Sequence[Task], *, ties: bool) -> list[str]:

@@ -232,8 +232,7 @@ def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
     if len(data.specs) != 1:
         raise RequestError(f"a model card is about one model; name it with --encoder: one of {', '.join(data.specs)}")
     [(encoder, spec)] = data.specs.items()
-    tasks = [task for corpus in data.corpus_names() for task in headline_tasks(data, corpus)]
-    rows = [(task, data.row(*task[:3], encoder)) for task in tasks]
+    rows = [(task, data.row(*task[:3], encoder)) for task in headline_tasks(data)]
     results = [_result(data, task, row, spec) for task, row in rows if row is not None and row["value"] is not None]
     if not results:
         return {}

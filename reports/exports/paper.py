@@ -19,6 +19,7 @@ import altair as alt
 import vl_convert
 
 from capim.reports import format as show
+from capim.reports.elements import charts
 from capim.reports.elements.tables import only
 from capim.reports.exports.latex import (
     PACKAGES,
@@ -54,20 +55,20 @@ def paper_files(data: ReportData, _: str = "") -> dict[str, bytes]:
     table = column_table(data)
     if not table:
         return {}
-    charts = {"forest.pdf": _forest(data)}
+    pictures = {"forest.pdf": _forest(data)}
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         if len(standing.languages(data, corpus)) > 1:
-            charts[f"languages-{corpus}.pdf"] = _languages(data, corpus)
+            pictures[f"languages-{corpus}.pdf"] = _languages(data, corpus)
     text, cited = methods(data)
     files = {
         "table.tex": table,
         "methods.tex": text,
         "appendix.tex": _appendix(data),
         "references.bib": "\n".join(entry for key, entry in _entries().items() if key in cited),
-        "paper.tex": _document(list(charts)),
+        "paper.tex": _document(list(pictures)),
     }
     about = f"% made by capim from rows with the digest {data.digest[:16]}\n"
-    return {**charts, **{name: (about + content).encode() for name, content in files.items()}}
+    return {**pictures, **{name: (about + content).encode() for name, content in files.items()}}
 
 
 def _entries() -> dict[str, str]:
@@ -76,12 +77,12 @@ def _entries() -> dict[str, str]:
     return {entry.partition("{")[2].partition(",")[0]: entry for entry in entries}
 
 
-def _document(charts: Sequence[str]) -> str:
+def _document(pictures: Sequence[str]) -> str:
     figures = "".join(
         "\\begin{figure}[t]\n\\centering\n"
         f"\\includegraphics[width=\\columnwidth,height=.8\\textheight,keepaspectratio]{{{name}}}\n"
         f"\\caption{{{FOREST if name == 'forest.pdf' else _language_caption(name)}}}\n\\end{{figure}}\n"
-        for name in charts
+        for name in pictures
     )
     return rf"""\documentclass[10pt,twocolumn]{{article}}
 \usepackage[utf8]{{inputenc}}
@@ -118,7 +119,7 @@ def _language_caption(name: str) -> str:
 
 def methods(data: ReportData) -> tuple[str, set[str]]:
     """The paragraph, and the keys of what it cites."""
-    headline = [row for c in data.corpus_names() for t in headline_tasks(data, c) for row in data.ranked(*t[:3])]
+    headline = [row for task in headline_tasks(data) for row in data.ranked(*task[:3])]
     cited: set[str] = set()
 
     def cite(*keys: str) -> str:
@@ -264,21 +265,17 @@ def _pdf(chart: alt.TopLevelMixin) -> bytes:
 def _forest(data: ReportData) -> bytes:
     """One picture below the other for every headline figure: the encoders that are better than chance, best first."""
     parts = []
-    for corpus in data.corpus_names():
-        for task in headline_tasks(data, corpus):
-            facts, best = data.metric(task.metric), data.ranked(*task[:3])[0]
-            scale = 100.0 if facts.unit == "percent" else 1.0
-            points = []
-            for row in data.ranked(*task[:3])[:_MOST]:
-                if row["value"] is None or (chance_of(row) and row is not best):
-                    continue
-                found = decision(data, *task[:3], row["encoder"], best["encoder"])
-                state = "best" if row is best else found.state if found else "not tested"
-                low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
-                points.append({"encoder": row["encoder"], "state": state, "value": scale * row["value"]})
-                points[-1] |= {"low": scale * low, "high": scale * high}
-            if points:
-                parts.append(_strip(points, f"{corpus}, {task.title}", facts.label))
+    for task in headline_tasks(data):
+        facts, best = data.metric(task.metric), data.ranked(*task[:3])[0]
+        points = []
+        for row in data.ranked(*task[:3])[:_MOST]:
+            if row["value"] is None or (chance_of(row) and row is not best):
+                continue
+            found = decision(data, *task[:3], row["encoder"], best["encoder"])
+            state = "best" if row is best else found.state if found else "not tested"
+            points.append(charts.interval_point(row, fraction=facts.unit == "percent", state=state))
+        if points:
+            parts.append(_strip(points, f"{task.corpus}, {task.title}", facts.label))
     chart = alt.vconcat(*parts, spacing=10).resolve_scale(x="independent")
     return _pdf(chart)
 
@@ -292,16 +289,15 @@ _LOOKS = {  # what a test says of an encoder -> fill and line of its point
 
 def _strip(points: list[dict[str, Any]], title: str, unit: str) -> alt.LayerChart:
     """The encoders of one figure, each with its interval."""
-    ranked = [point["encoder"] for point in points]
-    base = alt.Chart(width=_COLUMN - 110, height=11 * len(points), title=title)
-    axis = alt.X("low:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
-    layers = []
-    for fill, stroke in dict.fromkeys(_LOOKS.values()):
-        shown = [point for point in points if _LOOKS[point["state"]] == (fill, stroke)]
-        part = base.properties(data=alt.Data(values=shown)).encode(y=alt.Y("encoder:N", sort=ranked, title=None))
-        layers.append(part.mark_rule(strokeWidth=1, stroke=stroke).encode(x=axis, x2="high:Q"))
-        layers.append(part.mark_point(size=22, fill=fill, stroke=stroke, opacity=1).encode(x="value:Q"))
-    return alt.layer(*layers)
+    axis = alt.X("ci_low:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
+    fill, stroke = (alt.Scale(domain=[*_LOOKS], range=[*inks]) for inks in zip(*_LOOKS.values(), strict=True))
+    look = {
+        "fill": alt.Fill("state:N", scale=fill, legend=None),
+        "stroke": alt.Stroke("state:N", scale=stroke, legend=None),
+    }
+    height = 11 * len(points)
+    made = charts.strips(points, axis, height=height, width=_COLUMN - 110, size=22, opacity=1, **look)
+    return made.properties(title=title)
 
 
 def _languages(data: ReportData, corpus: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A decision: encoders by a mean over tasks with the user's weights, within limits of cost.
+"""A decision: encoders by a mean over tasks with the user's weights, within limits of cost and of licence.
 
 The interval of a difference of two means is made of the intervals of the tasks that hold for all pairs together:
 ``low = d - sqrt(sum over corpora of (sum over its tasks of weight * (d_task - low_task))^2)``, and so for the other
@@ -10,19 +10,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.report_data import ReportData, ends
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import Task, claimed, headline_tasks, values
 from capim.store.errors import RequestError, unknown
 
+LEVELS = {"commercial-use": 1.0, "free": 2.0}
+"""What a limit asks of a licence: commercial use, or a free licence (use, change and pass on, for any purpose)."""
+_ALLOWS = {
+    "free": "apache-2.0 mit bsd-2-clause bsd-3-clause isc 0bsd unlicense cc0-1.0 cc-by-4.0 cc-by-sa-4.0 mpl-2.0 "
+    "lgpl-3.0 gpl-2.0 gpl-3.0 agpl-3.0 openmdw-1.1",
+    "commercial-use": "ours gemma openrail openrail++ creativeml-openrail-m bigscience-openrail-m",
+}
+_ALLOWED = {name: LEVELS[level] for level, names in _ALLOWS.items() for name in (level, *names.split())}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """A cost that can be limited: its key on the command line, its name and unit, and the value of every encoder."""
+    """What can be limited: its key on the command line, its name and unit, and the value of every encoder.
+
+    ``levels``: the values that have a word, where a bound is one of them.
+    """
 
     key: str
     name: str
@@ -30,11 +42,12 @@ class Limit:
     values: Mapping[str, float]
     texts: Mapping[str, str]
     at_least: bool = False
+    levels: Mapping[str, float] = field(default_factory=dict)
 
     def broken(self, encoder: str, bound: float) -> str:
         """Why an encoder does not keep the limit; empty where it does."""
         if (known := self.values.get(encoder)) is None:
-            return f"{self.name} is not known"
+            return f"{self.name} not known"
         keeps = known >= bound if self.at_least else known <= bound
         return "" if keeps else f"{self.name}: {self.texts[encoder]}"
 
@@ -68,7 +81,7 @@ class Choice:
 
 
 def limits(data: ReportData) -> list[Limit]:
-    """The costs that are known of an encoder, each on the largest corpus on which it is."""
+    """What is known of an encoder and can be limited; a cost is that on the largest corpus on which it is known."""
     corpora = data.corpus_names()
     rates: dict[str, float] = {}
     sizes: dict[str, float] = {}
@@ -79,18 +92,34 @@ def limits(data: ReportData) -> list[Limit]:
     texts = {name: show.size(size) for name, size in sizes.items()}
     counts = {name: show.number(dim, 0) for name, dim in dims.items()}
     speeds = {name: f"{show.significant(rate)} images/s" for name, rate in rates.items()}
+    licences = {name: spec.licence for name, spec in data.specs.items()}
+    levels = {name: level for name, text in licences.items() if (level := licence_level(text)) is not None}
     found = [
         Limit(key="bytes", name="size of an image", unit="bytes", values=sizes, texts=texts),
         Limit(key="dim", name="components of a vector", unit="components", values=dims, texts=counts),
         Limit(key="rate", name="speed", unit="images/s", values=rates, texts=speeds, at_least=True),
+        Limit(key="licence", name="licence", unit="", values=levels, texts=licences, at_least=True, levels=LEVELS),
     ]
-    return [limit for limit in found if limit.values]
+    return [limit for limit in found if limit.values or limit.levels]
+
+
+def licence_level(text: str) -> float | None:
+    """The highest of :data:`LEVELS` that a licence keeps, 0 for none, and of several joined by "and" the least.
+
+    None where one is not known, which mteb calls "not specified".
+
+    Examples:
+        >>> [licence_level(text) for text in ("Apache-2.0", "MIT and ours", "CC-BY-NC-4.0", "MIT and unknown")]
+        [2.0, 1.0, 0.0, None]
+    """
+    parts = [part.strip().lower() for part in text.split(" and ")]
+    not_known = {"", "unknown", "not specified"}.intersection(parts)
+    return None if not_known else min(_ALLOWED.get(part, 0.0) for part in parts)
 
 
 def tasks_to_weigh(data: ReportData) -> list[Task]:
     """The headline tasks of all corpora whose figures are percentages: others have no mean with them."""
-    tasks = (task for corpus in data.corpus_names() for task in headline_tasks(data, corpus))
-    return [task for task in tasks if data.metric(task.metric).unit == "percent"]
+    return [task for task in headline_tasks(data) if data.metric(task.metric).unit == "percent"]
 
 
 def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
@@ -113,17 +142,21 @@ def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
 
 
 def bounds_of(data: ReportData, texts: Iterable[str]) -> dict[str, float]:
-    """The bounds that ``bytes=1024`` or ``rate=50`` mean, by the keys of :func:`limits`.
+    """The bounds that ``bytes=1024``, ``rate=50`` or ``licence=free`` mean, by the keys of :func:`limits`.
 
     Raises:
-        RequestError: A text that is no bound, or a cost that no encoder has.
+        RequestError: A text that is no bound, or a limit on what is known of no encoder.
     """
-    known, found = [limit.key for limit in limits(data)], dict[str, float]()
+    known, found = {limit.key: limit for limit in limits(data)}, dict[str, float]()
     for text in texts:
-        name, bound = _number(text, "limits", "bytes=1024")
+        name, _, bound = text.partition("=")
+        levels = known[name].levels if name in known else {}
+        if levels and bound not in levels:
+            raise RequestError(f"limits: {unknown(name, bound, levels)}")
+        name, number = (name, levels[bound]) if levels else _number(text, "limits", "bytes=1024")
         if name not in known:
-            raise RequestError(f"limits: {unknown('cost', name, known)}")
-        found[name] = bound
+            raise RequestError(f"limits: {unknown('limit', name, known)}")
+        found[name] = number
     return found
 
 
@@ -171,14 +204,12 @@ def _placed(data: ReportData, share: Mapping[Task, float], name: str, first: str
         row = data.comparison(*task[:3], name, first)
         if row is None or row["difference"] is None:
             return Placed(encoder=name, value=mean, state="not tested")
-        row = claimed(row)
-        size = row["difference"]
-        ends = [size if row[end] is None else row[end] for end in ("ci_low", "ci_high")]
+        size, (least, most) = row["difference"], ends(claimed(row), "difference")
         if row["lower_is_better"]:
-            size, ends = -size, [-end for end in reversed(ends)]
+            size, least, most = -size, -most, -least
         difference += 100 * weight * size
-        below[task.corpus] = below.get(task.corpus, 0.0) + 100 * weight * (size - ends[0])
-        above[task.corpus] = above.get(task.corpus, 0.0) + 100 * weight * (ends[1] - size)
+        below[task.corpus] = below.get(task.corpus, 0.0) + 100 * weight * (size - least)
+        above[task.corpus] = above.get(task.corpus, 0.0) + 100 * weight * (most - size)
     low, high = difference - math.hypot(*below.values()), difference + math.hypot(*above.values())
     state: Literal["worse", "open"] = "worse" if high < 0 else "open"
     return Placed(encoder=name, value=mean, state=state, difference=difference, low=low, high=high)

@@ -223,6 +223,8 @@ class ReportData:
             total.update(f"{sealed.tag} {sealed.digest}".encode())
         for name, corpus in sorted(self.corpora.items()):
             total.update(f"{name} {corpus.fingerprint}".encode())
+        for name, spec in sorted(self.specs.items()):
+            total.update(f"{name} {spec.licence}".encode())
         for query in self.queries:
             total.update(repr(query).encode())
         return total.hexdigest()
@@ -237,6 +239,18 @@ def goodness(row: Row) -> float:
     """
     value: float = row["value"] or 0.0
     return -value if row["lower_is_better"] else value
+
+
+def ends(row: Row, figure: str = "value") -> tuple[float, float]:
+    """The ends of the interval of a row; without one, both are its figure.
+
+    Examples:
+        >>> ends({"value": 0.5, "ci_low": None, "ci_high": None}), ends({"value": 0.5, "ci_low": 0.4, "ci_high": 0.6})
+        ((0.5, 0.5), (0.4, 0.6))
+    """
+    known = (row[figure] if row[end] is None or row[end] != row[end] else row[end] for end in ("ci_low", "ci_high"))
+    low, high = known
+    return low, high
 
 
 def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:

@@ -9,9 +9,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs
 
 from capim.reports.rows.reading import stored_metrics
@@ -20,7 +23,14 @@ from capim.store import EmbeddingStore
 from capim.store.current import States, newest_rows
 from capim.store.errors import RequestError, unknown
 from capim.store.types import MetricFacts
-from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
+from capim.tasks.reference.changes import (
+    TESTED,
+    FigureChange,
+    FigureKey,
+    SettingChange,
+    figure_changes,
+    setting_changes,
+)
 
 SCHEMA = "capim-report/4"  # of results.json
 STATISTICS = ("interval_method", "replicates", "seed")
@@ -130,9 +140,10 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
     """
     end = end_of(store, run)
 
-    def until(table: str) -> list[dict[str, Any]]:
-        rows = sorted(store.rows(table).to_pylist(), key=lambda row: row["created"])
-        return [row for row in rows if row["created"] <= end]
+    def until(table: str, *columns: str) -> list[dict[str, Any]]:
+        rows = store.rows(table)
+        rows = rows.filter(pc.less_equal(rows["created"], pa.scalar(end, rows["created"].type)))
+        return sorted(rows.select(columns or rows.column_names).to_pylist(), key=itemgetter("created"))
 
     written = until("results")
     uses = store.uses(until=end)
@@ -142,11 +153,11 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
     return Snapshot(
         name=run,
         results=_by_figure(current),
-        comparisons=until("comparisons"),
+        comparisons=until("comparisons", *TESTED),
         encoders={name: redact(store.encoder(of).identity()) for name, of in encoders.items()},
         corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in current},
         versions=_versions(row for row in runs if row["started"] <= end),
-        devices=tuple(sorted({row["device"] for row in until("batches")})),
+        devices=tuple(sorted({row["device"] for row in until("batches", "device", "created")})),
         metrics=stored_metrics(store, {row["metric"] for row in current}),
     )
 
@@ -166,7 +177,7 @@ def end_of(store: EmbeddingStore, run: str) -> datetime:
     runs = {row["run"]: row for row in store.rows("runs").to_pylist()}
     if run not in runs:
         raise RequestError(unknown("run", run, sorted(runs, reverse=True)))
-    written = [row["created"] for row in store.rows("results", run=run).to_pylist()]
+    written = store.rows("results", run=run)["created"].to_pylist()
     times = (*written, runs[run]["started"], runs[run]["finished"])
     end: datetime = max(time for time in times if time is not None)
     return end

@@ -49,8 +49,10 @@ class Task(NamedTuple):
     title: str
 
 
-def headline_tasks(data: ReportData, corpus: str) -> list[Task]:
-    """The headline of a corpus that was evaluated: both directions, binding, or the means over languages."""
+def headline_tasks(data: ReportData, corpus: str = "") -> list[Task]:
+    """What was evaluated of the headline of a corpus, or of all: both directions, binding, or means over languages."""
+    if not corpus:
+        return [task for name in data.corpus_names() for task in headline_tasks(data, name)]
     main_metric = data.corpora[corpus].main_metric
     evaluated = [Protocol.of(id_, main_metric) for id_ in data.protocols(corpus)]
     figures = dict.fromkeys(

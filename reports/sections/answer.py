@@ -15,7 +15,7 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Block, Board, Cell, Evidence, Mark, Notice, Pair, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, result_cell, texts
 from capim.reports.rows import choice, standing
-from capim.reports.rows.report_data import ReportData, Row, detail_of
+from capim.reports.rows.report_data import ReportData, Row, detail_of, ends
 from capim.reports.rows.speed import image_rate
 from capim.reports.rows.standing import Conclusion, Task
 from capim.reports.sections.leaderboard import MEAN, cost_columns
@@ -124,11 +124,9 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     metric, best = data.metric(task.metric), names[0]
     figures = show.listing([words.figure(metric, data.row(*c.task[:3], best) or {}) for c in contests])
     others = f"; {show.some([*untested])} not tested" if untested else ""
-    weak = f", but {state}" if (state := _weak(data, task, best)) else ""
+    weak = f", but {state}" if (state := standing.chance_of(data.row(*task[:3], best))) else ""
     if outcome == "chance":
-        return (
-            "no encoder is shown to be better than chance" if len(names) > 1 else f"{best} is {_weak(data, task, best)}"
-        )
+        return "no encoder is shown to be better than chance" if len(names) > 1 else f"{best} is {state}"
     if outcome == "alone":
         return f"only {best} was evaluated, {metric.label} {figures}{weak}"
     if outcome == "untested":
@@ -151,26 +149,18 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     return f"{show.some([*names], 'or')}; no test separates them{bound}{others}"
 
 
-def _weak(data: ReportData, task: Task, name: str) -> str:
-    return standing.chance_of(data.row(*task[:3], name))
-
-
 def _faster(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
-    """Which of the two encoders is the faster one, and how many times as fast."""
-    rates = image_rate(data, corpus)
-    order = sorted((name, rival), key=lambda each: -rates[each].stages["forward"].median if each in rates else 0.0)
-    return [f"{order[0]} is {speed}" for speed in _speed(data, corpus, *order)]
+    """Which of two encoders is how many times as fast: by medians, and between the far quartiles.
 
-
-def _speed(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
-    """How many times as fast an encoder is: by medians, and between the far quartiles; none on different devices."""
+    None where one was not measured, or both on different devices.
+    """
     rates = image_rate(data, corpus)
-    one, other = rates.get(name), rates.get(rival)
-    if one is None or other is None or (one.device, one.precision) != (other.device, other.precision):
+    known = sorted((rates[each] for each in (name, rival) if each in rates), key=lambda s: -s.stages["forward"].median)
+    if len(known) < 2 or len({(speed.device, speed.precision) for speed in known}) > 1:
         return []
-    a, b = one.stages["forward"], other.stages["forward"]
+    a, b = (speed.stages["forward"] for speed in known)
     span = show.span(a.lower / b.upper, a.upper / b.lower)
-    return [f"{show.number(a.median / b.median)} times as fast (measured, {span})"]
+    return [f"{known[0].encoder} is {show.number(a.median / b.median)} times as fast (measured, {span})"]
 
 
 def _evidence(data: ReportData, conclusion: Conclusion) -> str:
@@ -260,8 +250,8 @@ def _pairs_of(data: ReportData, task: Task, order: list[str]) -> dict[str, dict[
         row = data.comparison(*task[:3], a, b)
         if row is not None and row["difference"] is not None and (state := standing.decision_of(row)) is not None:
             row = standing.claimed(row)
-            ends = [row["difference"] if row[end] is None else row[end] for end in ("ci_low", "ci_high")]
-            size, low, high = (float(f"{scale * x:.5g}") for x in (row["difference"], *ends))  # never rounded to 0
+            known = row["difference"], *ends(row, "difference")
+            size, low, high = (float(f"{scale * x:.5g}") for x in known)  # never rounded to 0
             said = words.verdict(metric, row, unit=False)
             made.setdefault(a, {})[b] = (state.state, said, size, min(low, high), max(low, high))
     return made
@@ -329,8 +319,7 @@ def _shortened(whats: list[str]) -> list[str]:
 
 def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
     """The lowest slices of the first encoder that has any, with the same of every other encoder."""
-    of_corpora = (standing.headline_tasks(data, corpus) for corpus in data.corpus_names())
-    tasks: dict[tuple[str, ...], Task] = {task[:3]: task for tasks in of_corpora for task in tasks}
+    tasks: dict[tuple[str, ...], Task] = {task[:3]: task for task in standing.headline_tasks(data)}
     parts: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in data.slices:
         key, level = (row["corpus"], row["protocol"], row["metric"]), row["level_name"]

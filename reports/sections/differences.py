@@ -104,23 +104,18 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
 
     points = [point(row) for row in rows]
     states = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
-    base = alt.Chart(alt.Data(values=points)).encode(
-        y=alt.Y("encoder:N", sort=[point["encoder"] for point in points], title=None),
+    x_title = f"{facts.label}, {of.title}: minus {names[0]}, {units.get(facts.unit, 'its own unit')}"
+    x = alt.X("ci_low:Q", title=x_title, scale=alt.Scale(zero=True))
+    picture = charts.strips(
+        points,
+        x,
+        height=max(70, 38 * len(points)),
+        opacity=1,
+        within=(100.0 if fraction else 1.0) * (rows[0]["margin"] or 0.0),
+        words="words",
         color=alt.Color("state:N", scale=states, legend=None),
         tooltip=charts.tooltips("encoder", "text", "words"),
     )
-    x_title = f"{facts.label}, {of.title}: minus {names[0]}, {units.get(facts.unit, 'its own unit')}"
-    x = alt.X("ci_low:Q", title=x_title, scale=alt.Scale(zero=True))
-    margin = (100.0 if fraction else 1.0) * (rows[0]["margin"] or 0.0)
-    zero = alt.Chart(alt.Data(values=[{"low": -margin, "high": margin, "zero": 0}]))
-    picture = alt.layer(
-        zero.mark_rect(opacity=0.15, color="currentColor").encode(x="low:Q", x2="high:Q"),
-        zero.mark_rule(opacity=0.5).encode(x="zero:Q"),
-        *charts.intervals(base, x, size=80, opacity=1),
-        base.mark_text(align="left", dx=10, dy=-9, fontSize=11).encode(
-            x="value:Q", text="words:N", color=alt.value("currentColor")
-        ),
-    ).properties(width=charts.WIDTH, height=max(70, 38 * len(points)))
     within, name = words.margin(facts, rows[0]["margin"]), anchor("differences", corpus, protocol, metric)
     far = [f"{r['encoder_a']} ({words.difference(facts, r['difference'])})" for r in every if r not in rows]
     folded = f"Further off, by a test: {show.some(far, most=6)}." if far else ""

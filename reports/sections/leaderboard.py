@@ -52,8 +52,7 @@ def section(data: ReportData) -> Section:
         title="Leaderboard",
         lead="Percentage of queries with a relevant item among the first k (for judged documents, nDCG with grades as "
         "gains), with confidence intervals. "
-        "The bar below a number shows the interval, on one axis for each metric; the tick marks the value, "
-        "the dotted line chance.",
+        "The dot below a number is the value with its interval, on one axis for each metric; the thin line is chance.",
         blocks=tuple(blocks),
     )
 
@@ -145,7 +144,7 @@ def _method(row: Row) -> str:
 
 
 def _rank_cell(best: int, worst: int) -> Cell:
-    return tables.value(-best - worst / 1000, f"{best}" if best == worst else f"{best}–{worst}", mark="muted")
+    return tables.value(-best - worst / 1000, show.ranks(best, worst), mark="muted")
 
 
 def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> list[tables.ColumnOf[str]]:
@@ -231,25 +230,15 @@ def _rank_chart(data: ReportData) -> list[Chart]:
     if len(rows) < 2:
         return []
     points = [
-        {
-            "encoder": r["encoder"],
-            "value": r["rank"],
-            "ci_low": r["rank_low"],
-            "ci_high": r["rank_high"],
-            "unit": "rank",
-        }
-        | {"text": f"rank {r['rank']}, can be {r['rank_low']} to {r['rank_high']}"}
+        {"encoder": r["encoder"], "value": r["rank"], "ci_low": r["rank_low"], "ci_high": r["rank_high"]}
+        | {"unit": "rank", "text": f"rank {r['rank']}, can be {r['rank_low']} to {r['rank_high']}"}
         for r in rows
     ]
     ranks = alt.Axis(values=list(range(1, len(rows) + 1)), format="d")
-    base = alt.Chart(alt.Data(values=points)).encode(
-        y=alt.Y("encoder:N", sort=[p["encoder"] for p in points], title=None),
-        color=alt.value(charts.PALETTE[0]),
-        tooltip=charts.tooltips("encoder", "text"),
-    )
     scale = alt.Scale(domain=[0.5, len(rows) + 0.5], nice=False)
     axis = alt.X("ci_low:Q", title="ranks that the tests leave open", scale=scale, axis=ranks)
-    picture = alt.layer(*charts.intervals(base, axis, size=80)).properties(width=charts.WIDTH, height=26 * len(rows))
+    look = {"color": alt.value(charts.PALETTE[0]), "tooltip": charts.tooltips("encoder", "text")}
+    picture = charts.strips(points, axis, height=26 * len(rows), **look)
     chart = charts.finish(
         picture,
         name="ranking-ranks",

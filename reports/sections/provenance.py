@@ -103,6 +103,7 @@ def encoders(data: ReportData) -> Table:
         texts("Precision", of_vectors(lambda s: show.ABSENT if s.adapter == IMPORTED else s.precision)),
         texts("Stored as", of_vectors(lambda s: Cell(text=s.storage, note=rounding_cost(data, s.name)))),
         texts("Options", lambda s: ", ".join(f"{k}={v}" for k, v in sorted(s.options.items())) or show.ABSENT),
+        texts("Licence", lambda s: s.licence),
         texts("Fingerprint", lambda s: s.fingerprint),
     )
 

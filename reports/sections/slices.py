@@ -147,18 +147,14 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart]:
         for r in sorted(differences, key=itemgetter("encoder", "feature"))
     ]
     colour, shape = charts.by_name(names, data.encoder_names(), sort=names)
-    base = alt.Chart(alt.Data(values=points)).encode(
-        y=alt.Y("feature:N", sort=features, title=None),
-        yOffset=alt.YOffset("encoder:N", sort=names),
-        color=colour,
-        tooltip=charts.tooltips("encoder", "feature", "text"),
-    )
     x_title = f"{facts.label}, {of.title}: with minus without{',' * bool(unit)}{unit}"
     x = alt.X("ci_low:Q", title=x_title, scale=alt.Scale(zero=True))
-    picture = alt.layer(
-        alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q"),
-        *charts.intervals(base, x, size=55, shape=shape),
-    ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
+    height = max(120, len(features) * (14 + 9 * len(names)))
+    look = {"color": colour, "shape": shape, "yOffset": alt.YOffset("encoder:N", sort=names)}
+    tooltip = charts.tooltips("encoder", "feature", "text")
+    picture = charts.strips(
+        points, x, height=height, row="feature", order=features, size=55, within=0.0, tooltip=tooltip, **look
+    )
     about = f" · {words.described(facts)}" if facts.is_own else ""
     title = f"{headings('slices').get(analysis, analysis)} · {group.where}{about}"
     clear = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]

@@ -169,6 +169,8 @@ const copied = (name, text) => {
   }, { ariaLabel: `Copy as CSV: ${name}` });
   return made;
 };
+// A dot with its interval, at places of an axis in percent, and a line at zero or chance.
+const strip = (kind, low, high, point, line = 0) => make("i", { className: `dot ${kind}`, ariaHidden: "true", style: `--low:${low};--high:${high};--point:${point};--zero:${line}` });
 const cellOf = (cell, column, first) => {
   const { text, note, state, title, mark, link, bar } = parts(cell);
   const plain = !(note || state || bar || link);
@@ -177,7 +179,7 @@ const cellOf = (cell, column, first) => {
   if (plain) made.textContent = named(text);
   else made.append(link ? make("a", { className: "value", href: link }, text) : make("span", { className: "value" }, text));
   if (note) made.append(make("span", { className: "interval" }, note));
-  if (bar) made.append(make("i", { className: bar[3] ? "bar chance" : "bar", ariaHidden: "true", style: `--low:${bar[0]};--width:${bar[1]};--point:${bar[2]};--chance:${bar[3] || 0}` }));
+  if (bar) made.append(strip(`row ${bar[3] ? "" : "free"}`, ...bar));
   if (state) made.append(make("span", { className: "state" }, state));
   return made;
 };
@@ -187,10 +189,13 @@ const table = (place, block) => {
   folded.addEventListener("toggle", () => { if (folded.children.length === 1) open(folded, block); });
   place.append(folded);
 };
-const open = (place, block) => {
-  const { caption, columns, rows = [] } = block, gone = new Set();
+// What a kind of table has of its own: columns that are ``gone`` at first, ``cells`` (of every drawing), ``tools``, and
+// ``keep`` for a change of the columns. Gives what draws it again.
+const open = (place, block, own = {}) => {
+  const { caption, columns, rows = [] } = block, gone = own.gone ?? new Set(), long = rows.length > MOST_PLAIN && !own.tools;
   let sorted = null, wanted = "", most = PORTION;
-  const made = make("table", { className: columns.length > MOST_WIDE ? "dense" : "" }, make("caption", {}, caption), make("thead"), make("tbody"));
+  const kind = own.kind ?? (columns.length > MOST_WIDE ? "dense" : "");
+  const made = make("table", { className: kind }, make("caption", {}, caption), make("thead"), make("tbody"));
   const more = button("", () => { most = Infinity; draw(); }, { className: "more" });
   const kept = () => {
     const places = columns.map((_, i) => i).filter((i) => !gone.has(i) && !hidden.has(columns[i].heading) && !hidden.has(columns[i].group));
@@ -201,8 +206,9 @@ const open = (place, block) => {
   };
   const draw = () => {
     const { places, rows } = kept(), first = document.activeElement?.closest?.("th")?.cellIndex;
+    const cell = own.cells?.() ?? ((row, i) => cellOf(row[i], columns[i], i === 0));
     made.tHead.replaceChildren(...headings(columns, places, sorted, sort));
-    made.tBodies[0].replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, ...places.map((i) => cellOf(row[i], columns[i], i === 0)))));
+    made.tBodies[0].replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, ...places.map((i) => cell(row, i)))));
     more.hidden = rows.length <= most;
     more.textContent = `Show the other ${count(rows.length - most)} rows`;
     if (first !== undefined && !document.activeElement.closest("th")) find("button", made.tHead.rows[made.tHead.rows.length - 1].cells[first])?.focus();
@@ -212,39 +218,37 @@ const open = (place, block) => {
     draw();
   };
   const box = make("div", { className: "table" }, make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: caption }, made), more);
-  if (rows.length > 1) {
-    const tools = make("div", { className: "tools" });
-    if (rows.length > MOST_PLAIN) {
+  if (rows.length > 1 || own.tools) {
+    const tools = make("div", { className: "tools" }, ...(own.tools ?? []));
+    if (long) {
       const search = make("input", { type: "search", placeholder: "Search", ariaLabel: `Search: ${caption}` });
       search.addEventListener("input", () => { wanted = search.value.trim().toLowerCase(); draw(); });
       tools.append(search);
     }
-    tools.append(columnChoice(caption, columns, (i) => gone.has(i), (i, shown) => { gone[shown ? "delete" : "add"](i); draw(); }));
+    tools.append(columnChoice(caption, columns, (i) => gone.has(i), (i, shown) => { gone[shown ? "delete" : "add"](i); own.keep?.(); draw(); }));
     tools.append(copied(caption, () => { const { places, rows } = kept(); return csv(places.map((i) => columns[i]), rows.map((row) => places.map((i) => row[i]))); }));
-    rows.length > MOST_PLAIN ? box.prepend(tools) : box.append(tools);
+    long || own.tools ? box.prepend(tools) : box.append(tools);
   }
   if (block.note) box.append(make("p", { className: "note" }, block.note));
   place.append(box);
   redrawn.add(draw);
   draw();
+  return draw;
 };
 
 // The board: one line for every encoder, in every column a dot with its simultaneous interval against the highest or the
 // chosen encoder, on the axis of those that no test shows to be worse.
 const board = (place, block) => {
-  const { columns, rows, caption, note } = block.table, names = rows.map((row) => parts(row[0]).text);
+  const { columns, rows } = block.table, names = rows.map((row) => parts(row[0]).text);
   const { chosen } = address();
   const gone = new Set(chosen.has("columns") ? chosen.get("columns").split(",").map(Number) : block.hidden ?? []);
-  let against = names.includes(chosen.get("against")) ? chosen.get("against") : "", sorted = null;
-  const made = make("table", { className: "board" }, make("caption", {}, caption), make("thead"), make("tbody"));
+  let against = names.includes(chosen.get("against")) ? chosen.get("against") : "";
   const isTested = (i) => Object.keys(block.pairs?.[i - 1] ?? {}).length > 0;
   const rivals = columns.map((_, i) => {
     if (!isTested(i)) return "";
     return ordered(rows.filter((row) => parts(row[i]).sort), i, false, true).map((row) => parts(row[0]).text)[0];
   });
-  const draw = () => {
-    const places = columns.map((_, i) => i).filter((i) => !gone.has(i));
-    const shown = sorted ? ordered(rows, sorted.place, sorted.up, columns[sorted.place].numeric) : rows;
+  const cells = () => {
     const axes = columns.map((_, i) => {
       const rival = against || rivals[i];
       const pairs = names.map((name) => block.pairs?.[i - 1]?.[name]?.[rival]).filter(Boolean).sort((a, b) => b[2] - a[2]);
@@ -252,8 +256,7 @@ const board = (place, block) => {
       const low = Math.min(0, ...ends), high = Math.max(0, ...ends), rim = Math.max(0.08 * (high - low), 0.5);
       return [low - rim, high + rim];
     });
-    made.tHead.replaceChildren(...headings(columns, places, sorted, sort));
-    made.tBodies[0].replaceChildren(...shown.filter((row) => !hidden.has(parts(row[0]).text)).map((row) => make("tr", {}, ...places.map((i) => cell(row, i, axes[i])))));
+    return (row, i) => cell(row, i, axes[i]);
   };
   const cell = (row, i, [start, end]) => {
     const name = parts(row[0]).text, { text, note, state, title, mark, link } = parts(row[i]);
@@ -266,17 +269,12 @@ const board = (place, block) => {
       const at = (x) => `${(100 * Math.min(1, Math.max(0, (x - start) / (end - start)))).toFixed(1)}%`;
       const [low, high, point] = pair ? [pair[3], pair[4], pair[2]] : [0, 0, 0];
       const beyond = point < start ? " beyond" : "";
-      made.append(make("i", { className: pair || name === rival ? `dot ${kind}${beyond}` : "dot none", ariaHidden: "true", style: `--low:${at(low)};--high:${at(high)};--point:${at(point)};--zero:${at(0)}` }));
+      made.append(strip(pair || name === rival ? kind + beyond : "none", at(low), at(high), at(point), at(0)));
     }
     const said = [verdict, state].filter(Boolean).join("; ");
     made.append(make("span", { className: "unseen" }, [note && ` (${note})`, said && ` ${said}`].filter(Boolean).join("")));
     words.set(made, `${name}, ${[columns[i].group, columns[i].heading].filter(Boolean).join(", ")}: ${[note ? `${text} (${note})` : text, said || title, link && "click for its failures"].filter(Boolean).join("; ")}`);
     return made;
-  };
-  const sort = (i) => {
-    sorted = { place: i, up: sorted?.place === i ? !sorted.up : !columns[i].numeric };
-    draw();
-    find("[aria-sort] button", made)?.focus();
   };
   const keep = () => choose(place.id, { against, columns: [...gone].sort((a, b) => a - b).join(","), without: [...hidden].join(",") });
   const reference = make("select", {}, option("", "the highest of each column"), ...names.map((name) => option(name)));
@@ -287,12 +285,7 @@ const board = (place, block) => {
     box.addEventListener("change", () => { hidden[box.checked ? "delete" : "add"](name); keep(); for (const again of redrawn) again(); });
     return make("label", {}, box, ` ${name}`);
   })));
-  const tools = make("div", { className: "tools" }, make("label", {}, "Compared with ", reference), encoders,
-    columnChoice(caption, columns, (i) => gone.has(i), (i, shown) => { gone[shown ? "delete" : "add"](i); keep(); draw(); }),
-    copied(caption, () => csv(columns, rows)));
-  place.append(make("div", { className: "table" }, tools, make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: caption }, made), make("p", { className: "note" }, note ?? "")));
-  redrawn.add(draw);
-  draw();
+  const draw = open(place, block.table, { kind: "board", gone, cells, keep, tools: [make("label", {}, "Compared with ", reference), encoders] });
   if (block.values) decision(place, block, names);
   performance.mark("first-screen");
 };
@@ -307,7 +300,7 @@ const ranking = (block, names, weights, limits) => {
     const missing = used.find((t) => block.values[t]?.[name] === undefined);
     const broken = limits.find(({ cost, bound }) => bound !== null && !(cost.at_least ? cost.values[name] >= bound : cost.values[name] <= bound));
     const why = missing !== undefined ? `not evaluated on ${columns[missing + 1].group}, ${columns[missing + 1].heading}`
-      : broken && (broken.cost.values[name] === undefined ? `${broken.cost.name} is not known` : `${broken.cost.name}: ${broken.cost.texts[name]}`);
+      : broken && (broken.cost.values[name] === undefined ? `${broken.cost.name} not known` : `${broken.cost.name}: ${broken.cost.texts[name]}`);
     if (why) out.push(`${name}: ${why}`);
     return !why;
   });
@@ -351,12 +344,17 @@ const decision = (place, block, names) => {
   const given = new Map((chosen.get("weights") ?? "").split(",").filter(Boolean).map((part) => part.split(":").map(Number)));
   const title = (t) => `${columns[t + 1].group}, ${columns[t + 1].heading}`;
   const weights = tasks.map((t) => make("input", { type: "number", min: 0, max: 100, step: 5, value: given.size ? given.get(t) ?? 0 : t === tasks[0] ? 100 : 0, name: `w${t}` }));
-  const bounds = (block.costs ?? []).map((cost) => make("input", { type: "number", min: 0, step: "any", value: chosen.get(cost.key) ?? "", name: cost.key, placeholder: "no limit" }));
+  const costs = block.costs ?? [], levels = costs.map((cost) => Object.keys(cost.levels));
+  const bounds = costs.map((cost, i) => {
+    const control = levels[i].length ? make("select", {}, option("", "no limit"), ...levels[i].map((level) => option(level, level.replace("-", " "))))
+      : make("input", { type: "number", min: 0, step: "any", placeholder: "no limit" });
+    return Object.assign(control, { name: cost.key, value: chosen.get(cost.key) ?? "" });
+  });
   const result = make("div", { className: "chosen", ariaLive: "polite" });
   const signed = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + Math.abs(x).toFixed(1);
   const draw = () => {
     const wanted = block.values.map((_, t) => { const at = tasks.indexOf(t); return at < 0 ? 0 : Math.max(0, Number(weights[at].value) || 0); });
-    const limits = (block.costs ?? []).map((cost, i) => ({ cost, bound: bounds[i].value === "" ? null : Number(bounds[i].value) }));
+    const limits = costs.map((cost, i) => ({ cost, bound: bounds[i].value === "" ? null : cost.levels[bounds[i].value] ?? Number(bounds[i].value) }));
     const { order, out, same } = ranking(block, names.filter((name) => !hidden.has(name)), wanted, limits);
     const open = order.filter(({ state }) => state === "open").map(({ name }) => name);
     const untested = order.filter(({ state }) => state === "not tested").map(({ name }) => name);
@@ -372,7 +370,7 @@ const decision = (place, block, names) => {
     const head = ["Encoder", "weighted mean", "minus the first", "interval", "against the first"].map((text, i) => make("th", { scope: "col", className: i && i < 4 ? "num" : "" }, text));
     const far = same.map(([t, low, high]) => `${title(t)} from ${Math.ceil(100 * low)} to ${Math.floor(100 * high)} %`);
     result.replaceChildren(make("p", { className: "count" }, said),
-      make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Encoders by the weighted mean" },
+      !rows.length ? "" : make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Encoders by the weighted mean" },
         make("table", {}, make("caption", { className: "unseen" }, "Encoders by the weighted mean"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
       out.length ? make("p", {}, `Out: ${out.join("; ")}.`) : "",
       far.length ? make("p", {}, `The first place stays the same with the weight of ${far.join("; of ")} (the others in proportion).`) : "",
@@ -380,12 +378,12 @@ const decision = (place, block, names) => {
   };
   const keep = () => {
     const of = tasks.map((t, i) => [t, weights[i].value]).filter(([, weight]) => Number(weight) > 0).map(([t, weight]) => `${t}:${weight}`);
-    choose("choose", { weights: of.join(","), ...Object.fromEntries((block.costs ?? []).map((cost, i) => [cost.key, bounds[i].value])) });
+    choose("choose", { weights: of.join(","), ...Object.fromEntries(costs.map((cost, i) => [cost.key, bounds[i].value])) });
     draw();
   };
   const form = make("form", { className: "filters", ariaLabel: "Weights and limits" },
     ...tasks.map((t, i) => make("label", {}, `${title(t)}, %`, weights[i])),
-    ...bounds.map((bound, i) => make("label", {}, `${block.costs[i].name}, ${block.costs[i].at_least ? "at least" : "at most"} (${block.costs[i].unit})`, bound)));
+    ...bounds.map((bound, i) => make("label", {}, `${costs[i].name}, ${costs[i].at_least ? "at least" : "at most"}${costs[i].unit && ` (${costs[i].unit})`}`, bound)));
   form.addEventListener("input", keep);
   form.addEventListener("submit", (event) => event.preventDefault());
   const box = make("details", { id: "choose", className: "choose" }, make("summary", {}, "Decide: weights of the tasks, and limits"), form, result);

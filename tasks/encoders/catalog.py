@@ -34,8 +34,8 @@ _EXPECTED = {
 class CatalogEntry(BaseModel):
     """One model: how it is loaded, and what to know before choosing it. The form of a row in a catalog or suite file.
 
-    The first nine fields are those of :class:`store.types.EncoderSpec`. A model that is code, of a package or of the
-    user, needs no checkpoint: it is then called as its adapter.
+    The first nine fields and the licence are those of :class:`store.types.EncoderSpec`. A model that is code, of a
+    package or of the user, needs no checkpoint: it is then called as its adapter.
 
     Attributes:
         storage: As in :class:`store.types.EncoderSpec`; None: float32 for one vector per item, float16 for many.
@@ -43,7 +43,6 @@ class CatalogEntry(BaseModel):
         image_batch: Images per forward pass.
         caption_batch: Captions per forward pass.
         parameters: Of both towers, in millions, approximately; None if unknown.
-        licence: Of the weights; ``unknown`` if unknown.
         training: The training data, above all whether COCO was part of it.
         needs: Requirements beside the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
@@ -77,7 +76,7 @@ class CatalogEntry(BaseModel):
     @cached_property
     def spec(self) -> EncoderSpec:
         """The model itself; not resolved unless the row names a commit."""
-        fields = ("name", "adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage")
+        fields = ("name", "adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage", "licence")
         return EncoderSpec(
             **{name: getattr(self, name) for name in fields},
             options={**self.options, **{PIN + file: "main" for file in self.files}},

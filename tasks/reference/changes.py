@@ -81,6 +81,10 @@ class SettingChange(NamedTuple):
     new: object
 
 
+TESTED = ("corpus", "protocol", "metric", "fingerprint_a", "fingerprint_b", "p_sign_flip", "created")
+"""The columns of a comparison that :func:`figure_changes` reads, and when it was made."""
+
+
 def figure_changes(
     old: Mapping[FigureKey, Mapping[str, Any]],
     new: Mapping[FigureKey, Mapping[str, Any]],

@@ -7,7 +7,7 @@ from capim.reports.elements.page import Cell, Column, Hit, Section, Table
 
 PIXEL = "data:image/jpeg;base64,/9j/AA=="
 
-INTERVAL = page.Bar(low="40.00%", width="20.00%", point="50.00%", chance="1.00%")
+INTERVAL = page.Bar(low="40.00%", high="60.00%", point="50.00%", chance="1.00%")
 LEADERBOARD = Table(
     id="leaderboard-shapes",
     caption="shapes · t2i/all",

@@ -116,7 +116,7 @@ def written(stand_in: StandIn, folder: Path) -> EmbeddingStore:
     return store
 
 
-def spec(name: str, *, dim: int = 512, vectors: str = "single") -> EncoderSpec:
+def spec(name: str, *, dim: int = 512, vectors: str = "single", licence: str = "unknown") -> EncoderSpec:
     return EncoderSpec(
         name=name,
         adapter="colvision" if vectors == "multi" else "hf_dual",
@@ -124,6 +124,7 @@ def spec(name: str, *, dim: int = 512, vectors: str = "single") -> EncoderSpec:
         revision=digest16(name) * 2,
         dim=dim,
         vectors=vectors,  # type: ignore[arg-type]
+        licence=licence,
     )
 
 

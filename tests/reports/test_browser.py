@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -219,10 +220,29 @@ def test_the_decision_of_the_page_is_that_of_the_command(browser: Browser, tmp_p
         assert watched.complaints == []
 
 
+def test_a_limit_of_licence_is_chosen_from_words_and_stays_in_the_address(browser: Browser, tmp_path: Path) -> None:
+    store = demo()
+    free, *_, not_known = store.specs
+    store.specs |= {free: replace(store.specs[free], licence="MIT")}
+    with opened(browser, Path(write_report(store, tmp_path))) as watched:
+        watched.made()
+        watched.page.locator("#choose summary").click()
+        watched.page.get_by_label("licence, at least").select_option("commercial use")
+        assert watched.page.locator("#choose tbody th").all_inner_texts() == [free]
+        assert f"{not_known}: licence not known" in watched.page.locator("#choose .chosen").inner_text()
+        watched.page.reload()
+        watched.made()
+        assert watched.page.get_by_label("licence, at least").input_value() == "commercial-use"
+        watched.page.get_by_label("size of an image").fill("0")
+        assert "No encoder keeps these limits" in watched.page.locator("#choose .chosen").inner_text()
+        assert watched.page.locator("#choose table").count() == 0
+        assert watched.complaints == []
+
+
 ONE_BLOCK_OF_EACH_KIND = """() => {
   const kinds = new Set()
   for (const block of document.querySelectorAll("main > section > :not(h2, .pack)")) {
-    const marks = ["good", "state", "bar"].filter((name) => block.querySelector("." + name))
+    const marks = ["good", "state", "dot"].filter((name) => block.querySelector("." + name))
     const kind = [block.tagName, block.className, ...marks].join()
     kinds.has(kind) ? block.remove() : kinds.add(kind)
   }

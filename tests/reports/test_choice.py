@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -90,4 +91,17 @@ def test_an_unknown_cost_is_refused_and_an_encoder_beyond_a_limit_is_out() -> No
     limit = choice.Limit(key="rate", name="speed", unit="images/s", values={"a": 9.0}, texts={"a": "9"}, at_least=True)
     assert limit.broken("a", 8) == ""
     assert limit.broken("a", 10) == "speed: 9"
-    assert limit.broken("b", 10) == "speed is not known"
+    assert limit.broken("b", 10) == "speed not known"
+
+
+def test_a_limit_of_licence_leaves_out_what_is_not_free_or_not_known_and_says_which() -> None:
+    data = two_corpora()
+    licences = {"a": "CC-BY-NC-4.0", "b": "gemma", "c": "not specified"}
+    data = replace(data, specs={name: spec(name, licence=text) for name, text in licences.items()})
+    task = {tasks(data)["signs"]: 1.0}
+    free = choice.choose(data, task, choice.bounds_of(data, ["licence=free"]))
+    assert free.out == {"a": "licence: CC-BY-NC-4.0", "b": "licence: gemma", "c": "licence not known"}
+    used = choice.choose(data, task, choice.bounds_of(data, ["licence=commercial-use"]))
+    assert [each.encoder for each in used.order] == ["b"]
+    with pytest.raises(RequestError, match="commercial-use, free"):
+        choice.bounds_of(data, ["licence=open"])

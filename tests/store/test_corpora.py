@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 
 import pytest
 
 from capim.store import EmbeddingStore, IndexedImage, RequestError
+from capim.store.types import EncoderSpec
 from tests.store.toy import make_corpus, make_spec
 
 
@@ -82,6 +84,16 @@ def test_two_specs_under_one_name_are_kept_apart_and_logged(store, caplog):
     assert store.encoder("enc") == old, "the one that was registered last"
     with pytest.raises(RequestError, match=r"encoder 'nope' is not in the store .*it holds enc"):
         store.encoder("nope")
+
+
+def test_the_licence_of_an_encoder_is_stored_with_it_and_is_no_part_of_what_it_is(store):
+    store.write_encoder(make_spec())
+    told = dataclasses.replace(make_spec(), licence="MIT")
+    store.write_encoder(told)
+    assert told.fingerprint == make_spec().fingerprint
+    assert store.encoder("enc").licence == store.encoder(told.fingerprint).licence == "MIT"
+    before = {name: value for name, value in json.loads(told.to_json()).items() if name != "licence"}
+    assert EncoderSpec.from_json(json.dumps(before)).licence == "unknown", "stored before licences were"
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", "a b", ".hidden", "x" * 121, "naïve"])

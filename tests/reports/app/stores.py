@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import uvicorn
 from PIL import Image
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from capim.flows.searching import StoreServices
@@ -60,6 +64,21 @@ def asking(store: EmbeddingStore, services: Any = None, **options: Any) -> Itera
     with TestClient(app, base_url="http://127.0.0.1:8000") as client:
         assert client.get(f"/style.css?token={TOKEN}").status_code == 200  # the first page needs results
         yield client
+
+
+@contextmanager
+def serving(app: Starlette) -> Iterator[str]:
+    """The address of a server of an application."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def csv_of(client: TestClient, address: str) -> list[dict[str, str]]:

@@ -109,3 +109,11 @@ def test_changed_figures_and_then_changed_queries(runs: TestClient, runs_store: 
     assert "Both runs are the same one" in runs.get("/runs?old=second&new=second").text
     assert runs.get("/runs?old=thrid&new=second").status_code == 400
     assert runs.get("/runs?task=nothing").status_code == 400
+
+
+def test_what_changed_between_two_runs_is_read_once_from_one_version_of_the_store(
+    runs: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = runs.get("/runs").text
+    monkeypatch.delattr("capim.reports.app.figures.state_after")
+    assert runs.get("/runs").text == page

@@ -8,8 +8,6 @@ Of the second store: a model that loads, a picture that is uploaded, a selection
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -17,14 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 
 from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
-from tests.reports.app.stores import TOKEN, A, B, NoServices, missed_and_found, services_of, twins_store
+from tests.reports.app.stores import TOKEN, A, B, NoServices, missed_and_found, services_of, serving, twins_store
 from tests.reports.test_browser import SCHEMES, WIDTHS, Watched, violations
 
 if TYPE_CHECKING:
@@ -35,21 +31,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 A_FEW_ROWS = """() => {
   for (const extra of document.querySelectorAll("tbody tr ~ tr ~ tr ~ tr, .hits li ~ li ~ li")) extra.remove()
 }"""
-
-
-@contextmanager
-def serving(app: Starlette) -> Iterator[str]:
-    """The address of a server of an application."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 @contextmanager
