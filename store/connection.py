@@ -462,8 +462,11 @@ def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> int:
     """
     if _clock_is_ahead(table):
         return 0
-    with storage_faults("removing old versions"):
-        return int(table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False).bytes_removed)
+    removed: int = retrying(  # another process may be removing the same ones
+        "removing old versions",
+        lambda: table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False).bytes_removed,
+    )
+    return removed
 
 
 def _clock_is_ahead(table: lance.LanceDataset) -> bool:

@@ -596,7 +596,8 @@ def written_formats(connection: Connection) -> set[int]:
         if any(fault.path.endswith(".manifest") for fault in connection.digests.faults("formats", quick=True)):
             return set()  # Lance panics
         table = connection.open("formats")
-        return set() if table is None else {int(row["format"]) for row in table.to_table().to_pylist()}
+        if table is not None and "format" in table.schema.names:  # and no other table was put in its place
+            return {int(row["format"]) for row in table.to_table().to_pylist()}
     return set()
 
 

@@ -742,6 +742,14 @@ def test_tables_that_were_exchanged_are_both_named(store, with_records, n_steps)
         read(store)
 
 
+def test_a_table_in_the_place_of_that_of_formats_is_named(store):
+    write_runs(store, "r1")
+    exchange(*(store.connection.folder(name) for name in ("formats", "runs")))
+    exchange(*(records(store, name) for name in ("formats", "runs")))
+    assert {"formats", "runs"} <= damaged_tables(store).keys()
+    assert {"formats", "runs"} <= damaged_tables(again(store)).keys()
+
+
 @pytest.mark.parametrize("damage", [shutil.rmtree, lambda root: next(root.iterdir()).write_bytes(b"{}")])
 def test_a_root_that_is_gone_or_changed_is_named_until_a_user_accepts_what_there_is(store, damage):
     write_runs(store, "r1")
