@@ -156,7 +156,8 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
         row = data.row(corpus, protocol, metric, name)
         if row is None or row["value"] is None:
             return tables.absent()
-        note = words.ties(data.metric(metric), row)
+        span = words.ties(data.metric(metric), row)
+        note = f"{metric} {span}" if span else ""
         return tables.value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted")
 
     explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"

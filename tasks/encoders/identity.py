@@ -312,7 +312,7 @@ def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
     """The ``[[encoder]]`` tables of a suite file; a model that could not be resolved is a comment with the reason.
 
     Examples:
-        >>> spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8, revision="c0ffee")
+        >>> spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8, revision="c0ffee", licence="MIT")
         >>> print(pinned_toml({"x": spec, "y": "no network"}))
         [[encoder]]
         name = "x"
@@ -323,6 +323,7 @@ def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
         vectors = "single"
         precision = "float32"
         storage = "float32"
+        licence = "MIT"
         <BLANKLINE>
         # y: no network
         <BLANKLINE>
@@ -334,7 +335,7 @@ def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
 
 
 def _table(spec: EncoderSpec) -> str:
-    named = ("name", "adapter", "checkpoint", "revision", "dim", "vectors", "precision", "storage")
+    named = ("name", "adapter", "checkpoint", "revision", "dim", "vectors", "precision", "storage", "licence")
     lines = [f"{name} = {json.dumps(getattr(spec, name))}" for name in named]
     if spec.options:
         options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in sorted(spec.options.items()))
