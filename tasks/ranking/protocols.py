@@ -140,6 +140,9 @@ def _has(truth: str, what: str, layout: CorpusLayout) -> str | None:
     return None if layout.corpus.relevance.filter(pc.field("ground_truth") == truth).num_rows else f"it has no {what}"
 
 
+_has_composed = partial(_has, COMPOSED, "texts that change an image")
+
+
 def _most(layout: CorpusLayout, side: str) -> int:
     """The most labels of an image (``query_id``), or images of a class (``item_id``)."""
     return int(pc.max(layout.labels[side].value_counts().field("counts")).as_py())
@@ -182,12 +185,8 @@ PROTOCOLS: dict[str, ProtocolRule] = {
             _rule(f"i2i/{name}", builders.landmarks, partial(_has, REVISITED, "judged landmarks (docs/labels.md)"))
             for name in REVISITED_GRADES
         ),
-        *(
-            _rule(
-                f"t2i/{name}", builders.composed, partial(_has, COMPOSED, "texts that change an image"), on_request=more
-            )
-            for name, more in ((COMPOSED, False), (COMPOSED_ALONE, True))
-        ),
+        _rule(f"t2i/{COMPOSED}", builders.composed, _has_composed),
+        _rule(f"t2i/{COMPOSED_ALONE}", builders.composed, _has_composed, on_request=True),
         _rule(f"t2i/{COMPOSED_SUBSET}", builders.composed, partial(_has, SUBSET, "hard subsets of images")),
         _rule(f"i2i/{SIMILARITY}", builders.rated_pairs, partial(_has, SIMILARITY, "pairs of images with a rating")),
         _rule("t2t/own", builders.sharing_images, _multi_positive, on_request=True),

@@ -419,8 +419,9 @@ def composed(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     links, _ = judgements(layout, COMPOSED, protocol)
     gallery = np.arange(layout.n_images, dtype=np.int32)
     task = search(layout, protocol, *links.T, gallery=gallery, clusters=references)
-    weight = 1.0 if protocol.name == COMPOSED_ALONE else 0.5
-    task = replace(task, references=references[task.queries].astype(np.int32), text_weight=weight)
+    task = replace(task, references=references[task.queries].astype(np.int32))
+    if protocol.name == COMPOSED_ALONE:
+        task = replace(task, text_weight=1.0)
     left_out = _within(task, judgements(layout, EXCLUDED, protocol)[0])
     if protocol.name != COMPOSED_SUBSET:
         return replace(task, excluded=left_out if len(left_out) else None)

@@ -10,9 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
+from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.statistics.draws import Resampling
 
 
 def small_corpus(captions_per_image: Sequence[int], **more: Any) -> Corpus:
@@ -68,3 +70,15 @@ def winoground_form() -> Corpus:
     captions = [CaptionRow(id=f"c{n}.{k}", image_id=f"i{n}.{k}", text="words") for n in range(3) for k in range(2)]
     quadruples = [QuadrupleRow(f"q{n}", f"i{n}.0", f"i{n}.1", f"c{n}.0", f"c{n}.1") for n in range(3)]
     return build_corpus("winoground-form", images, captions, source=None, quadruples=quadruples)
+
+
+def data_of(corpus: Corpus, outcomes: Outcomes, sides: dict[str, Any]) -> AnalysisInput:
+    """What an analysis of one encoder with one vector per item reads."""
+    norms = {f"{side}_norms": np.ones(len(sides[f"{side}s"]), np.float32) for side in ("image", "caption")}
+    return AnalysisInput(
+        corpus=corpus,
+        protocol=outcomes.protocol,
+        outcomes={"one": outcomes},
+        resampling=Resampling(replicates=100),
+        vectors=lambda _: SingleVectors(**sides, **norms),
+    )

@@ -25,7 +25,7 @@ from sklearn.metrics import v_measure_score
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors, Slice
+from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.image_queries import CHOSEN
 from capim.tasks.analyses.labels import v_measure_by_image
 from capim.tasks.analyses.table import ANALYSES
@@ -39,7 +39,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.spot_check import wrong_outcomes
 from capim.tasks.statistics.draws import Resampling
-from tests.ranking.conftest import small_corpus, unit
+from tests.ranking.conftest import data_of, small_corpus, unit
 
 DIM = 12
 N_SEARCHED, N_ASKED = 60, 8
@@ -221,17 +221,6 @@ def test_circo_has_its_mean_average_precision(folder: Path) -> None:
             precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
             expected.append((precision * hits)[:k].sum() / min(k, hits.sum()))
         assert METRICS[f"AP@{k}"].value(outcomes) == pytest.approx(np.mean(expected), abs=1e-9)
-
-
-def data_of(corpus: Corpus, outcomes: Outcomes, sides: dict[str, Any]) -> AnalysisInput:
-    norms = {f"{side}_norms": np.ones(len(sides[f"{side}s"]), np.float32) for side in ("image", "caption")}
-    return AnalysisInput(
-        corpus=corpus,
-        protocol=outcomes.protocol,
-        outcomes={"one": outcomes},
-        resampling=Resampling(replicates=100),
-        vectors=lambda _: SingleVectors(**sides, **norms),
-    )
 
 
 def levels(analysis: str, data: AnalysisInput) -> dict[str, Slice]:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from capim.reports.rows.gallery import relevant_documents
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors
+from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.table import ANALYSES, applying
 from capim.tasks.corpora.readers.labels import PROMPTS, read_labels
 from capim.tasks.corpora.readers.shapes import read_shapes_labels
@@ -26,7 +26,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.spot_check import wrong_outcomes
 from capim.tasks.ranking.tasks import RetrievalTask
-from capim.tasks.statistics.draws import Resampling
+from tests.ranking.conftest import data_of
 
 N_CLASSES, DIM = 6, 16
 KINDS = ("one label", "several labels")
@@ -67,14 +67,7 @@ def outcomes(corpus: Corpus, vectors: dict[str, Any]) -> dict[str, Outcomes]:
 def input_of(corpus: Corpus, id_: str, sides: dict[str, Any]) -> AnalysisInput:
     """What an analysis of one encoder reads."""
     [outcomes] = evaluate(corpus, select_protocols(corpus, [id_]), **sides).values()
-    norms = {f"{side}_norms": np.ones(len(sides[f"{side}s"]), np.float32) for side in ("image", "caption")}
-    return AnalysisInput(
-        corpus=corpus,
-        protocol=outcomes.protocol,
-        outcomes={"one": outcomes},
-        resampling=Resampling(replicates=100),
-        vectors=lambda _: SingleVectors(**sides, **norms),
-    )
+    return data_of(corpus, outcomes, sides)
 
 
 def targets(corpus: Corpus) -> NDArray[np.bool_]:
