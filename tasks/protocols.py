@@ -216,6 +216,11 @@ class Protocol:
         """What searches and what is searched, of retrieval: captions images, images captions, or images images."""
         return SIDES.get(self.direction, SIDES["i2t"])
 
+    @property
+    def queries(self) -> str:
+        """What a query is: ``image`` or ``caption`` of retrieval, otherwise ``quadruples`` or ``pairs``."""
+        return SIDES[self.direction][0] if self.direction in SIDES else self.direction
+
     @cached_property
     def title(self) -> str:
         """What it is about, in plain words.

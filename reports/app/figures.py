@@ -68,7 +68,7 @@ _QUERIES = f"""SELECT a.query_id, a.query_ord, i.text, a.rank_best AS old_rank, 
        b.rank_best AS new_rank, b.rank_worst AS new_rank_worst
 {_BOTH}
   LEFT JOIN items i ON i.corpus_fingerprint = a.corpus_fingerprint AND i.id = a.query_id
-    AND i.modality = CASE WHEN a.protocol LIKE 'i2t%' THEN 'image' ELSE 'caption' END
+    AND i.modality = CASE WHEN a.protocol LIKE 'i2%' THEN 'image' ELSE 'caption' END
 WHERE a.evaluation = ? AND b.evaluation = ? AND {_CHANGED}
 ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst) DESC, a.query_ord"""
 

@@ -16,7 +16,7 @@ from starlette.datastructures import QueryParams
 
 from capim.reports.app.state import PAGE, EvaluatedTask, Statement, StoreSnapshot, names_in, placeholders
 from capim.store.errors import RequestError, unknown
-from capim.tasks.protocols import Direction
+from capim.store.types import MODALITIES
 
 Condition: TypeAlias = tuple[str, tuple[object, ...]]
 """A condition of a SELECT, and the values of the ``?`` in it."""
@@ -34,9 +34,9 @@ _NUMBERS = {"low", "high", "page"}
 
 _QUERY = "i.corpus_fingerprint = ? AND i.ord = o.query_ord"
 _CAPTION = "LEFT JOIN captions {0} ON {0}.corpus_fingerprint = i.corpus_fingerprint AND {0}.id = i."
-_ITEMS: Mapping[Direction, tuple[str, str, str]] = {
-    "t2i": ("i.text", "i.language", f"captions i ON {_QUERY}"),
-    "i2t": (
+_ITEMS: Mapping[str, tuple[str, str, str]] = {
+    "caption": ("i.text", "i.language", f"captions i ON {_QUERY}"),
+    "image": (
         "i.id",
         "CASE WHEN o.protocol LIKE '%/%/%' THEN split_part(o.protocol, '/', 2) END",
         f"images i ON {_QUERY}",
@@ -48,7 +48,7 @@ _ITEMS: Mapping[Direction, tuple[str, str, str]] = {
     ),
     "pairs": ("c0.text", "c0.language", f"pairs i ON {_QUERY}\n  {_CAPTION.format('c0')}caption_id"),
 }
-"""Direction -> text of a query, its language, and the table of queries (alias ``i``)."""
+"""What a query is -> its text, its language, and the table of queries (alias ``i``)."""
 
 _MARGIN = (
     "best_score - top_scores[1 + CASE WHEN rank_worst > 1 THEN 0 WHEN relevant_rank_best IS NULL THEN 1"
@@ -182,7 +182,7 @@ def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
 
     Columns of ranks are called by the encoder: ``tiny-clip`` at best, ``tiny-clip (worst)`` with ties against it.
     """
-    text, language, items = _ITEMS[evaluated.protocol.direction]
+    text, language, items = _ITEMS[evaluated.protocol.queries]
     names = shown(wanted, evaluated)
     values: list[object] = []
     ranks, columns = [], []
@@ -201,18 +201,19 @@ def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
     ranks_sql = ",\n         ".join(ranks)
     several = evaluated.protocol.is_combined
     sql = f"""WITH o AS (
-  SELECT {"protocol" if several else "? AS protocol"}, query_ord, any_value(cluster) AS cluster,
+  SELECT {"protocol" if several else "? AS protocol"}, query_id, any_value(query_ord) AS query_ord,
+         any_value(cluster) AS cluster,
          {ranks_sql}
   FROM outcomes
   WHERE evaluation IN ({placeholders(every)})
-  GROUP BY {"protocol, query_ord" if several else "query_ord"}
+  GROUP BY {"protocol, query_id" if several else "query_id"}
 )
-SELECT o.protocol, i.id AS query_id, o.query_ord, o.cluster, {text} AS text, {language} AS language,
+SELECT o.protocol, o.query_id, o.query_ord, o.cluster, {text} AS text, {language} AS language,
        {", ".join(columns)}
 FROM o
   LEFT JOIN {items}
 WHERE {condition}
-ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.protocol"""  # noqa: S608 - only placeholders, our own names
+ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.query_id, o.protocol"""  # noqa: S608 - only placeholders, our own names
     protocol = () if several else (evaluated.protocol.id,)
     parameters = (*protocol, *values, *every, evaluated.corpus_fingerprint, *(value for _, of in where for value in of))
     corpus = (evaluated.corpus_fingerprint,)
@@ -241,12 +242,12 @@ def over(every: Statement, columns: str, ends: str = "") -> Statement:
     return replace(every, sql=sql)
 
 
-def ranks_of(evaluated: EvaluatedTask, queries: Sequence[int]) -> Statement:
-    """The ranks of every encoder for the queries at these positions."""
+def ranks_of(evaluated: EvaluatedTask, queries: Sequence[str]) -> Statement:
+    """The ranks of every encoder for the queries with these ids."""
     evaluations = evaluated.every_evaluation
-    sql = f"""SELECT protocol, query_ord, encoder, rank_best, rank_worst
+    sql = f"""SELECT protocol, query_id, encoder, rank_best, rank_worst
 FROM outcomes
-WHERE evaluation IN ({placeholders(evaluations)}) AND query_ord IN ({placeholders(queries)})"""  # noqa: S608 - only placeholders
+WHERE evaluation IN ({placeholders(evaluations)}) AND query_id IN ({placeholders(queries)})"""  # noqa: S608 - only placeholders
     return Statement(sql=sql, parameters=(*evaluations, *queries), only={"outcomes": evaluations})
 
 
@@ -270,7 +271,7 @@ def _narrow(wanted: QueryFilter, evaluated: EvaluatedTask) -> QueryFilter:
 
 
 def _conditions(wanted: QueryFilter, evaluated: EvaluatedTask, number: Mapping[str, int]) -> Iterator[Condition]:
-    text, language, _ = _ITEMS[evaluated.protocol.direction]
+    text, language, _ = _ITEMS[evaluated.protocol.queries]
     yield from ((f"o.best_{number[name]} > 1", ()) for name in wanted.wrong)
     yield from ((f"o.worst_{number[name]} = 1", ()) for name in wanted.right)
     if wanted.language:
@@ -299,9 +300,9 @@ def _among(items: str, evaluated: EvaluatedTask) -> Condition:
     if sum(map(len, ranges)) > MOST_ITEMS:
         raise RequestError(f"items={items[:60]}: more than {MOST_ITEMS:,} items; select fewer")
     positions = [position for each in ranges for position in each]
-    if (kind, evaluated.protocol.direction) in (("caption", "t2i"), ("image", "i2t")):
+    if kind == evaluated.protocol.queries in MODALITIES:
         return "o.query_ord IN (SELECT unnest(?))", (positions,)
-    if (kind, evaluated.protocol.direction) == ("image", "t2i"):
+    if (kind, evaluated.protocol.queries) == ("image", "caption"):
         of_images = "SELECT id FROM images WHERE corpus_fingerprint = ? AND ord IN (SELECT unnest(?))"
         return f"i.image_id IN ({of_images})", (evaluated.corpus_fingerprint, positions)
     raise RequestError(f"items={items[:60]}: queries of {evaluated.protocol.id} are no {kind}s")
@@ -313,14 +314,14 @@ def in_slice(kind: str, value: str, evaluated: EvaluatedTask) -> Condition:
     Raises:
         RequestError: The queries of this protocol have no such slices.
     """
-    direction = evaluated.protocol.direction
+    queries = evaluated.protocol.queries
     if kind == "shows" and evaluated.protocol.kind != "judged":
         of_image = "SELECT ord FROM images WHERE corpus_fingerprint = ? AND list_contains(objects, ?)"
         return f"o.cluster IN ({of_image})", (evaluated.corpus_fingerprint, value)
-    if kind == "type" and direction == "t2i":
+    if kind == "type" and queries == "caption":
         return "list_contains(i.query_types, ?)", (value,)
-    if kind == "tag" and direction in ("quadruples", "pairs"):
-        return "list_contains(i.tags, ?)" if direction == "quadruples" else "i.category = ?", (value,)
+    if kind == "tag" and queries not in MODALITIES:
+        return "list_contains(i.tags, ?)" if queries == "quadruples" else "i.category = ?", (value,)
     if kind == "ambiguous":
         missed = "SELECT query_id FROM ambiguous_misses WHERE corpus_fingerprint = ? AND protocol = o.protocol"
         return f"i.id IN ({missed} AND cause = ?)", (evaluated.corpus_fingerprint, value)

@@ -83,8 +83,8 @@ def _rows(
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     first = PAGE * (wanted.page - 1)
     rows = state.rows(filters.some_of(wanted, evaluated, first=first)).to_pylist()
-    found = state.rows(filters.ranks_of(evaluated, [row["query_ord"] for row in rows])).to_pylist()
-    ranks = {(row["protocol"], row["query_ord"], row["encoder"]): row for row in found}
+    found = state.rows(filters.ranks_of(evaluated, [row["query_id"] for row in rows])).to_pylist()
+    ranks = {(row["protocol"], row["query_id"], row["encoder"]): row for row in found}
     names = shown(wanted, evaluated)
     for at, row in enumerate(rows, first):
         yield {
@@ -93,7 +93,7 @@ def _rows(
             "language": row["language"],
             "sha": shas[row["cluster"]].as_py() if evaluated.has_images and len(shas) else None,
             "target": link(f"/query/{row['query_id']}", **wanted.but().parameters, at=at, within=row["protocol"]),
-            "ranks": [rank_cell(ranks.get((row["protocol"], row["query_ord"], name))) for name in names],
+            "ranks": [rank_cell(ranks.get((row["protocol"], row["query_id"], name))) for name in names],
         }
 
 
@@ -136,7 +136,7 @@ def languages_of(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]
     protocol = evaluated.protocol
     if protocol.language and not protocol.is_combined:
         return [protocol.language]
-    if protocol.direction != "t2i" and not protocol.is_combined:
+    if protocol.queries != "caption" and not protocol.is_combined:
         return []
     captions = snapshot.data.corpora[evaluated.corpus].captions
     return snapshot.kept(("languages", evaluated.corpus), lambda: sorted(texts(pc.unique(captions["language"]))))
@@ -144,13 +144,13 @@ def languages_of(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]
 
 def _slices(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
     """The slices of the queries of a protocol: what their images show, kinds of query, tags, ambiguous misses."""
-    contents, direction = snapshot.data.corpora[evaluated.corpus], evaluated.protocol.direction
-    if direction == "pairs":
+    contents, queries = snapshot.data.corpora[evaluated.corpus], evaluated.protocol.queries
+    if queries == "pairs":
         return [f"tag:{name}" for name in sorted(texts(pc.unique(contents.pairs["category"])))]
-    if direction == "quadruples":
+    if queries == "quadruples":
         return [f"tag:{name}" for name in _most_frequent(contents.quadruples["tags"])]
     found = [f"shows:{name}" for name in _most_frequent(contents.images["objects"])]
-    if direction == "t2i":
+    if queries == "caption":
         found += [f"type:{name}" for name in _most_frequent(contents.captions["query_types"])]
     causes = {row["feature"] for row in snapshot.data.slices if row["analysis"] == "ambiguous"} & {*CAUSES}
     return [*found, *(f"ambiguous:{cause}" for cause in sorted(causes))]
@@ -187,7 +187,10 @@ def query(request: Request) -> Response:
         relevant=relevant if direction == "t2i" else (),
     )
     case = case_of(snapshot.data, selected, 0)
-    items = contents.images if direction == "t2i" else contents.captions
+    parts = {"caption": contents.captions, "image": contents.images}
+    asked, items = (parts[side] for side in protocol.sides)
+    # Of i2t/symmetric-mean an image is five queries, "ID#0" to "ID#4": a judgement is of the image.
+    judged_id = str(asked["id"][selected.query]) if protocol.kind == "retrieval" else query_id
     answers = []
     for answer, ranked in zip(case.answers, selected.lists, strict=True):
         ids = [str(items["id"][ord_]) for ord_, _ in ranked.top] if protocol.is_retrieval else [""] * len(answer.hits)
@@ -197,9 +200,9 @@ def query(request: Request) -> Response:
     values = {
         "case": case,
         "answers": answers,
-        "own": state.judgements_of(wanted.corpus, direction, query_id),
-        "judged": state.judgements is not None and protocol.is_retrieval,
-        "facts": {"corpus": wanted.corpus, "direction": direction, "query": query_id},
+        "own": state.judgements_of(wanted.corpus, direction, judged_id),
+        "judged": state.judgements is not None and bool(case.asked),
+        "facts": {"corpus": wanted.corpus, "direction": direction, "query": judged_id},
         "before": before,
         "after": after,
         "listed": link_of(wanted),

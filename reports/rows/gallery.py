@@ -37,7 +37,8 @@ SHRINKING = [(n, length) for n in (200, 150, 100) for length in (LONGEST_LIST, 4
 """Queries and length of lists, in the order in which they are tried where there is too much to show."""
 MOST_MAPPED = 60  # queries that have maps: each map is a picture of the page
 COLUMNS = (
-    "protocol", "query_id", "query_ord", "cluster", "rank_best", "rank_worst", "top_ords", "top_scores", "scores",
+    "protocol", "query_id", "query_ord", "cluster", "rank_best", "rank_worst", "relevant_rank_best",
+    "relevant_rank_worst", "top_ords", "top_scores", "scores",
 )  # fmt: skip
 EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
 
@@ -67,7 +68,8 @@ class GalleryTask:
 class RankedList:
     """One encoder's ranks of the relevant item, and the first items of its list (position, score).
 
-    ``scores`` are those of a quadruple or pair, which have no list.
+    ``scores`` are those of a quadruple or pair, which have no list. ``relevant`` has the places of the relevant items
+    in the list, from 1; None where ties or an imported list leave them open.
     """
 
     encoder: str
@@ -75,16 +77,19 @@ class RankedList:
     rank_worst: int
     top: tuple[tuple[int, float], ...]
     scores: tuple[float, ...] = ()
+    relevant: frozenset[int] | None = None
 
     @staticmethod
     def of(encoder: str, outcome: Row, length: int = LONGEST_LIST) -> RankedList:
         """The list of one row of outcomes, so many items long."""
+        best, worst = (outcome[f"relevant_rank_{end}"] or [outcome[f"rank_{end}"]] for end in ("best", "worst"))
         return RankedList(
             encoder=encoder,
             rank_best=outcome["rank_best"],
             rank_worst=outcome["rank_worst"],
             top=tuple(zip((outcome["top_ords"] or [])[:length], (outcome["top_scores"] or [])[:length], strict=True)),
             scores=tuple(outcome["scores"] or ()),
+            relevant=frozenset(best) if best == worst else None,
         )
 
     @property
@@ -104,7 +109,7 @@ class SelectedQuery:
 
     Attributes:
         corpus: Corpus name.
-        direction: ``t2i``, ``i2t``, ``quadruples`` or ``pairs``.
+        direction: Of the protocol.
         protocol: Protocol of its outcomes.
         kind: The rule that selected it, such as ``"missed by all"``.
         query_id: Id of the caption, image, quadruple or pair.
@@ -126,7 +131,8 @@ class SelectedQuery:
 
     def images(self, length: int = LONGEST_LIST) -> set[int]:
         """Rows of the images that it shows, with lists of this length."""
-        first = {ord_ for ranked in self.lists for ord_, _ in ranked.top[:length]} if self.direction == "t2i" else ()
+        answers = Protocol.of(self.protocol).sides[1]
+        first = {ord_ for ranked in self.lists for ord_, _ in ranked.top[:length]} if answers == "image" else ()
         return {self.image, *self.relevant[:LONGEST_LIST], *first}
 
 
@@ -287,14 +293,14 @@ class _Sheet:
 
 def _sheet(task: GalleryTask) -> _Sheet | None:
     tables = {
-        name: table.sort_by([("protocol", "ascending"), ("query_ord", "ascending")])
+        name: table.sort_by([(column, "ascending") for column in ("protocol", "query_ord", "query_id")])
         for name, table in sorted(task.outcomes.items())
         if table.num_rows
     }
     if not tables:
         return None
     first = next(iter(tables.values()))
-    same = ["query_ord", "protocol"]
+    same = ["query_id", "protocol"]
     tables = {name: table for name, table in tables.items() if table.select(same).equals(first.select(same))}
     low = np.stack([t["rank_best"].to_numpy() for t in tables.values()])
     high = np.stack([t["rank_worst"].to_numpy() for t in tables.values()])

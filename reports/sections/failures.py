@@ -175,9 +175,10 @@ def _asked(
         shown = _picture(data, _named(contents.images, rows[0]["image_id"]), right=True)
         categories = tuple(dict.fromkeys(row["category"] for row in rows))
         return _text(_named(contents.captions, rows[0]["caption_id"])), (shown,), (), categories, ""
-    image = _row(contents.images, query.image)
+    asks_image = Protocol.of(query.protocol).queries == "image"
+    image = _row(contents.images, query.query if asks_image else query.image)
     objects = tuple(f"shows: {name}" for name in dict.fromkeys(image["objects"] or ()))
-    if query.direction == "i2t":
+    if asks_image:
         asked = Protocol.of(query.protocol).language
         own = [r for r in _rows(contents.captions, "image_id", image["id"]) if asked in ("", r["language"])]
         languages = {row["language"] for row in own}
@@ -191,7 +192,7 @@ def _asked(
 
 
 def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: Mapping[str, str]) -> Answer:
-    contents = data.corpora[query.corpus]
+    contents, answers = data.corpora[query.corpus], Protocol.of(query.protocol).sides[1]
     low, high = show.number(ranked.rank_best, 0), show.number(ranked.rank_worst, 0)
     tied = f"tied for ranks {low} to {high}" if ranked.top else f"between ranks {low} and {high}"
     rank = f"rank {low}" if low == high else tied
@@ -199,17 +200,19 @@ def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: 
     if query.direction in ("quadruples", "pairs"):
         rank = "right" if ranked.found else "wrong" if ranked.missed else "tied"
         hits = (_choices if query.direction == "quadruples" else _scored)(data, query, ranked)
-    elif query.direction == "t2i":
-        maps = _maps(data, query, ranked)
-        right = query.relevant or (query.image,)
-        hits = [
-            _picture(data, _row(contents.images, at), rank=f"{i}", score=show.number(score, 3), right=at in right)
-            for i, (at, score) in enumerate(ranked.top, 1)
-        ]
     else:
-        own = _row(contents.images, query.image)["id"]
-        found = [(_row(contents.captions, at), score) for at, score in ranked.top]
-        hits = [_words(row, i, score, right=row["image_id"] == own) for i, (row, score) in enumerate(found, 1)]
+        maps = _maps(data, query, ranked) if query.direction == "t2i" else ()
+        items = contents.images if answers == "image" else contents.captions
+        found = [(_row(items, at), score) for at, score in ranked.top]
+        images = [_row(contents.images, at)["id"] for at in query.relevant or (query.image,)]
+        own = [row["id" if answers == "image" else "image_id"] in images for row, _ in found]
+        right = own if ranked.relevant is None else [i in ranked.relevant for i, _ in enumerate(found, 1)]
+        hits = [
+            _picture(data, row, rank=f"{i}", score=show.number(score, 3), right=is_right)
+            if answers == "image"
+            else _words(row, i, score, right=is_right)
+            for i, ((row, score), is_right) in enumerate(zip(found, right, strict=True), 1)
+        ]
     notes = []
     if "annotation" in causes:
         sources = [SOURCES.get(s, f"by the ground truth {s}") for s in causes["annotation"].split(", ")]

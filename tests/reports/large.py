@@ -152,7 +152,8 @@ def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
         base = MODELS[name][1]
         rank = 1 + np.floor(difficulty * rng.gamma(2.0, 0.6, n) * (1.1 - base)).astype(np.int32)
         rank = np.minimum(rank, n_images)
-        top = rng.integers(0, n_images, (n, schema.TOP), dtype=np.int32)
+        others = rng.integers(1, n_images, (n, schema.TOP), dtype=np.int32)  # places behind the relevant image
+        top = (image[:, None] + others) % np.int32(n_images)
         inside = rank <= schema.TOP
         top[np.flatnonzero(inside), rank[inside] - 1] = image[inside]
         scores = np.sort(rng.uniform(0.1, 0.4, (n, schema.TOP)).astype(np.float32))[:, ::-1]

@@ -35,7 +35,7 @@ def table(low: list[int], high: list[int] | None = None, protocol: str = "t2i/al
         "rank_worst": high or low,
         "top_ords": [[1, 0, 2, 3, 4, 5]] * n,
         "top_scores": [[0.5, 0.4, 0.3, 0.2, 0.1, 0.0]] * n,
-        "scores": [None] * n,
+        **dict.fromkeys(("relevant_rank_best", "relevant_rank_worst", "scores"), [None] * n),
         **columns,
     }
     return pa.table({name: pa.array(rows[name], schema.OUTCOMES.field(name).type) for name in COLUMNS})
@@ -146,12 +146,14 @@ def test_the_reason_of_an_ambiguous_miss_stands_beside_the_answer() -> None:
 
 
 def test_an_image_as_query_shows_its_captions_and_the_captions_that_were_found() -> None:
-    asked = task(direction="i2t", a=table([2], protocol="i2t/any", query_id=["im00000"]))
+    ranks: dict[str, Any] = {f"relevant_rank_{end}": [[2, 3]] for end in ("best", "worst")}
+    found = table([2], protocol="i2t/any", query_id=["im00000"], top_ords=[[2, 0, 1, 3, 4, 5]], **ranks)
+    asked = task(direction="i2t", a=found)
     case = first_case(corpus("c", n_images=3, per_image=2), asked)
     assert case.query == "im00000"
     assert case.relevant == ("picture 0 in words 0", "picture 0 in words 1")
     assert [(hit.label, hit.right) for hit in case.answers[0].hits][:3] == [
-        ("picture 0 in words 1", True), ("picture 0 in words 0", True), ("picture 1 in words 0", False)
+        ("picture 1 in words 0", False), ("picture 0 in words 0", True), ("picture 0 in words 1", True)
     ]  # fmt: skip
 
 

@@ -19,8 +19,10 @@ from capim.reports.app.state import EvaluatedTask, State
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import Judgement, read_judgements
+from capim.store.schema import texts
 from capim.tasks.protocols import Protocol
-from tests.reports.app.stores import NoServices, asking, csv_of, missed_and_found
+from tests.random_store import SPECS
+from tests.reports.app.stores import NoServices, asking, csv_of, evaluate, missed_and_found, twins_store
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +199,40 @@ def test_a_file_of_judgements_with_faults_names_the_line(tmp_path: Path) -> None
     file.write_text("corpus,direction,query_id,item_id\nshapes,t2i,a,b\nshapes,sideways,a,b\n")
     with pytest.raises(RequestError, match="line 3"):
         read_judgements(file)
+
+
+def test_the_five_queries_of_an_image_are_listed_each_with_a_page_of_its_own(asked: EmbeddingStore) -> None:
+    protocol = "i2t/symmetric-mean"
+    stored = texts(asked.sql(f"SELECT DISTINCT query_id FROM outcomes WHERE protocol = '{protocol}'")["query_id"])
+    with asking(asked, NoServices()) as client:
+        address = f"/queries?corpus=shapes&protocol={protocol}"
+        rows = csv_of(client, address)
+        assert sorted(row["query_id"] for row in rows) == sorted(stored) != []
+        page = client.get(address).text
+        links = [html.unescape(link) for link in re.findall(r'href="(/query/[^"]*)"', page)]
+        pages = [client.get(link) for link in links[:5]]
+        assert [page.status_code for page in pages] == [200] * 5
+        assert all(rows[at]["query_id"] in page.text for at, page in enumerate(pages))
+
+
+def test_pages_of_labelled_images_say_which_answers_share_the_label(tmp_path: Path) -> None:
+    """Images search images and classes; right is what the stored ranks say, and no image finds itself."""
+    store = twins_store(tmp_path)
+    corpus = store.corpus("train")
+    evaluate(store, corpus, SPECS[0], run="first")
+    label = {row["query_id"]: row["item_id"] for row in corpus.relevance.to_pylist() if row["direction"] == "i2t"}
+    words = dict(zip(texts(corpus.captions["id"]), texts(corpus.captions["text"]), strict=True))
+    right = re.compile(r'<li class="right">\s*(?:<img [^>]*alt="([^"]*)"|<span[^>]*>([^<]*)<)')
+    with asking(store, NoServices()) as client:
+        for protocol, expected in (
+            ("i2i/label", {one: {two for two in label if label[two] == label[one]} - {one} for one in label}),
+            ("i2t/class", {one: {words[label[one]]} for one in label}),
+        ):
+            address = f"/queries?corpus=train&protocol={protocol}"
+            rows = csv_of(client, address)
+            assert {row["query_id"] for row in rows} == {one for one in label if expected[one]}
+            page = client.get(address).text
+            links = [html.unescape(link) for link in re.findall(r'href="(/query/[^"]*)"', page)]
+            for row, link in zip(rows, links, strict=True):
+                found = right.findall(client.get(link).text)
+                assert {html.unescape("".join(one)) for one in found} == expected[row["query_id"]], link
