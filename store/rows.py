@@ -23,6 +23,8 @@ from capim.store.schema import ANALYSES, TABLES, required, texts
 from capim.store.types import canonical_json
 
 if TYPE_CHECKING:
+    import lance
+
     from capim.store.embedding_store import EmbeddingStore
 
 _SHOWN = 30  # names that a message about an unknown one lists
@@ -37,7 +39,9 @@ def read(
     """The rows of a table whose columns hold these texts, or some columns of them; none if it was never written."""
     kept = None
     if TABLES[name].small:
-        kept = connection.kept(name, lambda _: read_where(connection, name), seconds=connection.look_seconds)
+        kept = connection.kept(
+            name, lambda found: read_where(connection, name, found=found), seconds=connection.look_seconds
+        )
     if kept is None:
         return read_where(connection, name, having(equals), columns)
     kept = _among(kept, equals)
@@ -50,11 +54,11 @@ def counts(connection: Connection, name: str, column: str, equals: Equals) -> di
         return dict(Counter(texts(read(connection, name, equals, (column,))[column])))
     columns = tuple(dict.fromkeys((column, *equals)))
 
-    def counted(condition: str | None) -> pa.Table:
-        rows = read_where(connection, name, condition, columns)
+    def counted(condition: str | None, found: lance.LanceDataset | None = None) -> pa.Table:
+        rows = read_where(connection, name, condition, columns, found=found)
         return rows.group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
 
-    kept = connection.kept(name, lambda _: counted(None), seconds=connection.look_seconds, counted=columns)
+    kept = connection.kept(name, lambda found: counted(None, found), seconds=connection.look_seconds, counted=columns)
     found = counted(having(equals)) if kept is None else _among(kept, equals)
     grouped = found.group_by(column, use_threads=False).aggregate([("count_all", "sum")])
     return {text: int(n) for text, n in zip(texts(grouped[column]), grouped["count_all_sum"].to_numpy(), strict=True)}
@@ -68,14 +72,19 @@ def _among(rows: pa.Table, equals: Equals) -> pa.Table:
 
 
 def read_where(
-    connection: Connection, name: str, condition: str | None = None, columns: Sequence[str] = ()
+    connection: Connection,
+    name: str,
+    condition: str | None = None,
+    columns: Sequence[str] = (),
+    *,
+    found: lance.LanceDataset | None = None,
 ) -> pa.Table:
-    """The stored rows of a table that meet an SQL condition, or only some columns of them."""
+    """The stored rows of a table that meet an SQL condition, or only some columns; ``found``: it is open already."""
     schema = TABLES[name].columns
     if columns:
         schema = pa.schema([schema.field(column) for column in columns])
     while True:
-        table = connection.find(name)
+        table = connection.find(name) if found is None else found
         if table is None:
             return schema.empty_table()
         try:
@@ -83,8 +92,8 @@ def read_where(
                 rows: pa.Table = table.to_table(columns=schema.names, filter=condition)
                 return rows.cast(schema)
         except WorkError:
-            latest = connection.find(name)
-            if latest is None or latest.version == table.version:
+            found = connection.find(name)
+            if found is None or found.version == table.version:
                 raise  # else another process has just compacted the version that was being read
 
 
