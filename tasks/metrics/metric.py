@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from capim.store.types import MetricFacts
 from capim.store.vectors import positions_within
-from capim.tasks.protocols import Direction
+from capim.tasks.protocols import Direction, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 
 Ties: TypeAlias = Literal["lost", "expected", "won"]
@@ -74,18 +74,25 @@ class Metric(MetricFacts):
             return self.guess(outcomes)
         return self._reduced(self.per_query(_all_tied(outcomes)), outcomes)
 
+    def suits(self, protocol: Protocol) -> bool:
+        """Whether outcomes of a protocol may have it."""
+        if protocol.direction not in self.directions:
+            return False
+        if protocol.metrics and not self.reference:
+            return self.name in protocol.metrics
+        return not self.special and self.judged in (None, protocol.kind == "judged")
+
     def applies(self, outcomes: Outcomes) -> bool:
         """Whether it can be computed from these outcomes, and does not repeat another metric on them."""
-        if outcomes.protocol.direction not in self.directions or (self.needs and getattr(outcomes, self.needs) is None):
+        if not self.suits(outcomes.protocol) or (self.needs and getattr(outcomes, self.needs) is None):
             return False
         if outcomes.bpref is not None:
             return self.needs == "bpref"  # trec_eval's names for trec_eval's order, and no others
         judged = outcomes.relevant_grades is not None
         if self.judged is not None and self.judged != judged:
             return False
-        if self.special or (outcomes.protocol.metrics and not self.reference):
-            return self.name in outcomes.protocol.metrics
-        return not self.several or judged or bool((outcomes.n_relevant > 1).any())
+        repeats = self.several and not judged and not bool((outcomes.n_relevant > 1).any())
+        return self.name in outcomes.protocol.metrics or not repeats
 
     def _reduced(self, values: NDArray[np.float64], outcomes: Outcomes) -> float:
         known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)

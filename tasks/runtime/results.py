@@ -91,7 +91,7 @@ def wanted_figures(
         result([protocol], protocol.id, metric.name)
         for protocol in scored.protocols
         for metric in METRICS.values()
-        if protocol.direction in metric.directions and metric.judged in (None, protocol.kind == "judged")
+        if metric.suits(protocol)
     ]
     of_several = [
         result(protocols, *RSUM) if kind == "sum" else result(protocols, "*", *SUMMARISED)
