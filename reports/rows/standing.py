@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from capim.reports.format import listing
+from capim.reports.format import count, listing
 from capim.reports.rows.report_data import ReportData, Row, goodness, reversed_comparison
 from capim.tasks.metrics.table import SHOWN, headline_of
 from capim.tasks.protocols import Protocol, language_name
@@ -298,8 +298,8 @@ def summary(comparisons: Sequence[Row]) -> list[str]:
         of_corpus = [row for row in comparisons if row["corpus"] == corpus]
         protocols = sorted({row["protocol"] for row in of_corpus})
         shown = ", ".join(protocols[:_SHOWN]) + (" …" if len(protocols) > _SHOWN else "")
-        plural = "s" if len(protocols) > 1 else ""
-        lines.append(f"{corpus}: {len(of_corpus)} comparisons by {len(protocols)} protocol{plural} ({shown})")
+        made, by = count(len(of_corpus), "comparison"), count(len(protocols), "protocol")
+        lines.append(f"{corpus}: {made} by {by} ({shown})")
     headline = sorted({f"{row['protocol']} {row['metric']}" for row in comparisons if row["family"] == "headline"})
     adjusted = f"p-values of sign-flip tests, adjusted over the pairs of each figure ({first['adjustment']})"
     margins = sorted({row["margin"] for row in comparisons if row["margin"] is not None})

@@ -122,7 +122,8 @@ def reader_call(what: str | Path | Mapping[str, object]) -> ReaderCall:
     """
     base = Path.cwd()
     if isinstance(what, Mapping):
-        return _from_mapping(what, base, "corpus description")
+        named = f"corpus {what['name']!r}" if isinstance(what.get("name"), str) else "corpus description"
+        return _from_mapping(what, base, named)
     text = str(what)
     if text in CORPORA:
         return _from_mapping({"reader": text}, base, f"corpus {text!r}")

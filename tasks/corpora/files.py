@@ -32,8 +32,9 @@ def require_folder(path: str | Path, what: str) -> Path:
     """The folder, made absolute; raises ``RequestError`` if it does not exist."""
     folder = Path(path).expanduser().absolute()
     if not folder.is_dir():
-        reason = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise RequestError(f"{what} {folder} {reason}; check the path")
+        if folder.exists():
+            raise RequestError(f"{what} {folder} is a file; give the folder that holds it")
+        raise RequestError(f"{what} {folder} does not exist; check the path")
     return folder
 
 

@@ -87,7 +87,8 @@ def test_what_is_wrong_in_the_file_is_named_with_its_place(
 def test_a_folder_that_is_missing_empty_or_a_file(tmp_path: Path, coco_folder: Path) -> None:
     assert "no such folder or file" in refusal(str(tmp_path / "nowhere"))
     assert "does not exist" in refusal({"reader": "coco-captions", "root": str(tmp_path / "nowhere")})
-    assert "is a file, not a folder" in refusal({"reader": "coco-captions", "root": str(coco_folder / "captions.json")})
+    a_file = refusal({"reader": "coco-captions", "root": str(coco_folder / "captions.json")})
+    assert "is a file; give the folder that holds it" in a_file
     (tmp_path / "empty").mkdir()
     assert "is empty; expected images with a captions file" in refusal(tmp_path / "empty")
 
