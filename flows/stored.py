@@ -22,7 +22,7 @@ from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
-from capim.store.schema import texts
+from capim.store.schema import DUPLICATES, texts
 from capim.store.types import Modality, is_fingerprint
 
 if TYPE_CHECKING:
@@ -398,7 +398,7 @@ def duplicates(
         bits: also compare perceptual hashes of the stored thumbnails, of which at most N of 64 bits differ (4 or fewer
             do in another size or compression of a picture)
     """
-    from capim.tasks.duplicates import COLUMNS, duplicates
+    from capim.tasks.duplicates import duplicates
 
     store = open_store(workspace)
     rows = [corpus_in(store, each) for each in corpus]
@@ -410,7 +410,7 @@ def duplicates(
     for each in corpora:
         n = sum(name == each.name for name, _ in shared)
         sys.stderr.write(f"{each.name}: {n:,} of {each.images.num_rows:,} images have a duplicate\n")
-    return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, code=0)
+    return Rows(rows=found, columns=DUPLICATES.names, keep=DUPLICATES.names, code=0)
 
 
 def explain(

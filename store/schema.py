@@ -103,6 +103,13 @@ CORPUS_PARTS = {
 }
 """Part of a corpus -> its columns; every part of every stored corpus is a table of its own."""
 
+DUPLICATES = _columns(
+    *required(pa.string(), "corpus", "image", "other_corpus", "other_image"),
+    *required(pa.string(), "by"),  # bytes, name, picture or vectors
+    *optional(pa.float64(), "cosine"),  # of those by vectors
+)
+"""Pairs of images that are the same or nearly so; they are not stored."""
+
 # --- rows that analyses write ---------------------------------------------------------------------------------
 _STATES = required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
 _SUBJECT = [*_STATES, *required(pa.string(), "protocol")]

@@ -17,12 +17,11 @@ from PIL import Image
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.schema import texts
+from capim.store.schema import DUPLICATES, texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.results.suite import photographs_of
 
-COLUMNS = ("corpus", "image", "other_corpus", "other_image", "by", "cosine")
 MOST = 100_000  # pairs by vectors, or by pictures
 _ROWS = 256  # hashes that are compared with all at once
 
@@ -67,7 +66,7 @@ def duplicates(
 
 
 def _row(first: tuple[str, str], second: tuple[str, str], by: str, cosine: float | None) -> dict[str, Any]:
-    return dict(zip(COLUMNS, (*first, *second, by, cosine), strict=True))
+    return dict(zip(DUPLICATES.names, (*first, *second, by, cosine), strict=True))
 
 
 def _equal(corpora: Sequence[Corpus], what: str) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:

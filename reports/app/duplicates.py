@@ -13,15 +13,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from capim.reports import format as show
-from capim.reports.app.state import PAGE, State, View, link, names_in, respond, state_of
+from capim.reports.app.state import PAGE, State, View, faults_of_number, link, names_in, respond, state_of
 from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.schema import DUPLICATES
 
 WAYS = {"bytes": "equal bytes", "name": "equal file names", "picture": "alike as pictures", "vectors": "close vectors"}
 PLACES = {"within": "in one corpus", "between": "of two corpora (training and test)"}
 NOTHING = "-"  # in the address: no encoder
 AT_ONCE = 20_000  # images, up to which all corpora and the first encoder are compared unasked
 _BITS = ("0", "2", "4", "8")
-_COLUMNS = ("corpus", "image", "other_corpus", "other_image", "by", "cosine")
 
 
 class WantedPairs(NamedTuple):
@@ -77,8 +77,7 @@ def read_pairs(parameters: QueryParams, sizes: dict[str, int], encoders: dict[st
         cosine = 2
     if not -1 <= cosine <= 1:
         faults.append(f"threshold={threshold}: expected a cosine between -1 and 1")
-    if page and (not page.isdecimal() or int(page) < 1):
-        faults.append(f"page={page}: expected a whole number from 1")
+    faults += faults_of_number("page", page)
     if faults:
         raise RequestError(faults)
     return WantedPairs(
@@ -126,9 +125,7 @@ def duplicates(request: Request) -> Response:
         "ways": [("", "any way"), *WAYS.items()],
         "places": [("", "in one or of two corpora"), *PLACES.items()],
     }
-    table = pa.Table.from_pylist(
-        rows, schema=pa.schema({name: pa.float64() if name == "cosine" else pa.string() for name in _COLUMNS})
-    )
+    table = pa.Table.from_pylist(rows, schema=DUPLICATES)
     return respond(request, View(template="duplicates.html", title="Near-duplicates", table=table, values=values))
 
 

@@ -288,9 +288,9 @@ def _counted(state: State, anew: dict[tuple[str, str, str], tuple[str, str]], ol
 
 
 def _changed_queries(request: Request, state: State, statement: Statement) -> dict[str, Any]:
-    text = request.query_params.get("page", "1")
-    if not text.isdecimal() or not 1 <= int(text) < 10**9:
-        raise RequestError(f"page={text}: expected a whole number from 1")
+    text = request.query_params.get("page") or "1"
+    if faults := app.faults_of_number("page", text):
+        raise RequestError(faults)
     limited = (*statement.parameters, PAGE + 1, PAGE * (int(text) - 1))
     rows = state.rows(Statement(sql=f"{statement.sql}\nLIMIT ? OFFSET ?", parameters=limited)).to_pylist()
 

@@ -14,7 +14,15 @@ from typing import Any, TypeAlias
 
 from starlette.datastructures import QueryParams
 
-from capim.reports.app.state import PAGE, EvaluatedTask, Statement, StoreSnapshot, names_in, placeholders
+from capim.reports.app.state import (
+    PAGE,
+    EvaluatedTask,
+    Statement,
+    StoreSnapshot,
+    faults_of_number,
+    names_in,
+    placeholders,
+)
 from capim.store.errors import RequestError, unknown
 from capim.store.types import MODALITIES
 
@@ -123,11 +131,11 @@ def read_filter(parameters: QueryParams, snapshot: StoreSnapshot) -> tuple[Query
         RequestError: A name that the store does not have, with the nearest; a number that is none; all faults.
     """
     given: dict[str, Any] = {name: names_in(parameters, name) for name in _LISTS}
-    faults = []
+    faults: list[str] = []
     for name in (each.name for each in fields(QueryFilter) if each.name not in _LISTS):
         text = next(filter(None, reversed(parameters.getlist(name))), "")
-        if text and name in _NUMBERS and not (text.isdecimal() and 1 <= int(text) < 2**31):
-            faults.append(f"{name}={text}: expected a whole number from 1")
+        if name in _NUMBERS and (wrong := faults_of_number(name, text)):
+            faults += wrong
         elif text:
             given[name] = int(text) if name in _NUMBERS else text
     wanted = QueryFilter(**given)

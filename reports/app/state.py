@@ -303,6 +303,17 @@ def names_in(parameters: QueryParams, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for text in parameters.getlist(name) for part in text.split(",") if part))
 
 
+def faults_of_number(name: str, text: str) -> list[str]:
+    """What is wrong with a number in an address, a whole one from 1; nothing where it is left out.
+
+    Examples:
+        >>> faults_of_number("page", "2"), faults_of_number("page", ""), faults_of_number("page", "0")
+        ([], [], ['page=0: expected a whole number from 1'])
+    """
+    is_one = not text or (text.isdecimal() and 1 <= int(text) < 2**31)
+    return [] if is_one else [f"{name}={text}: expected a whole number from 1"]
+
+
 def address(request: Request, **changed: object) -> str:
     """The address of this view with some of its parameters changed; None or an empty text leaves one out."""
     given = {key: request.query_params.getlist(key) for key in request.query_params if key not in ("as", "page")}
