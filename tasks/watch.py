@@ -464,8 +464,8 @@ def _summary_lines(
         )
     needed = units_needed(level)
     lines += [
-        f"{corpus} has {n_units} images of equal weight: no drop there can be significant at the level {level:.2g}, "
-        f"which takes {needed}; one of {rule.least_drop} or more {'fails' if rule.strict else 'warns'}"
+        f"no drop on {corpus} can be significant at the level {level:.2g}: that takes {needed} images of equal weight, "
+        f"and it has {n_units}; one of {rule.least_drop} or more {'fails' if rule.strict else 'warns'}"
         for corpus, n_units in units.items()
         if n_units < needed
     ]

@@ -53,7 +53,7 @@ def watched(config: RunConfig) -> list[dict[str, Any]]:
 def test_a_second_watch_finds_nothing_where_nothing_changed(config: RunConfig) -> None:
     first = start(watch, config)
     assert first.summary[0].startswith(f"run {first.run} is the baseline of ")
-    few = "few has 12 images of equal weight: no drop there can be significant at the level 8.2e-05, which takes 14"
+    few = "no drop on few can be significant at the level 8.2e-05: that takes 14 images of equal weight, and it has 12"
     assert first.summary[1] == f"{few}; one of 1 point or more warns"
     second = start(watch, config)
     assert second.findings == ()
