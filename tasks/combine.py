@@ -95,15 +95,26 @@ def rerank(
     resampling: Resampling,
     run: str,
 ) -> CombinedRef:
-    """Re-rank the first N results of one encoder with another, at every depth N.
+    """Re-rank the first N results of one encoder with another, at every depth N; at most all of a smaller gallery.
 
     Accuracy and cost at every depth become slices; the largest depth is stored as the encoder ``FIRST-then-SECOND``.
+
+    Raises:
+        RequestError: The stored lists of the first encoder, which was imported, are shorter than a depth.
     """
     retrieval = text_to_image(store_uri, first.sets, run)
     name = f"{first.sets.encoder}-then-{second.sets.encoder}"
+    found = retrieval.outcomes(first)
+    longest = 0 if found.top_ords is None else found.top_ords.shape[1]
+    wanted = sorted({min(depth, int(found.n_gallery.max())) for depth in depths})
+    if wanted[-1] > longest:
+        raise RequestError(
+            f"--depths {wanted[-1]}: the lists of {first.sets.encoder!r} on {first.sets.corpus!r} hold {longest} "
+            "items, which is the largest depth there"
+        )
     with track(f"{name} · {first.sets.corpus}", total=len(depths), unit="depths") as advance:
         second_scores = retrieval.pair_scores(second)
-        reached = two_stage(retrieval.outcomes(first), retrieval.task, second_scores, sorted(set(depths)))
+        reached = two_stage(found, retrieval.task, second_scores, wanted)
         advance(len(depths))
     slices = []
     for depth in reached:
