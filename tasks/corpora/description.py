@@ -177,6 +177,8 @@ def _from_recognised(found: Recognised, path: Path, where: str) -> ReaderCall:
 def _from_file(path: Path) -> ReaderCall:
     if (found := recognise_file(path)) is not None:
         return _from_recognised(found, path, str(path))
+    if path.suffix in (".zip", ".7z", ".rar", ".gz", ".tgz"):
+        raise RequestError(f"{path} is an archive: unpack it, and give what was in it")
     if path.suffix != ".toml":
         raise RequestError(
             f"{path}: expected a .toml description, a table ({', '.join(SUFFIXES)}), a COCO-format .json or a "

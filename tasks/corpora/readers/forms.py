@@ -78,6 +78,7 @@ _TABLE = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encodi
 FORMS: dict[FormName, CorpusForm] = {name: CorpusForm(**roles) for name, roles in _TABLE["forms"].items()}
 USUAL_NAMES: Mapping[str, Sequence[str]] = _TABLE["usual"]
 JUDGED_TABLES = {name: JudgedColumns(**table) for name, table in _TABLE["judged"].items()}
+_IN_OBJECTS = ("text", "raw", "caption", "sentence")  # names of a caption in a list of objects
 _ADDRESSES = ("url", "urls", "imageurl", "link")
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
 
@@ -311,12 +312,13 @@ class _Rows:
             self.faults.add(f"rows without {role}", self.at)
         texts: list[str | None] = []
         for cell in map(unlisted, cells):
-            each = [cell] if isinstance(cell, str) else cell
-            if isinstance(each, Sequence) and each and all(isinstance(text, str) for text in each):
-                texts += each
+            each = [_said(one) for one in (cell if isinstance(cell, list | tuple) else [cell])]
+            said = [text for text in each if isinstance(text, str)]
+            if said and len(said) == len(each):
+                texts += said
             else:
                 shown = f"{self.at} ({cell!r:.40})"
-                self.faults.add(f"rows whose {role} is not a text or a list of texts", shown)
+                self.faults.add(f"rows whose {role} is not a text or a list of texts, or of objects with a text", shown)
         return texts
 
     def _text(self, role: str) -> str | None:
@@ -324,6 +326,11 @@ class _Rows:
         if len(texts) > 1:
             self.faults.add(f"rows with several texts as {role}", self.at)
         return texts[0] if texts else ""
+
+
+def _said(one: object) -> object:
+    """The text of an object in a list of captions; anything else as it is."""
+    return next((one[name] for name in _IN_OBJECTS if name in one), None) if isinstance(one, Mapping) else one
 
 
 def _words(value: object) -> list[str] | None:

@@ -119,7 +119,11 @@ CELLS = '{"image": {"bytes": "x"}, "caption": "a"}\n{"image": "a.png", "caption"
         ("t.jsonl", '{"image": "a.png", "caption": "x"}\n[1]\n', "line 2 holds list, expected an object"),
         ("t.jsonl", "{nope\n", "line 1 is not JSON"),
         ("t.jsonl", CELLS, "rows whose image is neither text nor number: row 1 (dict)"),
-        ("t.jsonl", CELLS, "rows whose caption is not a text or a list of texts: row 2 (7), row 3 ([])"),
+        (
+            "t.jsonl",
+            CELLS,
+            "a list of texts, or of objects with a text: row 2 (7), row 3 ([])",
+        ),
         ("t.xlsx", "", "a table (.csv, .tsv, .jsonl, .ndjson, .json, .parquet, .txt, .token), got .xlsx"),
     ],
 )
@@ -128,6 +132,20 @@ def test_what_is_wrong_in_a_table_is_named(
 ) -> None:
     put({name: content})
     assert expected in refusal({"reader": "table", "root": str(folder / name)})
+
+
+def test_captions_may_be_objects_with_a_text(put: Put) -> None:
+    rows = [
+        {"image": "a.png", "captions": [{"text": "one", "id": 3}, {"raw": "two"}]},
+        {"image": "b.png", "captions": ["three"]},
+    ]
+    root = put({"captions.jsonl": "\n".join(map(json.dumps, rows))}, "a.png", "b.png")
+    assert texts(open_corpus(root)) == [("a.png", "one"), ("a.png", "two"), ("b.png", "three")]
+
+
+def test_an_archive_is_to_be_unpacked(folder: Path) -> None:
+    (folder / "photos.zip").touch()
+    assert "is an archive: unpack it" in refusal(folder / "photos.zip")
 
 
 def test_a_table_that_is_not_there_is_named(folder: Path) -> None:
