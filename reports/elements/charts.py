@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import vl_convert
+import xxhash
 
 from capim.reports import format as show
 from capim.reports.elements.page import Chart, Table
@@ -31,6 +34,7 @@ STAR = "M0,-1L.25,-.35L1,-.3L.4,.15L.6,.9L0,.5L-.6,.9L-.4,.15L-1,-.3L-.25,-.35Z"
 TRIANGLES = ("triangle-down", "triangle-right", "triangle-left")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", *TRIANGLES, STAR)
 STYLE = Path(__file__).parents[1] / "templates" / "charts.json"
+SCRIPTS = Path("~/.cache/capim/scripts")
 WIDTH = 640
 
 
@@ -207,8 +211,21 @@ def _style() -> dict[str, Any]:
 
 @cache
 def script() -> str:
-    """Vega, Vega-Lite and vega-embed as one script that asks the network for nothing."""
+    """Vega, Vega-Lite and vega-embed as one script that asks the network for nothing.
+
+    Bundling takes a second and a half of a processor; the script is the same for a version of vl-convert, and is kept
+    beside other caches, under its own digest: one that was cut short or changed is not read.
+    """
+    folder, name = SCRIPTS.expanduser(), f"vega-{version('vl-convert-python')}"
+    for kept in sorted(folder.glob(f"{name}-*.js")):
+        with suppress(OSError):
+            text = kept.read_bytes()
+            if kept.stem == f"{name}-{xxhash.xxh3_128_hexdigest(text)}":
+                return text.decode()
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    with suppress(OSError):  # a full disk, a home that is not writable
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}-{xxhash.xxh3_128_hexdigest(bundle.encode())}.js").write_bytes(bundle.encode())
     return bundle
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from altair.vegalite.v6.schema import core
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capim.reports.elements import charts
 from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import WITHOUT
@@ -40,6 +42,24 @@ def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: St
     for row in demo_store.tables["comparisons"]:
         row["p_adjusted"] = None
     assert all(s.tied_with_best for s in read_report_data(demo_store).ranks("shapes", "t2i/all", "R@1").values())
+
+
+def test_a_kept_script_is_read_unless_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charts, "SCRIPTS", tmp_path)
+    bundles: list[str] = []
+
+    def bundled(snippet: str) -> str:
+        bundles.append(snippet)
+        return f"// é\n{snippet}"
+
+    monkeypatch.setattr("vl_convert.javascript_bundle", bundled)
+    made = charts.script.__wrapped__  # without what the process keeps
+    assert made() == made() == f"// é\n{bundles[0]}"
+    assert len(bundles) == 1
+    [kept] = tmp_path.iterdir()
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert made() == made()
+    assert len(bundles) == 2
 
 
 def test_charts_are_valid_vega_lite(demo_store: StandIn, two_models: StandIn) -> None:
