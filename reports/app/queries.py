@@ -86,12 +86,13 @@ def _rows(
     found = state.rows(filters.ranks_of(evaluated, [row["query_id"] for row in rows])).to_pylist()
     ranks = {(row["protocol"], row["query_id"], row["encoder"]): row for row in found}
     names = shown(wanted, evaluated)
+    picture = "query_ord" if evaluated.protocol.queries == "image" else "cluster"
     for at, row in enumerate(rows, first):
         yield {
             "id": row["query_id"],
             "text": row["text"] or row["query_id"],
             "language": row["language"],
-            "sha": shas[row["cluster"]].as_py() if evaluated.has_images and len(shas) else None,
+            "sha": shas[row[picture]].as_py() if evaluated.has_images and len(shas) else None,
             "target": link(f"/query/{row['query_id']}", **wanted.but().parameters, at=at, within=row["protocol"]),
             "ranks": [rank_cell(ranks.get((row["protocol"], row["query_id"], name))) for name in names],
         }

@@ -146,8 +146,8 @@ class EvaluatedTask:
 
     @property
     def has_images(self) -> bool:
-        """Whether the cluster of a query is its image; of judged queries it is a group of queries."""
-        return self.protocol.kind in ("retrieval", "mean")
+        """Whether a query is an image, or its cluster is its image; of judged queries that is a group of queries."""
+        return self.protocol.queries == "image" or self.protocol.kind in ("retrieval", "mean")
 
     @property
     def every_evaluation(self) -> tuple[str, ...]:
