@@ -45,8 +45,10 @@ def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace
         if replace_folder:
             folder = pyarrow.fs.FileSelector(f"{root}/{replace_folder}", allow_not_found=True)
             for old in system.get_file_info(folder):
-                if f"{replace_folder}/{old.base_name}" not in files:
-                    system.delete_file(old.path)
+                # hidden is what another process that writes the same report has not finished
+                if f"{replace_folder}/{old.base_name}" not in files and not old.base_name.startswith("."):
+                    with suppress(FileNotFoundError):  # the other process has removed it
+                        system.delete_file(old.path)
     except (OSError, WorkError) as fault:
         raise WorkError(
             f"cannot write to {target}: {fault}; no result is lost; make the target writable and repeat the command"

@@ -1,13 +1,27 @@
-"""Reports on object storage, against moto's server on this machine."""
+"""Reports in folders that several write to, and on object storage, against moto's server on this machine."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from capim.reports.destination import write_files
 from capim.reports.write import write_report
+from capim.store.files import replacing
 from tests.deployments.object_storage import WORKSPACE, bucket
 from tests.reports.stand_in import StandIn
+
+
+def test_two_that_write_one_report_leave_the_unfinished_files_of_each_other(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    with replacing(tmp_path / "figures" / "a.svg") as unfinished:
+        unfinished.write_text("of the other")
+        write_files(tmp_path, {"figures/gone.svg": "old"})
+        write_files(tmp_path, {"figures/b.svg": "new"}, replace_folder="figures")
+    assert {file.name: file.read_text() for file in (tmp_path / "figures").iterdir()} == {
+        "a.svg": "of the other", "b.svg": "new",
+    }  # fmt: skip
 
 
 @pytest.mark.slow
