@@ -74,7 +74,8 @@ class Frame(pd.DataFrame):
 def frame_of(rows: pa.Table | Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:
     """Rows as a frame with the index 0, 1, …; of ``columns``, in their order, or with all.
 
-    Without rows, the frame has the columns of the table, or ``columns``.
+    A column of which no row has a value is one of NaN, for numbers that are not known. Without rows, the frame has the
+    columns of the table, or ``columns``.
 
     Raises:
         RequestError: A frame cannot hold values of such a type or size.
@@ -84,6 +85,8 @@ def frame_of(rows: pa.Table | Sequence[Mapping[str, Any]], columns: Sequence[str
     except (pa.ArrowException, OverflowError, ValueError) as error:
         what = f"a column has values that no frame can hold: {error}"
         raise RequestError(f"{what}; select it as text: CAST(column AS VARCHAR)") from None
+    if not isinstance(rows, pa.Table) and len(table):
+        table = table.astype(dict.fromkeys(table.columns[table.isna().all()], float))
     chosen = [name for name in columns or () if name in table.columns or not len(table)]
     return Frame(table.reindex(columns=chosen) if chosen else table)
 

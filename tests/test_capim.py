@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import os
 import re
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 import capim
 from capim.flows.cli import build_parser
+from capim.flows.workspace import frame_of
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.hub.progress import Progress, listening
@@ -84,6 +86,12 @@ def test_names_that_the_store_does_not_have_are_errors_with_the_nearest_and_no_r
         workspace.compare("one")
     with pytest.raises(capim.RequestError, match="compare takes two encoders, got one twice"):
         workspace.compare("one", "one")
+
+
+def test_a_column_without_any_value_is_one_of_numbers() -> None:
+    frame = frame_of([{"value": 0.5, "ci_low": None}, {"value": 0.25, "ci_low": None}])
+    assert frame.dtypes.tolist() == [float, float]
+    assert math.isnan(frame.ci_low.mean())
 
 
 def test_two_encoders_are_compared_in_the_order_given(workspace: capim.Workspace) -> None:
