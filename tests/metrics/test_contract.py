@@ -44,6 +44,7 @@ def judged(outcomes: Outcomes) -> Outcomes:
         return outcomes
     return replace(
         outcomes,
+        protocol=replace(outcomes.protocol, kind="judged"),
         relevant_grades=np.array([2, 1] * len(outcomes), np.int32),
         relevant_scores=-outcomes.relevant_rank_best.astype(np.float32),
         unjudged=1 / outcomes.relevant_rank_best[::2].astype(np.float64),
