@@ -188,8 +188,7 @@ def query(request: Request) -> Response:
         relevant=relevant if direction == "t2i" else (),
     )
     case = case_of(snapshot.data, selected, 0)
-    parts = {"caption": contents.captions, "image": contents.images}
-    asked, items = (parts[side] for side in protocol.sides)
+    asked, items = map(contents.items, protocol.sides)
     # Of i2t/symmetric-mean an image is five queries, "ID#0" to "ID#4": a judgement is of the image.
     judged_id = str(asked["id"][selected.query]) if protocol.kind == "retrieval" else query_id
     answers = []

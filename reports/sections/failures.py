@@ -202,7 +202,7 @@ def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: 
         hits = (_choices if query.direction == "quadruples" else _scored)(data, query, ranked)
     else:
         maps = _maps(data, query, ranked) if query.direction == "t2i" else ()
-        items = contents.images if answers == "image" else contents.captions
+        items = contents.items(answers)
         found = [(_row(items, at), score) for at, score in ranked.top]
         images = [_row(contents.images, at)["id"] for at in query.relevant or (query.image,)]
         own = [row["id" if answers == "image" else "image_id"] in images for row, _ in found]
