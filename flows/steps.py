@@ -35,6 +35,7 @@ from capim.flows.inspection import check_names
 from capim.flows.stored import in_order
 from capim.flows.terminal import Form, Row, Rows, say
 from capim.store import EmbeddingStore
+from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, plain, unknown
 from capim.tasks.runtime.references import encoder_name
 
@@ -556,15 +557,16 @@ def _run(
     Names are checked before the flow is imported, which takes seconds.
     """
     module, _, name = place.partition(":")
-    check_names(config, name)
-    with terminal.bars(quiet=quiet, flow=name, corpora=len(config.corpora), title=f"{name} {config.title}"):
-        from capim.flows.execution import IncompleteError, start
+    with one_connection():
+        check_names(config, name)
+        with terminal.bars(quiet=quiet, flow=name, corpora=len(config.corpora), title=f"{name} {config.title}"):
+            from capim.flows.execution import IncompleteError, start
 
-        flow = getattr(import_module(f"capim.flows.{module}"), name)
-        try:
-            done, incomplete = start(flow, config, *args, **options), None
-        except IncompleteError as error:
-            done, incomplete = error.done, error
+            flow = getattr(import_module(f"capim.flows.{module}"), name)
+            try:
+                done, incomplete = start(flow, config, *args, **options), None
+            except IncompleteError as error:
+                done, incomplete = error.done, error
     if show:
         show(done)
     if incomplete is not None:

@@ -126,5 +126,6 @@ def remove_folder(target: str) -> None:
 
 def _opened(target: str) -> tuple[pyarrow.fs.FileSystem, str]:
     """The file system of a folder or an address, and the path there."""
-    local = pyarrow.fs.LocalFileSystem(), target
-    return pyarrow.fs.FileSystem.from_uri(target) if "://" in target else local
+    if "://" not in target:
+        return pyarrow.fs.LocalFileSystem(), target
+    return pyarrow.fs.FileSystem.from_uri(f"{target}?allow_delayed_open=true" if target[:5] == "s3://" else target)

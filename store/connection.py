@@ -9,29 +9,29 @@ search indexes.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 
-from capim.store.digests import RECORDS, Digests
+from capim.store.digests import ABSENT, RECORDS, Digests, Entry
 from capim.store.errors import RequestError, WorkError
+from capim.store.kept import Change, KeptRows
 
 if TYPE_CHECKING:
     import lance
@@ -167,24 +167,17 @@ def one_connection() -> Iterator[None]:
 
     So that the many tasks of a run do not read, and compare with their digests, the same tables again and again.
     """
-    before = _OF_RUN.set({} if _OF_RUN.get() is None else _OF_RUN.get())
+    if _OF_RUN.get() is not None:
+        yield
+        return
+    shared: dict[str, Connection] = {}
+    before = _OF_RUN.set(shared)
     try:
         yield
     finally:
         _OF_RUN.reset(before)
-
-
-_MOST_KEPT = 50_000  # rows of a table that a connection keeps
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """All rows of a table at a version, by a look at this time, when this connection had written so often."""
-
-    rows: pa.Table
-    version: int
-    looked: float
-    n_writes: int
+        for connection in shared.values():
+            connection.kept.leave_copies()
 
 
 class Connection:
@@ -192,7 +185,7 @@ class Connection:
 
     Attributes:
         is_checked: Whether the address and the format of the store were found right.
-        look_seconds: After which it is looked for what others wrote to a table of which it keeps the rows.
+        kept: The rows that it keeps.
     """
 
     def __init__(self, uri: str, *, keeps: bool = False) -> None:
@@ -200,9 +193,8 @@ class Connection:
         self.is_local = "://" not in uri
         self.options = {} if self.is_local else storage_options(os.environ)
         self.is_checked = False
-        self._kept: dict[tuple[str, ...], Kept] | None = {} if keeps else None
-        self._n_writes: Counter[str] = Counter()
-        self.look_seconds = 1.0 if self.is_local else 30.0
+        self.kept = KeptRows(self, keeps=keeps)
+        self._looked = -math.inf
 
     @classmethod
     def to(cls, uri: str) -> Connection:
@@ -214,33 +206,21 @@ class Connection:
             shared[uri] = cls(uri, keeps=True)
         return shared[uri]
 
-    def kept(
-        self,
-        name: str,
-        read: Callable[[lance.LanceDataset | None], pa.Table],
-        *,
-        seconds: float,
-        counted: tuple[str, ...] = (),
-    ) -> pa.Table | None:
-        """All rows of a table, read once; None if the connection keeps nothing, or they are too many.
+    def entry(self, name: str, *, seconds: float = 0.0) -> Entry | None:
+        """What the root says of a table in object storage, where opening it takes many requests: one, or none.
 
-        They are read again when this connection has written to the table, or when others have, which is looked for
-        again after ``seconds``. ``counted``: what is read is how many rows have each value of these columns.
+        The root is read again after ``seconds``. None in a folder, and where the root does not know: without a root,
+        and of a table that is being made or dropped.
         """
-        if self._kept is None:
+        if self.is_local:
             return None
-        found, n_writes, looked = self._kept.get((name, *counted)), self._n_writes[name], time.monotonic()
-        if found is not None and found.n_writes != n_writes:
-            found = None
-        if found is None or looked - found.looked > seconds:
-            table = self.find(name)
-            version = 0 if table is None else table.version
-            if found is None or version != found.version:
-                if table is not None and not counted and table.count_rows() > _MOST_KEPT:
-                    return None
-                found = Kept(rows=read(table), version=version, looked=looked, n_writes=n_writes)
-            self._kept[name, *counted] = found = replace(found, looked=looked)
-        return found.rows
+        is_fresh = time.monotonic() - self._looked <= seconds
+        with storage_faults(f"opening {self.uri}"):
+            entries = self.digests.root.entries(fresh=not is_fresh)
+        if not is_fresh:
+            self._looked = time.monotonic()
+        entry = entries.get(name, ABSENT)
+        return entry if entries and (entry.version or entry == ABSENT) else None
 
     def table_uri(self, name: str) -> str:
         """Where Lance finds a table of this name.
@@ -279,12 +259,18 @@ class Connection:
                     self.digests.record(name, table)
         return table
 
-    def record(self, name: str) -> None:
-        """Writes the digests of the newest version of a table; to be called after each commit."""
-        self._n_writes[name] += 1
-        table = self.open(name)
-        if table is not None:
-            self.digests.record(name, table)
+    def record(self, name: str, table: lance.LanceDataset | None = None, **change: Unpack[Change]) -> None:
+        """Writes the digests of the newest version of a table, which may be open; to be called after each commit.
+
+        ``change`` says what the commit changed, so that kept rows need not be read again.
+        """
+        table = self.open(name) if table is None else table
+        if table is None:
+            return
+        self.digests.record(name, table)
+        if self.digests.version(name) != table.version:
+            self.find(name)  # says what is wrong with the record, or writes it
+        self.kept.written(name, table.version, **change)
 
     def open(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
         """The same, whatever its files hold; tried again where another process has just removed the newest version."""
@@ -340,8 +326,7 @@ class Connection:
                     raise
                 return existing
         self.digests.forget(name)  # of a table of this name that was dropped
-        self.digests.record(name, table)
-        self._n_writes[name] += 1
+        self.record(name, table, added=table.to_table() if rows is None else rows)
         return table
 
     def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], Rows]]) -> lance.LanceDataset:
@@ -401,7 +386,7 @@ class Connection:
         with storage_faults(f"dropping table {name!r}"):
             self.digests.end(name)
             self.digests.files.remove_all(name)
-        self._n_writes[name] += 1
+        self.kept.written(name, 0)
 
 
 def _name(table: lance.LanceDataset) -> str:

@@ -72,7 +72,8 @@ class TableFiles:
         if not self.is_local:
             server = urlsplit(endpoint)  # without a user, whose name would be taken for the host
             where = {"scheme": server.scheme, "endpoint_override": server.netloc.rpartition("@")[2]}
-            self._system, self.root = pyarrow.fs.FileSystem.from_uri(f"{uri}?{urlencode(where)}" if endpoint else uri)
+            options = (where if endpoint else {}) | ({"allow_delayed_open": "true"} if uri.startswith("s3://") else {})
+            self._system, self.root = pyarrow.fs.FileSystem.from_uri(f"{uri}?{urlencode(options)}" if options else uri)
 
     def sizes(self, name: str, folder: str = "") -> dict[str, int]:
         """The bytes of the files of a table, or of one of its folders; without temporary ones, by path.
@@ -529,16 +530,12 @@ class Digests:
             paths = self._paths(name, table)
         tags = self.files.sizes(name, "_refs") if name.startswith(SET_PREFIXES) else ()  # which only sets have
         for path in [manifest(table.version), *paths, *tags]:
-            files[path] = (not path.startswith("_refs/") and known.get(path)) or self.files.digest(name, path)
-            if path in before.copies and known.get(path) == files[path]:
-                copies[path] = before.copies[path]
-            elif path.startswith(("_versions/", "_deletions/", "_refs/")) or (
-                name in COPIED and path.startswith("data/") and files[path][0] <= _COPIED_BYTES
-            ):
-                contents = self.files.read(name, path)
-                if contents is None:
-                    raise FileNotFoundError(path)  # and the next to open the table writes the record
-                copies[path] = b64encode(zlib.compress(contents, 1)).decode()
+            if path in known and not path.startswith("_refs/"):
+                files[path], copy = known[path], before.copies.get(path)
+            else:
+                files[path], copy = self._digested(name, path)
+            if copy is not None:
+                copies[path] = copy
         record = _Record(version=table.version, files=files, copies=copies)
         # Older ones go, except those of versions with a tag.
         kept = {entry["version"] for entry in table.tags.list().values()} if tags else set[int]()
@@ -549,6 +546,18 @@ class Digests:
                     self.files.remove(name, path)
             self.root.enter(name, table.version, files[manifest(table.version)][1])
         self._known[name] = record
+
+    def _digested(self, name: str, path: str) -> tuple[tuple[int, str], str | None]:
+        """Bytes and digest of a file, and its compressed contents if the record keeps them."""
+        of_rows = path.startswith("data/")
+        if not path.startswith(("_versions/", "_deletions/", "_refs/")) and not (of_rows and name in COPIED):
+            return self.files.digest(name, path), None
+        contents = self.files.read(name, path)
+        if contents is None:
+            raise FileNotFoundError(path)  # and the next to open the table writes the record
+        is_copied = not of_rows or len(contents) <= _COPIED_BYTES
+        copy = b64encode(zlib.compress(contents, 1)).decode() if is_copied else None
+        return (len(contents), xxhash.xxh3_128_hexdigest(contents)), copy
 
     def _write(self, name: str, record: _Record) -> str:
         """Writes a record; gives its path."""

@@ -329,7 +329,10 @@ class EmbeddingStore:
 
     def intact(self, key: SetKey) -> bool:
         """Whether a set is sealed and the sealed version is still stored; reads no row."""
-        state, table = self.sealed(key), self.connection.find(key.table)
+        state, entry = self.sealed(key), self.connection.entry(key.table, seconds=self.connection.kept.look_seconds)
+        if entry is not None:
+            return state is not None and entry.version >= state.version
+        table = self.connection.find(key.table)
         return state is not None and table is not None and state.is_version_of(table)
 
     def sealed_sets(self) -> list[SealedSet]:
@@ -416,10 +419,8 @@ class EmbeddingStore:
         replaced = None
         if replace is not None and (replace,) != TABLES[table].key:
             replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))
-        written = merge(self.connection, table, rows, update=replace is not None, replaced=replaced)
-        # Every write adds a file, and every read opens all of them.
-        stored = self.connection.find(table)
-        if stored is not None and len(stored.get_fragments()) > _MOST_FILES:
+        written, n_files = merge(self.connection, table, rows, update=replace is not None, replaced=replaced)
+        if n_files > _MOST_FILES:  # every write adds a file, and every read opens all of them
             compact(self.connection, table, free=False)
         return written
 
@@ -530,7 +531,7 @@ def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) 
             found: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
             return found.cast(schema)
 
-    kept = connection.kept(stored, rows, seconds=inf)  # nobody changes it once it is written
+    kept = connection.kept.rows(stored, rows, seconds=inf)  # nobody changes it once it is written
     return rows(connection.find(stored)) if kept is None else kept
 
 
@@ -563,12 +564,12 @@ def _check_format(connection: Connection, *, create: bool) -> None:
         RequestError: There is no store and ``create`` is false, or it has another format.
     """
     try:
-        if connection.find("formats") is None and not create:
+        formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
+        if not formats and not create and connection.find("formats") is None:
             raise MissingStoreError(
                 f"there is no store at {connection.uri}. Give another workspace (--workspace, $CAPIM_WORKSPACE), "
                 "or make a store with `capim demo` or `capim run`"
             )
-        formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
     except WorkError as fault:
         formats = written_formats(connection)  # of other formats, the records of digests may be others too
         if formats <= {FORMAT}:

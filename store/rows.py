@@ -6,7 +6,7 @@ import io
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -38,14 +38,28 @@ def read(
 ) -> pa.Table:
     """The rows of a table whose columns hold these texts, or some columns of them; none if it was never written."""
     kept = None
-    if TABLES[name].small:
-        kept = connection.kept(
-            name, lambda found: read_where(connection, name, found=found), seconds=connection.look_seconds
-        )
+    if TABLES[name].small or (columns and not equals):
+        part = () if TABLES[name].small else tuple(columns)
+        kept = _kept(connection, name, part, lambda rows: rows.select(part) if part else rows, part)
     if kept is None:
+        if [*equals] == [TABLES[name].written_by] and not columns:
+            return _unchanging(connection, name, equals)
         return read_where(connection, name, having(equals), columns)
     kept = _among(kept, equals)
     return kept.select(list(columns)) if columns else kept
+
+
+def _unchanging(connection: Connection, name: str, equals: Equals) -> pa.Table:
+    """Rows that never change once they are written; those of several values are read in one pass over the table."""
+    [(column, wanted)] = equals.items()
+    values = [wanted] if isinstance(wanted, str) else list(dict.fromkeys(wanted))
+    found = connection.kept.of_values(name, values)
+    if missing := [value for value in values if value not in found]:
+        rows = read_where(connection, name, having({column: missing}))
+        for value in missing:
+            found[value] = _among(rows, {column: value}) if len(missing) > 1 else rows
+            connection.kept.add_value(name, value, found[value])
+    return pa.concat_tables(found.values()) if found else TABLES[name].columns.empty_table()
 
 
 def counts(connection: Connection, name: str, column: str, equals: Equals) -> dict[str, int]:
@@ -54,14 +68,30 @@ def counts(connection: Connection, name: str, column: str, equals: Equals) -> di
         return dict(Counter(texts(read(connection, name, equals, (column,))[column])))
     columns = tuple(dict.fromkeys((column, *equals)))
 
-    def counted(condition: str | None, found: lance.LanceDataset | None = None) -> pa.Table:
-        rows = read_where(connection, name, condition, columns, found=found)
+    def counted(rows: pa.Table) -> pa.Table:
         return rows.group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
 
-    kept = connection.kept(name, lambda found: counted(None, found), seconds=connection.look_seconds, counted=columns)
-    found = counted(having(equals)) if kept is None else _among(kept, equals)
+    kept = _kept(connection, name, columns, counted, ("count", *columns))
+    found = counted(read_where(connection, name, having(equals), columns)) if kept is None else _among(kept, equals)
     grouped = found.group_by(column, use_threads=False).aggregate([("count_all", "sum")])
     return {text: int(n) for text, n in zip(texts(grouped[column]), grouped["count_all_sum"].to_numpy(), strict=True)}
+
+
+def _kept(
+    connection: Connection,
+    name: str,
+    columns: Sequence[str],
+    of: Callable[[pa.Table], pa.Table],
+    part: tuple[str, ...],
+) -> pa.Table | None:
+    """What is made of all rows of a table, or of these columns, as the connection keeps it."""
+    return connection.kept.rows(
+        name,
+        lambda table: of(_stored(connection, name, table, None, columns)),
+        seconds=connection.kept.look_seconds,
+        part=part,
+        of=of,
+    )
 
 
 def _among(rows: pa.Table, equals: Equals) -> pa.Table:
@@ -72,54 +102,68 @@ def _among(rows: pa.Table, equals: Equals) -> pa.Table:
 
 
 def read_where(
+    connection: Connection, name: str, condition: str | None = None, columns: Sequence[str] = ()
+) -> pa.Table:
+    """The stored rows of a table that meet an SQL condition, or only some columns."""
+    return _stored(connection, name, connection.find(name), condition, columns)
+
+
+def _stored(
     connection: Connection,
     name: str,
-    condition: str | None = None,
-    columns: Sequence[str] = (),
-    *,
-    found: lance.LanceDataset | None = None,
+    table: lance.LanceDataset | None,
+    condition: str | None,
+    columns: Sequence[str],
 ) -> pa.Table:
-    """The stored rows of a table that meet an SQL condition, or only some columns; ``found``: it is open already."""
     schema = TABLES[name].columns
     if columns:
         schema = pa.schema([schema.field(column) for column in columns])
-    while True:
-        table = connection.find(name) if found is None else found
-        if table is None:
-            return schema.empty_table()
+    while table is not None:
         try:
             with storage_faults(f"reading table {name!r}"):
                 rows: pa.Table = table.to_table(columns=schema.names, filter=condition)
                 return rows.cast(schema)
         except WorkError:
-            found = connection.find(name)
-            if found is None or found.version == table.version:
+            before, table = table, connection.find(name)
+            if table is None or table.version == before.version:
                 raise  # else another process has just compacted the version that was being read
+    return schema.empty_table()
 
 
-def merge(connection: Connection, name: str, rows: pa.Table, *, update: bool, replaced: str | None = None) -> int:
+def merge(
+    connection: Connection, name: str, rows: pa.Table, *, update: bool, replaced: str | None = None
+) -> tuple[int, int]:
     """Adds rows by the key of their table in one commit; the table is made if it does not exist.
 
     With ``update`` a stored row with the same key is replaced; otherwise it stays and the new one is left out. Stored
     rows that meet the SQL condition ``replaced`` are deleted in the same commit unless ``rows`` has their key.
 
     Returns:
-        Number of rows inserted or updated.
+        Number of rows inserted or updated, and of files that the table has now.
     """
 
-    def commit() -> int:
-        table = connection.find(name) or connection.create(name, TABLES[name].keyed_columns)
+    def commit() -> tuple[lance.LanceDataset, int, bool, bool]:
+        table = connection.find(name)
+        if table is None:
+            if TABLES[name].small:
+                read(connection, name)  # from now on, the connection keeps what is added
+            table = connection.create(name, TABLES[name].keyed_columns)
         builder = table.merge_insert([*TABLES[name].key]).when_not_matched_insert_all()
         if update:
             builder = builder.when_matched_update_all()
         if replaced is not None:
             builder = builder.when_not_matched_by_source_delete(replaced)
         done = builder.execute(rows)
-        return int(done["num_inserted_rows"]) + int(done["num_updated_rows"])
+        inserted, changed = int(done["num_inserted_rows"]), int(done["num_updated_rows"])
+        is_all = inserted + changed == rows.num_rows and not done["num_deleted_rows"]
+        return table, inserted + changed, changed > 0, is_all
 
-    written = retrying(f"writing table {name!r}", commit)
-    connection.record(name)
-    return written
+    table, written, has_replaced, is_all = retrying(f"writing table {name!r}", commit)
+    stored = TABLES[name]
+    added = rows if is_all and (len(stored.key) == 1 or not has_replaced) else None
+    replaced_by = stored.key[0] if has_replaced else None
+    connection.record(name, table, added=added, replaced=replaced_by, by=stored.written_by)
+    return written, len(table.get_fragments())
 
 
 def register(connection: Connection, name: str, rows: Iterable[Mapping[str, object]], *, update: bool = True) -> None:

@@ -390,6 +390,7 @@ class StoredTable:
         time: The column that says how new a row is.
         order: Columns that rows are sorted by when they are read; Lance gives rows of a merge in any order.
         small: Whether its rows are small enough to be kept in memory, all of them, during a run.
+        written_by: The rows with one value of this column are written in one commit, and never change.
     """
 
     columns: pa.Schema
@@ -399,6 +400,7 @@ class StoredTable:
     time: str = "created"
     order: tuple[str, ...] = ()
     small: bool = True
+    written_by: str | None = None
 
     @property
     def keyed_columns(self) -> pa.Schema:
@@ -476,6 +478,7 @@ ANALYSES = {
     "outcomes": StoredTable(
         columns=OUTCOMES,
         small=False,
+        written_by="evaluation",
         key=("evaluation", "query_id"),
         order=("corpus", "protocol", "encoder", "evaluation", "query_ord", "query_id"),
     ),

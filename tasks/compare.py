@@ -43,7 +43,7 @@ from capim.tasks.results.suite import (
     ranking_rows,
 )
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus, inputs_of
-from capim.tasks.runtime.stored import read_outcomes
+from capim.tasks.runtime.stored import read_all_outcomes, read_outcomes
 from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
@@ -94,7 +94,7 @@ def derive_comparisons(
                 for e in evaluations
                 if protocol in e.evaluations
             }
-            outcomes = {key: read_outcomes(store, evaluation, chosen[protocol]) for key, evaluation in ids.items()}
+            outcomes = read_all_outcomes(store, ids, chosen[protocol])
             metrics = [metric for metric in compared_metrics(outcomes.values()) if metric.name in places]
             figures = compared_figures(outcomes, metrics, drawn_clusters(corpus, chosen[protocol]))
             facts = _facts_of_pairs(store, figures, ids, resampling=resampling, run=run)

@@ -30,7 +30,7 @@ from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
 from capim.tasks.runtime.references import AnalysisRef, EvaluationRef, inputs_of
 from capim.tasks.runtime.results import SETTINGS
-from capim.tasks.runtime.stored import explain_pairs, read_outcomes, read_truncated, vector_reader
+from capim.tasks.runtime.stored import explain_pairs, read_all_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
 
@@ -81,14 +81,11 @@ def analysing(
 
     @lru_cache(maxsize=1)  # outcomes of one protocol are in memory at a time
     def whole(protocol: str) -> AnalysisInput:
+        ids = {e.sets.encoder: e.evaluations[protocol] for e in evaluations if protocol in e.evaluations}
         return AnalysisInput(
             corpus=corpus,
             protocol=protocols[protocol],
-            outcomes={
-                e.sets.encoder: read_outcomes(store, e.evaluations[protocol], protocols[protocol])
-                for e in evaluations
-                if protocol in e.evaluations
-            },
+            outcomes=read_all_outcomes(store, ids, protocols[protocol]),
             specs=specs,
             resampling=resampling,
             vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),

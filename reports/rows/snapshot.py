@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -116,10 +117,18 @@ def first_screen(page: str) -> str:
 
 def _part_of_results(page: str, part: str) -> Iterable[str]:
     try:
-        found: Iterable[str] = json.loads(_beside(page, "results.json"))[part]
+        found: Iterable[str] = _remembered(page)[part] if "://" in page else _results(page)[part]
     except (OSError, ValueError, KeyError):  # the report is written: no reason to fail
         return ()
     return found
+
+
+def _results(page: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_beside(page, "results.json"))
+    return found
+
+
+_remembered = lru_cache(maxsize=1)(_results)  # of object storage, where a page that was written stays as it is
 
 
 def _beside(page: str, name: str) -> bytes:

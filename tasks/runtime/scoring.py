@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
+import pyarrow as pa
+
 from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import RequestError
 from capim.store.rows import drop_parts, in_order, read_parts, stored_parts, write_part
@@ -23,6 +25,7 @@ from capim.tasks.ranking.resources import Advance, Resources, ignore
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import read_outcomes, vectors_of
 
+_ROWS_AT_ONCE = 50_000  # of outcomes that are written in one commit, about
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 
 
@@ -160,12 +163,18 @@ def outcomes_of(
         else:
             outcomes_by_id = _score(scored, portion, resources, ranked)
         ranked(1.0)  # what had no parts, such as pairs and quadruples
-        stored_outcomes = []
+        stored_outcomes, unwritten = [], []
         for protocol_id in list(outcomes_by_id):
             outcomes = outcomes_by_id.pop(protocol_id)  # popped: outcomes of a large corpus would not fit twice
             rows = outcomes.to_arrow(evaluation=scored.evaluations[protocol_id], **asdict(scored.sets))
-            scored.store.write_rows("outcomes", rows, replace="evaluation")
             stored_outcomes.append(Outcomes.from_arrow(in_order("outcomes", rows), outcomes.protocol))
+            unwritten.append(rows)
+            if not outcomes_by_id or sum(map(len, unwritten)) > _ROWS_AT_ONCE:
+                partial = any(stored.get(protocol.id) for protocol in portion)
+                scored.store.write_rows(
+                    "outcomes", pa.concat_tables(unwritten), replace="evaluation" if partial else None
+                )
+                unwritten = []
         drop_parts(scored.store, _of_parts(scored, portion, n_parts))
         yield stored_outcomes, True
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -26,18 +27,32 @@ if TYPE_CHECKING:
     from capim.tasks.ranking.maxsim_products import Blocks
 
 
+K = TypeVar("K")
+
+
 def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) -> Outcomes:
     """The outcomes of one evaluation.
 
     Raises:
         WorkError: They are not in the store, though results of them are.
     """
-    rows = store.rows("outcomes", evaluation=evaluation)
-    if not rows.num_rows:
-        raise WorkError(
-            f"no outcomes of evaluation {evaluation} ({protocol.id}) in {store.uri}; run `capim evaluate` again"
-        )
-    return Outcomes.from_arrow(rows, protocol)
+    return read_all_outcomes(store, {evaluation: evaluation}, protocol)[evaluation]
+
+
+def read_all_outcomes(store: EmbeddingStore, evaluations: Mapping[K, str], protocol: Protocol) -> dict[K, Outcomes]:
+    """The outcomes of several evaluations by the same protocol, in one pass over the table; see :func:`read_outcomes`.
+
+    ``evaluations`` are ids under any key.
+    """
+    rows, found = store.rows("outcomes", evaluation=[*evaluations.values()]), {}
+    for key, evaluation in evaluations.items():
+        own = rows.filter(pc.equal(rows["evaluation"], pa.scalar(evaluation))) if len(evaluations) > 1 else rows
+        if not own.num_rows:
+            raise WorkError(
+                f"no outcomes of evaluation {evaluation} ({protocol.id}) in {store.uri}; run `capim evaluate` again"
+            )
+        found[key] = Outcomes.from_arrow(own, protocol)
+    return found
 
 
 def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
+from capim.store.connection import Connection
 from capim.store.digests import TableFiles
 from capim.store.integrity import repair_one, verify
 from capim.store.inventory import info
@@ -33,7 +34,7 @@ def endpoint():
 
 
 @pytest.fixture
-def bucket(endpoint, monkeypatch):
+def bucket(endpoint, monkeypatch, tmp_path):
     """Address of an empty bucket; credentials and endpoint are in the environment, as a user would have them."""
     import boto3  # type: ignore[import-untyped]
 
@@ -45,6 +46,7 @@ def bucket(endpoint, monkeypatch):
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("capim.store.kept.COPIES", tmp_path / "copies")
     boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint).create_bucket(Bucket="capim")
     return "s3://capim"
 
@@ -104,6 +106,35 @@ def test_two_processes_fill_one_set_in_a_bucket(bucket):
     assert "damaged" not in {finding.state for finding in verify(store)}
 
 
+def test_rows_of_small_tables_are_copied_to_this_machine_and_as_new_as_the_root(bucket, tmp_path, monkeypatch):
+    store = EmbeddingStore.open(f"{bucket}/copied", create=True)
+    corpus = make_corpus(20)
+    key = fill(store, corpus, make_spec(), step=20)
+    store.write_rows("runs", rows_of("runs", {"run": "1"}))
+
+    def read() -> tuple[int, int, bool]:
+        opened = EmbeddingStore.open(f"{bucket}/copied")
+        assert opened.corpus("toy").fingerprint == corpus.fingerprint
+        return opened.rows("runs").num_rows, opened.encoders().num_rows, opened.intact(key)
+
+    assert read() == (1, 1, True)
+    copies = {path: path.read_bytes() for path in (tmp_path / "copies").rglob("*.arrow")}
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "find", None)  # no table is opened
+        assert read() == (1, 1, True)
+        fresh = EmbeddingStore.open(f"{bucket}/copied")
+        assert fresh.rows("published").num_rows == 0, "nor is one that was never written"
+    for path, contents in copies.items():
+        path.write_bytes(contents[:-1] + bytes([contents[-1] ^ 1]))
+    assert read() == (1, 1, True), "a copy that was changed on disk is no copy"
+    assert {path: path.read_bytes() for path in copies} == copies
+    store.write_rows("runs", rows_of("runs", {"run": "2"}))
+    assert read() == (2, 1, True)
+    assert len([*(tmp_path / "copies").rglob("*.arrow")]) == len(copies), "those of older versions are gone"
+    drop(store, encoder="enc", dry_run=False)
+    assert not EmbeddingStore.open(f"{bucket}/copied").intact(key)
+
+
 def test_a_bucket_that_does_not_exist_is_not_a_damaged_table(bucket):
     with pytest.raises(WorkError, match="There is no bucket of this name") as caught:
         EmbeddingStore.open("s3://nowhere/store", create=True)
@@ -115,7 +146,7 @@ def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(m
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(WorkError, match="opening table 'formats'"):
+    with pytest.raises(WorkError, match="opening s3://capim/store failed"):
         EmbeddingStore.open("s3://capim/store")
 
 

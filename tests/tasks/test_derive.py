@@ -45,7 +45,7 @@ def test_comparisons_that_are_stored_are_neither_read_nor_made_again(
 ) -> None:
     first = compared(store, evaluations, "first")
     version = store.connection.find("comparisons").version  # type: ignore[union-attr]  # it was written above
-    monkeypatch.setattr(compare, "read_outcomes", None)
+    monkeypatch.setattr(compare, "read_all_outcomes", None)
     for again, once in zip(compared(store, evaluations, "second"), first, strict=True):
         assert again == replace(once, comparisons=replace(once.comparisons, n_made=0))
     assert made(store, "second") == 0

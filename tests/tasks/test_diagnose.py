@@ -76,7 +76,7 @@ def test_a_second_diagnosis_that_says_the_same_leaves_the_rows_of_the_first(
     written = diagnose(store, evaluations, "first")
     first = store.rows("slices").sort_by("slice")
     assert first.num_rows == written > 100
-    monkeypatch.setattr(report, "read_outcomes", None)  # nothing is read, nothing computed
+    monkeypatch.setattr(report, "read_all_outcomes", None)  # nothing is read, nothing computed
     assert diagnose(store, evaluations, "second") == written
     second = store.rows("slices").sort_by("slice")
     assert second.equals(first)

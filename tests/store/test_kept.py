@@ -1,0 +1,94 @@
+"""Rows that a connection keeps are those that a new one reads, whatever it or others have written meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capim.store import EmbeddingStore
+from capim.store.connection import Connection
+from capim.store.kept import KeptRows
+from capim.store.rows import delete
+from tests.random_store import rows_of
+
+KEYS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True)
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["add", "replace", "delete", "other"]), KEYS, st.sampled_from("xyz")), max_size=8
+)
+
+
+def contents(rows: pa.Table) -> list[str]:
+    return sorted(map(str, rows.to_pylist()))
+
+
+@settings(max_examples=15, deadline=None)
+@given(changes=CHANGES)
+@pytest.mark.parametrize(("table", "key", "column"), [("runs", "run", "state"), ("watched", "run", "encoder")])
+def test_rows_are_kept_through_every_change(
+    table: str,
+    key: str,
+    column: str,
+    changes: list[tuple[str, list[str], str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """``watched`` has several columns as its key, so that replaced rows have it read again."""
+    plain = EmbeddingStore.open(tmp_path_factory.mktemp("kept"), create=True)
+    store = plain.keeping()
+    store.connection.kept.look_seconds = 0.0
+    for kind, keys, value in changes:
+        rows = rows_of(table, *({key: each, column: value} for each in keys))
+        if kind == "delete":
+            delete(store.connection, table, key, keys)
+        else:
+            (plain if kind == "other" else store).write_rows(table, rows, replace=key if kind == "replace" else None)
+        assert contents(store.rows(table)) == contents(plain.rows(table))
+        assert store.counts(table, column) == plain.counts(table, column)
+
+
+@settings(max_examples=10, deadline=None)
+@given(changes=CHANGES)
+def test_outcomes_of_an_evaluation_are_kept_until_one_is_deleted(
+    changes: list[tuple[str, list[str], str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    plain = EmbeddingStore.open(tmp_path_factory.mktemp("kept"), create=True)
+    store, written = plain.keeping(), set[str]()
+    for kind, keys, value in changes:
+        if kind == "delete":
+            delete(store.connection, "outcomes", "evaluation", keys)
+            written.difference_update(keys)
+        elif new := [each for each in keys if each not in written]:
+            rows = rows_of("outcomes", *({"evaluation": each, "query_id": value + n} for each in new for n in "12"))
+            store.write_rows("outcomes", rows, replace="evaluation" if kind == "replace" else None)
+            written.update(new)
+        for asked in ("a", ["a", "b", "f"], []):
+            assert contents(store.rows("outcomes", evaluation=asked)) == contents(
+                plain.rows("outcomes", evaluation=asked)
+            )
+
+
+def test_what_is_added_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = EmbeddingStore.open(tmp_path, create=True).keeping()
+    assert not store.rows("runs")
+    for n in range(40):
+        store.write_rows("runs", rows_of("runs", {"run": str(n)}), replace="run")
+    store.write_rows("outcomes", rows_of("outcomes", {"evaluation": "e", "query_id": "1"}))
+    monkeypatch.setattr(Connection, "find", None)
+    store.connection.kept.look_seconds = 60.0
+    assert store.rows("runs").num_rows == 40
+    assert store.rows("runs")["run"].num_chunks < 40
+    assert store.rows("outcomes", evaluation="e").num_rows == 1
+
+
+def test_no_more_rows_are_kept_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = EmbeddingStore.open(tmp_path, create=True).keeping()
+    for each in "abc":
+        store.write_rows("outcomes", rows_of("outcomes", {"evaluation": each, "query_id": "1"}))
+        size = store.rows("outcomes", evaluation=each).nbytes
+        monkeypatch.setattr("capim.store.kept._MOST_BYTES", int(size * 2.5))
+    kept: KeptRows = store.connection.kept
+    assert kept.of_values("outcomes", ["a", "b", "c"]).keys() == {"b", "c"}, "the one that was used first goes first"
+    assert store.rows("outcomes", evaluation=["a", "b", "c"]).num_rows == 3
