@@ -68,8 +68,9 @@ def demo(*, workspace: str | None, quiet: bool) -> None:
     """
     configs, left_out = demo_configs(workspace)
     sys.stderr.writelines(f"left out: {reason}\n" for reason in left_out)
-    for config in configs:
-        run(config, quiet=quiet, show=terminal.print_report, report="all" if config is configs[-1] else "none")
+    with one_connection():
+        for config in configs:
+            run(config, quiet=quiet, show=terminal.print_report, report="all" if config is configs[-1] else "none")
 
 
 def demo_configs(workspace: str | None) -> tuple[list[RunConfig], list[str]]:

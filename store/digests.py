@@ -268,17 +268,20 @@ class Root:
         heads = self._read() if fresh or not self._heads else self._heads
         return _merged(heads)
 
-    def enter(self, name: str, version: int, digest: str = "", *, anew: bool = False) -> None:
+    def enter(
+        self, name: str, version: int, digest: str = "", *, anew: bool = False, repaired: bool = False
+    ) -> None:
         """Changes the entry of a table.
 
         Without a root only the first table gets an entry, or any with ``anew``: else nobody could see that it is gone.
+        ``repaired``: the files of this version may be others than before, so that nobody may use a copy of its rows.
         """
         heads = self._read()
         if not heads and not anew and self._files.sizes("", RECORDS):
             return
         entries, today = _merged(heads), datetime.now(UTC).date()
         entry = entries.get(name, ABSENT)
-        if version and entry[1:] == (version, digest):
+        if version and entry[1:] == (version, digest) and not repaired:
             return
         entries[name] = Entry(entry.change + 1, version, digest if version else str(today))
         kept = {name: each for name, each in sorted(entries.items()) if each.version or _is_recent(each, today)}
@@ -544,7 +547,7 @@ class Digests:
             for path in stored:
                 if path != written and (anew or _version(path) not in kept - {table.version}):
                     self.files.remove(name, path)
-            self.root.enter(name, table.version, files[manifest(table.version)][1])
+            self.root.enter(name, table.version, files[manifest(table.version)][1], repaired=anew)
         self._known[name] = record
 
     def _digested(self, name: str, path: str) -> tuple[tuple[int, str], str | None]:

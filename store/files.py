@@ -177,6 +177,8 @@ def json_value(value: Any) -> Any:
         >>> json_value({"score": float("nan"), "range": [0.5, float("inf")]})
         {'score': None, 'range': [0.5, None]}
     """
+    if value is None or isinstance(value, (str, int)):  # most are
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):  # DuckDB's sum of whole numbers

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations, zip_longest
+from itertools import chain, permutations, zip_longest
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, cast
 
@@ -150,10 +150,8 @@ def gallery_tasks(
             for row in errors:
                 if row["corpus"] == corpus and row["protocol"] in protocols:
                     examples.setdefault(row["feature"], []).extend(json.loads(row["detail"]).get("examples", []))
-            outcomes = {
-                encoder: pa.concat_tables(
-                    [_outcomes(source, key) for key in {row["protocol"]: row["evaluation"] for row in rows}.values()]
-                )
+            evaluations = {
+                encoder: [*{row["protocol"]: row["evaluation"] for row in rows}.values()]
                 for encoder, rows in by_encoder.items()
             }
             relevant: dict[int, tuple[int, ...]] = {}
@@ -163,7 +161,11 @@ def gallery_tasks(
                 both = (_places(contents.quadruples[name], contents.images) for name in ("image_0", "image_1"))
                 relevant = dict(enumerate(zip(*both, strict=True)))
             yield GalleryTask(
-                corpus=corpus, direction=direction, outcomes=outcomes, examples=examples, relevant=relevant
+                corpus=corpus,
+                direction=direction,
+                outcomes=_outcomes(source, evaluations),
+                examples=examples,
+                relevant=relevant,
             )
 
 
@@ -212,12 +214,17 @@ def _places(ids: pa.ChunkedArray, items: pa.Table) -> list[int]:
     return cast("list[int]", pc.index_in(ids, items["id"].combine_chunks()).to_pylist())
 
 
-def _outcomes(source: EmbeddingStore, evaluation: str) -> pa.Table:
-    """``COLUMNS`` of one evaluation, with lists no longer than the gallery shows."""
-    rows = source.rows("outcomes", evaluation=evaluation).select(COLUMNS)
+def _outcomes(source: EmbeddingStore, evaluations: Mapping[str, Sequence[str]]) -> dict[str, pa.Table]:
+    """``COLUMNS`` of the evaluations of each encoder, with lists no longer than the gallery shows."""
+    found = source.rows("outcomes", evaluation=list(chain(*evaluations.values())))
+    rows = found.select(COLUMNS)
     for name in ("top_ords", "top_scores"):
         rows = rows.set_column(rows.column_names.index(name), name, pc.list_slice(rows[name], 0, LONGEST_LIST))
-    return rows
+
+    def of(evaluation: str) -> pa.Table:
+        return rows.filter(pc.equal(found["evaluation"], pa.scalar(evaluation)))
+
+    return {encoder: pa.concat_tables(map(of, ids)) for encoder, ids in evaluations.items()}
 
 
 def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], list[dict[str, Any]]]:

@@ -50,13 +50,14 @@ class StandIn(EmbeddingStore):
     arrow: dict[str, pa.Table] = field(default_factory=dict)  # outcomes by evaluation, where there are many
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
-        if table == "outcomes" and equals.get("evaluation") in self.arrow:
-            return self.arrow[str(equals["evaluation"])]
+        wanted = equals.get("evaluation", ())
+        large = [self.arrow[one] for one in ([wanted] if isinstance(wanted, str) else wanted) if one in self.arrow]
 
         def fits(row: Mapping[str, Any]) -> bool:
             return all(row[k] == v if isinstance(v, str) else row[k] in v for k, v in equals.items())
 
-        return pa.Table.from_pylist([r for r in self.tables[table] if fits(r)], schema=SCHEMAS[table])
+        found = pa.Table.from_pylist([r for r in self.tables[table] if fits(r)], schema=SCHEMAS[table])
+        return pa.concat_tables([found, *large])
 
     def uses(self, until: datetime | None = None) -> Uses:
         return {}  # nothing in it was derived

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
-from capim.store.connection import Connection
+from capim.store.connection import Connection, _session
 from capim.store.digests import TableFiles
 from capim.store.integrity import repair_one, verify
 from capim.store.inventory import info
@@ -133,6 +133,29 @@ def test_rows_of_small_tables_are_copied_to_this_machine_and_as_new_as_the_root(
     assert len([*(tmp_path / "copies").rglob("*.arrow")]) == len(copies), "those of older versions are gone"
     drop(store, encoder="enc", dry_run=False)
     assert not EmbeddingStore.open(f"{bucket}/copied").intact(key)
+
+
+def test_rows_that_a_repair_accepts_take_the_place_of_copies(bucket):
+    store = EmbeddingStore.open(f"{bucket}/accepted", create=True)
+    store.write_rows("runs", rows_of("runs", {"run": "1", "name": "distinct"}))
+
+    def name() -> str:
+        [row] = EmbeddingStore.open(f"{bucket}/accepted").rows("runs").to_pylist()
+        return str(row["name"])
+
+    assert name() == "distinct"
+    files = store.connection.digests.files
+    [data] = [path for path in files.sizes("runs") if path.startswith("data/")]
+    contents = files.read("runs", data)
+    assert contents is not None
+    files.write("runs", data, changed := contents.replace(b"distinct", b"distinkt"))
+    assert changed != contents
+    for record in files.sizes("runs", "digests"):
+        files.remove("runs", record)
+    assert name() == "distinct", "as it was written"
+    repair_one(EmbeddingStore.open(f"{bucket}/accepted"), "runs", accept=True)
+    _session.cache_clear()  # as a new process
+    assert name() == "distinkt"
 
 
 def test_a_bucket_that_does_not_exist_is_not_a_damaged_table(bucket):
