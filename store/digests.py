@@ -268,9 +268,7 @@ class Root:
         heads = self._read() if fresh or not self._heads else self._heads
         return _merged(heads)
 
-    def enter(
-        self, name: str, version: int, digest: str = "", *, anew: bool = False, repaired: bool = False
-    ) -> None:
+    def enter(self, name: str, version: int, digest: str = "", *, anew: bool = False, repaired: bool = False) -> None:
         """Changes the entry of a table.
 
         Without a root only the first table gets an entry, or any with ``anew``: else nobody could see that it is gone.
