@@ -70,6 +70,11 @@ class Taken(NamedTuple):
         return self.peak_bytes / 2**30
 
 
+def as_a_user() -> dict[str, str]:
+    """The environment of this process, but that modules stay compiled from run to run, as they do for a user."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def watched(command: Sequence[str | Path]) -> Taken:
     """Runs a command to its end and returns its cost.
 
@@ -77,10 +82,8 @@ def watched(command: Sequence[str | Path]) -> Taken:
         RuntimeError: The command failed; the message holds the last lines of its standard error.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        # modules stay compiled from run to run, as they do for a user
-        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         begun = time.perf_counter()
-        process = psutil.Popen([str(word) for word in command], stdout=out, stderr=err, cwd=REPOSITORY, env=env)
+        process = psutil.Popen([str(word) for word in command], stdout=out, stderr=err, cwd=REPOSITORY, env=as_a_user())
         highest, busy = 0, 0.0
         while process.poll() is None:
             held, used = _held_and_used(process)
