@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.fs
 
 from capim.store.errors import WorkError
-from capim.store.files import replacing
+from capim.store.files import file_system, replacing
 from capim.store.types import digest16
 
 
@@ -31,7 +31,7 @@ def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace
     """
     try:
         local = "://" not in str(target)
-        system, root = _opened(str(target))
+        system, root = file_system(str(target))
         for name, contents in files.items():
             path = f"{root}/{name}"
             data = contents.encode() if isinstance(contents, str) else contents
@@ -68,7 +68,7 @@ def version_of_pages() -> str:
 
 def has_file(target: str) -> bool:
     """Whether there is a file at this path or address."""
-    system, path = _opened(target)
+    system, path = file_system(target)
     return bool(system.get_file_info(path).type == pyarrow.fs.FileType.File)
 
 
@@ -89,7 +89,7 @@ def point(reports: str, name: str, folder: str) -> str:
 
 def unused_pages(reports: str, kept: Collection[str]) -> list[str]:
     """The pages, below ``reports``, to which none of the kept folders of runs points."""
-    system, root = _opened(reports)
+    system, root = file_system(reports)
     pages = system.get_file_info(pyarrow.fs.FileSelector(f"{root}/{PAGES}", allow_not_found=True))
     used = {_page_of(reports, name) for name in kept}
     return sorted(f"{PAGES}/{one.base_name}" for one in pages if f"{PAGES}/{one.base_name}" not in used)
@@ -99,7 +99,7 @@ def _page_of(reports: str, name: str) -> str:
     """The folder that a run's folder points to; empty if it points nowhere."""
     if "://" not in reports and (link := Path(reports) / name).is_symlink():
         return str(link.readlink())
-    system, root = _opened(reports)
+    system, root = file_system(reports)
     try:
         with system.open_input_file(f"{root}/{name}/report.html") as file:
             found = re.search(rf"url=\.\./({PAGES}/\w+)/", file.read(len(_POINTER) + 99).decode(errors="replace"))
@@ -110,7 +110,7 @@ def _page_of(reports: str, name: str) -> str:
 
 def folders_of(target: str) -> list[str]:
     """The folders of runs below the reports of a workspace, by name, which sorts by time; empty if there are none."""
-    system, root = _opened(target)
+    system, root = file_system(target)
     found = system.get_file_info(pyarrow.fs.FileSelector(root, allow_not_found=True))
     return sorted(one.base_name for one in found if re.match(r"\d{8}T\d{6}-", one.base_name))
 
@@ -120,12 +120,5 @@ def remove_folder(target: str) -> None:
     if "://" not in target and Path(target).is_symlink():
         Path(target).unlink()
         return
-    system, root = _opened(target)
+    system, root = file_system(target)
     system.delete_dir(root)
-
-
-def _opened(target: str) -> tuple[pyarrow.fs.FileSystem, str]:
-    """The file system of a folder or an address, and the path there."""
-    if "://" not in target:
-        return pyarrow.fs.LocalFileSystem(), target
-    return pyarrow.fs.FileSystem.from_uri(f"{target}?allow_delayed_open=true" if target[:5] == "s3://" else target)

@@ -30,13 +30,12 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
-from urllib.parse import urlencode, urlsplit
 
 import pyarrow.fs
 import xxhash
 
 from capim.store.errors import WorkError
-from capim.store.files import sync
+from capim.store.files import file_system, sync
 from capim.store.types import SET_PREFIXES
 
 if TYPE_CHECKING:
@@ -66,14 +65,8 @@ class TableFiles:
 
     def __init__(self, uri: str, endpoint: str = "") -> None:
         """The tables below a URI; ``endpoint`` is the address of a server that speaks S3, if it is not Amazon's."""
-        self._system: pyarrow.fs.FileSystem = pyarrow.fs.LocalFileSystem()
-        self.root = uri
         self.is_local = "://" not in uri
-        if not self.is_local:
-            server = urlsplit(endpoint)  # without a user, whose name would be taken for the host
-            where = {"scheme": server.scheme, "endpoint_override": server.netloc.rpartition("@")[2]}
-            options = (where if endpoint else {}) | ({"allow_delayed_open": "true"} if uri.startswith("s3://") else {})
-            self._system, self.root = pyarrow.fs.FileSystem.from_uri(f"{uri}?{urlencode(options)}" if options else uri)
+        self._system, self.root = file_system(uri, endpoint)
 
     def sizes(self, name: str, folder: str = "") -> dict[str, int]:
         """The bytes of the files of a table, or of one of its folders; without temporary ones, by path.

@@ -14,9 +14,11 @@ from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TextIO
+from urllib.parse import urlencode, urlsplit
 from zipfile import BadZipFile
 
 import pyarrow as pa
+import pyarrow.fs
 
 from capim.store.errors import RequestError, WorkError, csv_text, text_of_csv, unknown
 
@@ -58,6 +60,20 @@ def existing_file(path: Path, what: str = "") -> Path:
     else:
         reason = "does not exist" if what else "no such file"
     raise RequestError(f"{what} {path} {reason}; check the path" if what else f"{path}: {reason}")
+
+
+def file_system(address: str, endpoint: str = "") -> tuple[pyarrow.fs.FileSystem, str]:
+    """The file system of a folder or of an address in object storage, and the path there.
+
+    ``endpoint`` is the address of a server that speaks S3, if neither Amazon's nor that of the environment.
+    """
+    if "://" not in address:
+        return pyarrow.fs.LocalFileSystem(), address
+    options = {"allow_delayed_open": "true"} if address.startswith("s3://") else {}  # a small file is one request
+    if endpoint:
+        server = urlsplit(endpoint)  # without a user, whose name would be taken for the host
+        options |= {"scheme": server.scheme, "endpoint_override": server.netloc.rpartition("@")[2]}
+    return pyarrow.fs.FileSystem.from_uri(f"{address}?{urlencode(options)}" if options else address)
 
 
 def sync(folder: Path) -> None:

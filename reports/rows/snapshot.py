@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs
 
 from capim.reports.rows.reading import stored_metrics
 from capim.reports.rows.report_data import redact
 from capim.store import EmbeddingStore
 from capim.store.current import States, newest_rows
 from capim.store.errors import RequestError, unknown
+from capim.store.files import file_system
 from capim.store.types import MetricFacts
 from capim.tasks.reference.changes import (
     TESTED,
@@ -133,7 +133,7 @@ _remembered = lru_cache(maxsize=1)(_results)  # of object storage, where a page 
 
 def _beside(page: str, name: str) -> bytes:
     """The contents of a file of the report of a page (path or URI)."""
-    system, path = pyarrow.fs.FileSystem.from_uri(page if "://" in page else Path(page).resolve().as_uri())
+    system, path = file_system(page)
     with system.open_input_file(f"{path.rpartition('/')[0]}/{name}") as file:
         contents: bytes = file.read()
         return contents
