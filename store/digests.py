@@ -272,7 +272,7 @@ class Root:
             return
         entries, today = _merged(heads), datetime.now(UTC).date()
         entry = entries.get(name, ABSENT)
-        if version and entry[1:] == (version, digest) and not repaired:
+        if version and not (anew or repaired) and (entry.version > version or entry[1:] == (version, digest)):
             return
         entries[name] = Entry(entry.change + 1, version, digest if version else str(today))
         kept = {name: each for name, each in sorted(entries.items()) if each.version or _is_recent(each, today)}
@@ -392,25 +392,19 @@ class Digests:
 
         ``quick`` is for :meth:`compare`: it also trusts the files that this object has read or written before.
         """
-        records, damaged = self._records(name)
         for pause in (*_PAUSES, None):
-            sizes = self.files.sizes(name)
-            manifests = sorted(path for path in sizes if path.endswith(".manifest"))
-            faults = dict.fromkeys(damaged, "was changed on disk")
-            if manifests and not records and not damaged:
-                faults[RECORDS] = "is missing"
-            for record in records:
-                # without its manifest and with a newer one, a version was removed by another program
-                if manifest(record.version) in sizes or not manifests or manifests[0] > manifest(record.version):
-                    faults |= self._differences(name, record, sizes, quick=quick)
-            if not faults:
-                faults |= self._behind_root(name, records, quick=quick)
+            for fresh in (False, True) if quick else (True,):
+                # before the records: a record is written first, so that none is behind what the root said then
+                entry = self.root.entries(fresh=fresh).get(name, ABSENT)
+                records, damaged = self._records(name)
+                faults = self._faults_of(name, records, damaged, quick=quick) or _behind(entry, records)
+                if not faults:
+                    break
             missing = {path for path, problem in faults.items() if problem == "is missing"}
-            again = self._records(name) if faults else (records, damaged)
+            same = not faults or self._records(name) == (records, damaged)
             # by whoever compacts a table right now, the files of an old version are removed before its manifest
-            if pause is None or (again == (records, damaged) and missing <= self._lasting.get(name, set())):
+            if pause is None or (same and missing <= self._lasting.get(name, set())):
                 break
-            records, damaged = again
             time.sleep(pause)
         self._lasting[name] = missing
         if not faults:
@@ -418,18 +412,20 @@ class Digests:
         copied = {path for record in records for path in record.copies}
         return [FileFault(path, problem, path in copied) for path, problem in sorted(faults.items())]
 
-    def _behind_root(self, name: str, records: Sequence[_Record], *, quick: bool) -> dict[str, str]:
-        """What the root says of a table and its records do not: path -> problem; ``quick`` reads it once."""
-        newest = max(records, key=lambda record: record.version, default=_Record(version=0))
-        for fresh in (False, True) if quick else (True,):
-            _, version, digest = self.root.entries(fresh=fresh).get(name, ABSENT)
-            _, found = newest.files.get(manifest(version), (0, ""))
-            if not version or newest.version > version or (newest.version == version and found == digest):
-                return {}
-        if not records:
-            return {"_versions": "is missing"}
-        which = f"version {newest.version}" if newest.version < version else f"another version {version}"
-        return {RECORDS: f"is of {which}, the newest is version {version}: it is an older copy, or of another table"}
+    def _faults_of(
+        self, name: str, records: Sequence[_Record], damaged: Sequence[str], *, quick: bool
+    ) -> dict[str, str]:
+        """What is wrong with the files of a table by its records: path -> problem."""
+        sizes = self.files.sizes(name)
+        manifests = sorted(path for path in sizes if path.endswith(".manifest"))
+        faults = dict.fromkeys(damaged, "was changed on disk")
+        if manifests and not records and not damaged:
+            faults[RECORDS] = "is missing"
+        for record in records:
+            # without its manifest and with a newer one, a version was removed by another program
+            if manifest(record.version) in sizes or not manifests or manifests[0] > manifest(record.version):
+                faults |= self._differences(name, record, sizes, quick=quick)
+        return faults
 
     def record(
         self, name: str, table: lance.LanceDataset, *, added: Sequence[FragmentMetadata] = (), anew: bool = False
@@ -584,6 +580,19 @@ class Digests:
             else:
                 damaged.append(path)
         return records, damaged
+
+
+def _behind(entry: Entry, records: Sequence[_Record]) -> dict[str, str]:
+    """What the root said of a table and its records, which were read later, do not: path -> problem."""
+    newest = max(records, key=lambda record: record.version, default=_Record(version=0))
+    _, version, digest = entry
+    _, found = newest.files.get(manifest(version), (0, ""))
+    if not version or newest.version > version or (newest.version == version and found == digest):
+        return {}
+    if not records:
+        return {"_versions": "is missing"}
+    which = f"version {newest.version}" if newest.version < version else f"another version {version}"
+    return {RECORDS: f"is of {which}, the newest is version {version}: it is an older copy, or of another table"}
 
 
 def repair_remedy(name: str) -> str:

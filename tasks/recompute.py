@@ -98,6 +98,7 @@ def recompute(store: EmbeddingStore, *, sample: int = SAMPLE, seed: int = 0) -> 
         sample: Queries of each evaluation whose outcomes are computed again.
         seed: Draws these queries.
     """
+    store = store.keeping()
     ledger: dict[str, Row] = {row["key"]: row for row in store.rows("derived").to_pylist()}
     for key, row in ledger.items():
         if digest16([row["identity"]]) != key:

@@ -577,6 +577,36 @@ def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, dam
     assert again(store).rows("runs").num_rows == (4 if "missing" in words else 3)
 
 
+def test_a_table_that_others_write_to_whenever_its_record_is_read_is_not_behind_the_root(store, monkeypatch):
+    """Four suites at once: "digests/derived is of version 452, the newest is version 461: it is an older copy"."""
+    write_runs(store, "r0")
+    reading, writing, records, n_written = again(store), again(store), Digests._records, 0
+
+    def written_to(digests: Digests, name: str) -> object:
+        nonlocal n_written
+        found = records(digests, name)
+        if digests is reading.connection.digests and name == "runs":
+            n_written += 1
+            write_runs(writing, f"r{n_written}")
+        return found
+
+    monkeypatch.setattr(Digests, "_records", written_to)
+    reading.connection.digests.root.entries(fresh=True)
+    assert reading.rows("runs").num_rows >= 2
+    assert not reading.connection.digests.faults("runs")
+    assert n_written >= 2
+
+
+def test_an_older_version_that_is_recorded_late_is_not_the_newest_of_the_root(store):
+    write_runs(store, "r0")
+    late = again(store)
+    table = late.connection.find("runs")
+    write_runs(again(store), "r1")
+    newest = again(store).connection.digests.root.entries()["runs"]
+    late.connection.digests.root.enter("runs", table.version, "0" * 32)
+    assert again(store).connection.digests.root.entries()["runs"] == newest
+
+
 def test_a_file_that_another_process_removes_while_it_is_read_is_looked_for_again(sealed, monkeypatch):
     store, key, _ = sealed
     gone: list[str] = []
