@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capim.store import EmbeddingStore
-from capim.store.connection import Connection
-from capim.store.kept import KeptRows
+from capim.store.connection import Connection, KeptRows
 from capim.store.rows import delete
 from tests.random_store import rows_of
 
@@ -88,7 +87,7 @@ def test_no_more_rows_are_kept_than_there_is_room_for(tmp_path: Path, monkeypatc
     for each in "abc":
         store.write_rows("outcomes", rows_of("outcomes", {"evaluation": each, "query_id": "1"}))
         size = store.rows("outcomes", evaluation=each).nbytes
-        monkeypatch.setattr("capim.store.kept._MOST_BYTES", int(size * 2.5))
+        monkeypatch.setattr("capim.store.connection._KEPT_BYTES", int(size * 2.5))
     kept: KeptRows = store.connection.kept
     assert kept.of_values("outcomes", ["a", "b", "c"]).keys() == {"b", "c"}, "the one that was used first goes first"
     assert store.rows("outcomes", evaluation=["a", "b", "c"]).num_rows == 3

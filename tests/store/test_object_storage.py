@@ -46,7 +46,7 @@ def bucket(endpoint, monkeypatch, tmp_path):
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("capim.store.kept.COPIES", tmp_path / "copies")
+    monkeypatch.setattr("capim.store.connection.COPIES", tmp_path / "copies")
     boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint).create_bucket(Bucket="capim")
     return "s3://capim"
 
