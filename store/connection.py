@@ -27,7 +27,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
@@ -210,18 +210,17 @@ class _Kept:
     n_writes: int
 
 
-class Change(TypedDict, total=False):
-    """What a commit changed.
+@dataclass(frozen=True)
+class Added:
+    """The rows by which a table differs from its version before.
 
     Attributes:
-        added: The rows by which the table differs from the version before.
-        replaced: A column: the added rows took the place of those with the same values there.
-        by: A column: the added rows with one value there are all that there ever will be.
+        rows: With the columns of the table.
+        replaced: A column: they took the place of the rows with the same values there.
     """
 
-    added: pa.Table | None
-    replaced: str | None
-    by: str | None
+    rows: pa.Table
+    replaced: str | None = None
 
 
 class KeptRows:
@@ -245,18 +244,19 @@ class KeptRows:
         name: str,
         read: Callable[[lance.LanceDataset | None], pa.Table],
         *,
-        seconds: float,
+        seconds: float | None = None,
         part: tuple[str, ...] = (),
         of: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     ) -> pa.Table | None:
         """The rows of a table, read once; None if the connection keeps nothing, or they are too many.
 
         They are read again when this connection has changed the table other than by adding rows, or when others have
-        written to it, which is looked for again after ``seconds``. ``part`` names what is made ``of`` the rows, by
-        ``read`` and of those that are added, if it is not the rows themselves.
+        written to it, which is looked for again after ``seconds``, by default ``look_seconds``. ``part`` names what is
+        made ``of`` the rows, if it is not the rows themselves.
         """
         if not self._keeps:
             return None
+        seconds = self.look_seconds if seconds is None else seconds
         found, n_writes, looked = self._tables.get((name, *part)), self._n_writes[name], time.monotonic()
         if found is not None and found.n_writes != n_writes:
             found = None
@@ -264,7 +264,7 @@ class KeptRows:
 
             def few(table: lance.LanceDataset | None) -> pa.Table | None:
                 too_many = table is not None and not part and table.count_rows() > _KEPT_ROWS
-                return None if too_many else read(table)
+                return None if too_many else of(read(table))
 
             entry = self._connection.entry(name, seconds=seconds)
             table = self._connection.find(name) if entry is None else None
@@ -296,29 +296,28 @@ class KeptRows:
             while room < 0:
                 room += self._values.pop(next(iter(self._values)))[1]
 
-    def written(self, name: str, version: int, **change: Unpack[Change]) -> None:
+    def written(self, name: str, version: int, added: Added | None = None) -> None:
         """To be called after each commit of this connection, with the version of the table that it made.
 
-        Without the rows that were ``added``, what is kept of the table is read again.
+        Without what was ``added``, what is kept of the table is read again.
         """
-        added, replaced, by = change.get("added"), change.get("replaced"), change.get("by")
         with self._changing:
             n_writes = self._n_writes[name] = self._n_writes[name] + 1
-            before = (name, version - 1, n_writes - 1)
-            if added is None or replaced is not None:
+            if added is None or added.replaced is not None:
                 self._values = {key: rows for key, rows in self._values.items() if key[0] != name}
+            if added is None:
+                return
+            column, before = added.replaced, (name, version - 1, n_writes - 1)
             for key, found in [*self._tables.items()]:
-                if added is None or (key[0], found.version, found.n_writes) != before or (replaced and len(key) > 1):
+                if (key[0], found.version, found.n_writes) != before or (column is not None and len(key) > 1):
                     continue
                 rows = found.rows
-                if replaced is not None:
-                    rows = rows.filter(pc.invert(pc.is_in(rows[replaced], value_set=added[replaced].combine_chunks())))
-                rows = pa.concat_tables([rows, found.of(added).cast(rows.schema)])
+                if column is not None:
+                    gone = pc.is_in(rows[column], value_set=added.rows[column].combine_chunks())
+                    rows = rows.filter(pc.invert(gone))
+                rows = pa.concat_tables([rows, found.of(added.rows).cast(rows.schema)])
                 rows = rows.combine_chunks() if rows.column(0).num_chunks > _KEPT_CHUNKS else rows
                 self._tables[key] = replace(found, rows=rows, version=version, n_writes=n_writes)
-        if added is not None and replaced is None and by is not None:
-            for value in pc.unique(added[by]):
-                self.add_value(name, value.as_py(), added.filter(pc.equal(added[by], value)))
 
     # --- in files of this machine ---------------------------------------------------------------------------
     def _copied(
@@ -452,10 +451,10 @@ class Connection:
                     self.digests.record(name, table)
         return table
 
-    def record(self, name: str, table: lance.LanceDataset | None = None, **change: Unpack[Change]) -> None:
+    def record(self, name: str, table: lance.LanceDataset | None = None, added: Added | None = None) -> None:
         """Writes the digests of the newest version of a table, which may be open; to be called after each commit.
 
-        ``change`` says what the commit changed, so that kept rows need not be read again.
+        With what the commit has ``added``, if it did nothing else, kept rows need not be read again.
         """
         table = self.open(name) if table is None else table
         if table is None:
@@ -463,7 +462,7 @@ class Connection:
         self.digests.record(name, table)
         if self.digests.version(name) != table.version:
             self.find(name)  # says what is wrong with the record, or writes it
-        self.kept.written(name, table.version, **change)
+        self.kept.written(name, table.version, added)
 
     def open(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
         """The same, whatever its files hold; tried again where another process has just removed the newest version."""
@@ -502,11 +501,12 @@ class Connection:
     def create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> lance.LanceDataset:
         """The table, created with these rows in one commit; if it exists, the table as it is."""
         lance = load_lance()
+        rows = schema.empty_table() if rows is None else rows
         with storage_faults(f"creating table {name!r}"):
             self.digests.begin(name)
             try:
                 table = lance.write_dataset(
-                    schema.empty_table() if rows is None else rows,
+                    rows,
                     self.table_uri(name),
                     schema=schema,
                     mode="create",
@@ -519,7 +519,7 @@ class Connection:
                     raise
                 return existing
         self.digests.forget(name)  # of a table of this name that was dropped
-        self.record(name, table, added=table.to_table() if rows is None else rows)
+        self.record(name, table, Added(rows))
         return table
 
     def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], Rows]]) -> lance.LanceDataset:

@@ -26,7 +26,19 @@ from numpy.typing import NDArray
 from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import Row, States, Uses, current_rows, newest_rows, uses_of
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
-from capim.store.rows import check_columns, conformed, counts, in_order, merge, now, one_of, read, read_where, register
+from capim.store.rows import (
+    by_value,
+    check_columns,
+    conformed,
+    counts,
+    in_order,
+    merge,
+    now,
+    one_of,
+    read,
+    read_where,
+    register,
+)
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
 from capim.store.sets.reading import SetReader, Vectors, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
@@ -428,6 +440,11 @@ class EmbeddingStore:
         """Rows of an analysis whose columns hold the given texts (of several: any); outcomes in query order."""
         check_columns(table, equals)
         return in_order(table, read(self.connection, table, equals))
+
+    def outcomes(self, evaluations: Sequence[str]) -> dict[str, pa.Table]:
+        """The outcomes of each evaluation, in query order, in one pass over the table; no rows where it has none."""
+        found = by_value(self.connection, "outcomes", evaluations)
+        return {evaluation: in_order("outcomes", rows) for evaluation, rows in found.items()}
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
         """How many of :meth:`rows` have each text in one column; reads no other column."""

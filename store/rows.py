@@ -6,9 +6,10 @@ import io
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.connection import Connection, retrying, storage_faults
+from capim.store.connection import Added, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.schema import ANALYSES, TABLES, required, texts
 from capim.store.types import canonical_json
@@ -40,26 +41,32 @@ def read(
     kept = None
     if TABLES[name].small or (columns and not equals):
         part = () if TABLES[name].small else tuple(columns)
-        kept = _kept(connection, name, part, lambda rows: rows.select(part) if part else rows, part)
+        kept = connection.kept.rows(
+            name,
+            partial(_stored, connection, name, columns=part),
+            part=part,
+            of=lambda rows: rows.select(part) if part else rows,
+        )
     if kept is None:
         if [*equals] == [TABLES[name].written_by] and not columns:
-            return _unchanging(connection, name, equals)
+            [wanted] = equals.values()
+            found = by_value(connection, name, [wanted] if isinstance(wanted, str) else wanted)
+            return pa.concat_tables([*found.values()] or [TABLES[name].columns.empty_table()])
         return read_where(connection, name, having(equals), columns)
     kept = _among(kept, equals)
     return kept.select(list(columns)) if columns else kept
 
 
-def _unchanging(connection: Connection, name: str, equals: Equals) -> pa.Table:
-    """Rows that never change once they are written; those of several values are read in one pass over the table."""
-    [(column, wanted)] = equals.items()
-    values = [wanted] if isinstance(wanted, str) else list(dict.fromkeys(wanted))
+def by_value(connection: Connection, name: str, values: Sequence[str]) -> dict[str, pa.Table]:
+    """The rows of each value of the column by which a table is written (``StoredTable.written_by``), in one pass."""
     found = connection.kept.of_values(name, values)
-    if missing := [value for value in values if value not in found]:
+    if missing := [value for value in dict.fromkeys(values) if value not in found]:
+        column = str(TABLES[name].written_by)
         rows = read_where(connection, name, having({column: missing}))
         for value in missing:
             found[value] = _among(rows, {column: value}) if len(missing) > 1 else rows
             connection.kept.add_value(name, value, found[value])
-    return pa.concat_tables(found.values()) if found else TABLES[name].columns.empty_table()
+    return found
 
 
 def counts(connection: Connection, name: str, column: str, equals: Equals) -> dict[str, int]:
@@ -71,27 +78,12 @@ def counts(connection: Connection, name: str, column: str, equals: Equals) -> di
     def counted(rows: pa.Table) -> pa.Table:
         return rows.group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
 
-    kept = _kept(connection, name, columns, counted, ("count", *columns))
+    kept = connection.kept.rows(
+        name, partial(_stored, connection, name, columns=columns), part=("count", *columns), of=counted
+    )
     found = counted(read_where(connection, name, having(equals), columns)) if kept is None else _among(kept, equals)
     grouped = found.group_by(column, use_threads=False).aggregate([("count_all", "sum")])
     return {text: int(n) for text, n in zip(texts(grouped[column]), grouped["count_all_sum"].to_numpy(), strict=True)}
-
-
-def _kept(
-    connection: Connection,
-    name: str,
-    columns: Sequence[str],
-    of: Callable[[pa.Table], pa.Table],
-    part: tuple[str, ...],
-) -> pa.Table | None:
-    """What is made of all rows of a table, or of these columns, as the connection keeps it."""
-    return connection.kept.rows(
-        name,
-        lambda table: of(_stored(connection, name, table, None, columns)),
-        seconds=connection.kept.look_seconds,
-        part=part,
-        of=of,
-    )
 
 
 def _among(rows: pa.Table, equals: Equals) -> pa.Table:
@@ -105,15 +97,15 @@ def read_where(
     connection: Connection, name: str, condition: str | None = None, columns: Sequence[str] = ()
 ) -> pa.Table:
     """The stored rows of a table that meet an SQL condition, or only some columns."""
-    return _stored(connection, name, connection.find(name), condition, columns)
+    return _stored(connection, name, connection.find(name), columns, condition)
 
 
 def _stored(
     connection: Connection,
     name: str,
     table: lance.LanceDataset | None,
-    condition: str | None,
     columns: Sequence[str],
+    condition: str | None = None,
 ) -> pa.Table:
     schema = TABLES[name].columns
     if columns:
@@ -142,7 +134,7 @@ def merge(
         Number of rows inserted or updated, and of files that the table has now.
     """
 
-    def commit() -> tuple[lance.LanceDataset, int, bool, bool]:
+    def commit() -> tuple[lance.LanceDataset, dict[str, int]]:
         table = connection.find(name)
         if table is None:
             if TABLES[name].small:
@@ -153,16 +145,18 @@ def merge(
             builder = builder.when_matched_update_all()
         if replaced is not None:
             builder = builder.when_not_matched_by_source_delete(replaced)
-        done = builder.execute(rows)
-        inserted, changed = int(done["num_inserted_rows"]), int(done["num_updated_rows"])
-        is_all = inserted + changed == rows.num_rows and not done["num_deleted_rows"]
-        return table, inserted + changed, changed > 0, is_all
+        return table, builder.execute(rows)
 
-    table, written, has_replaced, is_all = retrying(f"writing table {name!r}", commit)
-    stored = TABLES[name]
-    added = rows if is_all and (len(stored.key) == 1 or not has_replaced) else None
-    replaced_by = stored.key[0] if has_replaced else None
-    connection.record(name, table, added=added, replaced=replaced_by, by=stored.written_by)
+    table, done = retrying(f"writing table {name!r}", commit)
+    n_changed = done["num_updated_rows"]
+    written, (first, *other_keys) = done["num_inserted_rows"] + n_changed, TABLES[name].key
+    added = None
+    if written == rows.num_rows and not done["num_deleted_rows"] and not (n_changed and other_keys):
+        added = Added(rows, first if n_changed else None)
+    connection.record(name, table, added)
+    if added is not None and not n_changed and (column := TABLES[name].written_by) is not None:
+        for value in texts(pc.unique(rows[column])):
+            connection.kept.add_value(name, value, _among(rows, {column: value}))
     return written, len(table.get_fragments())
 
 

@@ -216,15 +216,14 @@ def _places(ids: pa.ChunkedArray, items: pa.Table) -> list[int]:
 
 def _outcomes(source: EmbeddingStore, evaluations: Mapping[str, Sequence[str]]) -> dict[str, pa.Table]:
     """``COLUMNS`` of the evaluations of each encoder, with lists no longer than the gallery shows."""
-    found = source.rows("outcomes", evaluation=list(chain(*evaluations.values())))
-    rows = found.select(COLUMNS)
-    for name in ("top_ords", "top_scores"):
-        rows = rows.set_column(rows.column_names.index(name), name, pc.list_slice(rows[name], 0, LONGEST_LIST))
-
-    def of(evaluation: str) -> pa.Table:
-        return rows.filter(pc.equal(found["evaluation"], pa.scalar(evaluation)))
-
-    return {encoder: pa.concat_tables(map(of, ids)) for encoder, ids in evaluations.items()}
+    found = source.outcomes([*chain(*evaluations.values())])
+    shown = {}
+    for encoder, ids in evaluations.items():
+        rows = pa.concat_tables([found[evaluation].select(COLUMNS) for evaluation in ids])
+        for name in ("top_ords", "top_scores"):
+            rows = rows.set_column(COLUMNS.index(name), name, pc.list_slice(rows[name], 0, LONGEST_LIST))
+        shown[encoder] = rows
+    return shown
 
 
 def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], list[dict[str, Any]]]:

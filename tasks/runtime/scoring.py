@@ -164,16 +164,14 @@ def outcomes_of(
             outcomes_by_id = _score(scored, portion, resources, ranked)
         ranked(1.0)  # what had no parts, such as pairs and quadruples
         stored_outcomes, unwritten = [], []
+        replaced = "evaluation" if any(stored.get(protocol.id) for protocol in portion) else None
         for protocol_id in list(outcomes_by_id):
             outcomes = outcomes_by_id.pop(protocol_id)  # popped: outcomes of a large corpus would not fit twice
             rows = outcomes.to_arrow(evaluation=scored.evaluations[protocol_id], **asdict(scored.sets))
             stored_outcomes.append(Outcomes.from_arrow(in_order("outcomes", rows), outcomes.protocol))
             unwritten.append(rows)
             if not outcomes_by_id or sum(map(len, unwritten)) > _ROWS_AT_ONCE:
-                partial = any(stored.get(protocol.id) for protocol in portion)
-                scored.store.write_rows(
-                    "outcomes", pa.concat_tables(unwritten), replace="evaluation" if partial else None
-                )
+                scored.store.write_rows("outcomes", pa.concat_tables(unwritten), replace=replaced)
                 unwritten = []
         drop_parts(scored.store, _of_parts(scored, portion, n_parts))
         yield stored_outcomes, True

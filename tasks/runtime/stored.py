@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -44,15 +43,13 @@ def read_all_outcomes(store: EmbeddingStore, evaluations: Mapping[K, str], proto
 
     ``evaluations`` are ids under any key.
     """
-    rows, found = store.rows("outcomes", evaluation=[*evaluations.values()]), {}
-    for key, evaluation in evaluations.items():
-        own = rows.filter(pc.equal(rows["evaluation"], pa.scalar(evaluation))) if len(evaluations) > 1 else rows
-        if not own.num_rows:
+    rows = store.outcomes([*evaluations.values()])
+    for evaluation in evaluations.values():
+        if not rows[evaluation].num_rows:
             raise WorkError(
                 f"no outcomes of evaluation {evaluation} ({protocol.id}) in {store.uri}; run `capim evaluate` again"
             )
-        found[key] = Outcomes.from_arrow(own, protocol)
-    return found
+    return {key: Outcomes.from_arrow(rows[evaluation], protocol) for key, evaluation in evaluations.items()}
 
 
 def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[Mapping[str, Any]]:

@@ -52,8 +52,8 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
         (report, "slices_of"),
     ):
         monkeypatch.setattr(module, name, None)
-    for module in (compare, report):
-        monkeypatch.setattr(module, "read_all_outcomes", None)  # no outcomes are read
+    for module, name in ((compare, "read_outcomes"), (compare, "read_all_outcomes"), (report, "read_all_outcomes")):
+        monkeypatch.setattr(module, name, None)  # no outcomes are read
     command(RUN, workspace)
     assert versions(workspace) == before
     assert disk_bytes(workspace) - size < 20_000

@@ -50,14 +50,16 @@ class StandIn(EmbeddingStore):
     arrow: dict[str, pa.Table] = field(default_factory=dict)  # outcomes by evaluation, where there are many
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
-        wanted = equals.get("evaluation", ())
-        large = [self.arrow[one] for one in ([wanted] if isinstance(wanted, str) else wanted) if one in self.arrow]
+        if table == "outcomes" and equals.get("evaluation") in self.arrow:
+            return self.arrow[str(equals["evaluation"])]
 
         def fits(row: Mapping[str, Any]) -> bool:
             return all(row[k] == v if isinstance(v, str) else row[k] in v for k, v in equals.items())
 
-        found = pa.Table.from_pylist([r for r in self.tables[table] if fits(r)], schema=SCHEMAS[table])
-        return pa.concat_tables([found, *large])
+        return pa.Table.from_pylist([r for r in self.tables[table] if fits(r)], schema=SCHEMAS[table])
+
+    def outcomes(self, evaluations: Sequence[str]) -> dict[str, pa.Table]:
+        return {evaluation: self.rows("outcomes", evaluation=evaluation) for evaluation in evaluations}
 
     def uses(self, until: datetime | None = None) -> Uses:
         return {}  # nothing in it was derived
