@@ -113,6 +113,7 @@ class CorpusCheck:
         faults: Reasons for which a run would refuse the corpus.
         warnings: Facts that matter for the interpretation of a run's figures.
         recognised: What a folder or file was recognised as; empty for a name or a description.
+        origin: Where the corpus was read from, and which split of it; empty if it could not be read.
         description: Lines of a ``corpus.toml`` that says the same, to which options can be added.
         next_command: What to type next; empty if the corpus cannot be read, or has no path or name.
     """
@@ -123,6 +124,7 @@ class CorpusCheck:
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     recognised: str = ""
+    origin: str = ""
     description: tuple[str, ...] = ()
     next_command: str = ""
 
@@ -133,7 +135,7 @@ class CorpusCheck:
 
     def lines(self) -> list[str]:
         """The result as lines of text: faults, then warnings, then facts, and the command to type next."""
-        lines = [f"recognised: {self.recognised}"] if self.recognised else []
+        lines = [f"{label}: {of}" for label, of in (("recognised", self.recognised), ("source", self.origin)) if of]
         lines += [f"fault: {fault}" for fault in self.faults]
         if any(" = " in fault for fault in self.faults) or (self.ok and not self.next_command):  # lines to write
             lines += self.description
@@ -174,6 +176,7 @@ def check_corpus(what: str | Path | Mapping[str, object], *, missing: Missing | 
         facts=facts,
         warnings=tuple(_warnings(complete, corpus, facts)),
         recognised=recognised,
+        origin=corpus.origin,
         description=description,
         next_command="" if isinstance(what, Mapping) or missing else _next_command(str(what), facts),
     )

@@ -34,6 +34,7 @@ COCO_FILES = ("captions.json", "captions_*.json", "annotations/captions_*.json")
 _SHOWN = 3
 _SUBFOLDERS = 20
 _SPLITS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
+_NOT_READ = (".xlsx", ".xls", ".ods", ".yaml", ".yml", ".xml")  # tables to people
 _NOT_CAPTIONS = ("instances", "person_keypoints", "panoptic", "stuff")  # COCO's files of other tasks
 
 
@@ -130,9 +131,8 @@ def _coco(folder: Path) -> Recognised | None:
     """Captions in COCO's format: ``captions.json`` and the like, else the only JSON file of this format."""
     files = next((found for each in COCO_FILES if (found := sorted(filter(is_coco, folder.glob(each))))), [])
     if not files:
-        keys = ("info", "images", "annotations", "licenses")
         every = (file for pattern in ("*.json", "annotations/*.json") for file in folder.glob(pattern))
-        files = sorted(file for file in every if is_coco(file, *keys) and not file.stem.startswith(_NOT_CAPTIONS))
+        files = sorted(file for file in every if is_coco(file) and not file.stem.startswith(_NOT_CAPTIONS))
     if len(files) > 1:
         names = ", ".join(_at(file, folder) for file in files)
         raise RequestError(
@@ -221,10 +221,15 @@ def _holds_images(file: Path) -> bool:
 
 def _hints(folder: Path) -> Iterator[str]:
     """What is in a folder that was not recognised, and what would make it a corpus."""
-    tables = [file for file in tables_in(folder) if file.suffix.lower() not in (".txt", ".json")]
+    tables = [file for file in tables_in(folder) if file.suffix.lower() != ".txt"]
     for file in tables:
         try:
-            columns_of_roles(RowOptions(), table_columns(file), file.name)
+            columns = table_columns(file)
+        except RequestError as error:
+            yield from error.faults
+            continue
+        try:
+            columns_of_roles(RowOptions(), columns, file.name)
         except RequestError as error:
             faults = "; ".join(error.faults)
             yield f'{faults}; write this into {folder / "corpus.toml"}, with reader = "table" and root = "{file.name}"'
@@ -236,9 +241,13 @@ def _hints(folder: Path) -> Iterator[str]:
         folders = list(dict.fromkeys(file.rpartition("/")[0] for file in images if "/" in file))
         shown = ", ".join(folders[:_SHOWN]) + (" …" if len(folders) > _SHOWN else "")
         where = f" in the folders {shown}" if folders else ""
+        other = sorted(file.name for file in folder.glob("*.*") if file.suffix.lower() in _NOT_READ)
+        unread = (
+            f" ({', '.join(other[:_SHOWN])}: not read; save it as a table of {', '.join(SUFFIXES)})" if other else ""
+        )
         yield (
-            f"folder {folder} has {len(images):,} images{where}, and no captions: write captions.csv with the columns "
-            "image,caption, or a .txt file beside each image"
+            f"folder {folder} has {len(images):,} images{where}, and no captions{unread}: write captions.csv with the "
+            "columns image,caption, or a .txt file beside each image"
         )
 
 

@@ -244,3 +244,47 @@ def test_the_captions_file_of_a_published_split_is_named_like_its_folder(put: Pu
     alone, folder = check_corpus(root / file), check_corpus(root)
     assert (alone.name, alone.fingerprint) == (folder.name, folder.fingerprint)
     assert alone.name.startswith(file.partition("_")[0])
+
+
+def _objects(n: int = 3, **more: object) -> list[dict[str, object]]:
+    return [
+        {"filename": f"{i}.png", "sentences": [{"raw": f"thing {i}"}, {"raw": f"it {i}"}], **more} for i in range(n)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "n_texts"),
+    [
+        ("dataset_rsicd.json", {"images": _objects(), "dataset": "RSICD"}, 6),  # Karpathy's form, of other images
+        ("TextCaps_val.json", {"data": [{"image_id": f"{i}", "caption_str": f"thing {i}"} for i in range(3)]}, 3),
+        ("swap.json", {str(i): {"filename": f"{i}.png", "caption": "a", "negative_caption": "b"} for i in range(3)}, 6),
+        ("by_name.json", {f"{i}.png": {"text": f"thing {i}"} for i in range(3)}, 3),
+        ("annotations_30k.csv", 'raw,sentids,filename\n"[""thing 0"", ""it 0""]","[1, 2]",0.png\n', 2),
+    ],
+)
+def test_json_files_of_the_field_are_tables_whatever_their_name(
+    put: Put, file: str, content: object, n_texts: int
+) -> None:
+    root = put({file: content if isinstance(content, str) else json.dumps(content)}, *(f"{i}.png" for i in range(3)))
+    assert check_corpus(root).recognised == f"a table, {file}"
+    assert open_corpus(root).captions.num_rows == n_texts
+
+
+def test_of_a_column_of_splits_the_test_split_is_read_and_another_on_request(put: Put) -> None:
+    rows = [row for n, split in enumerate(("train", "test", "val")) for row in _objects(n + 1, split=split)]
+    root = put({"dataset.json": json.dumps({"images": rows})}, "0.png", "1.png", "2.png")
+    assert check_corpus(root).origin == f"{root / 'dataset.json'} (split test of train, test, val)"
+    assert [text for _, text in texts(open_corpus(root))] == ["thing 0", "it 0", "thing 1", "it 1"]
+    table = {"reader": "table", "root": str(root)}
+    assert len(texts(open_corpus({**table, "split": "val"}))) == 6
+    assert "no split 'dev'; it has train, test, val" in refusal({**table, "split": "dev"})
+    put({"dataset.json": json.dumps(_objects())})
+    assert "no column 'split' for split = 'test'; it has filename, sentences" in refusal({**table, "split": "test"})
+
+
+def test_of_a_folder_without_a_corpus_json_files_and_those_not_read_are_named(put: Put) -> None:
+    root = put({"captions.xlsx": "", "a.yaml": ""}, "0.png")
+    assert "(a.yaml, captions.xlsx: not read; save it as a table of .csv, " in refusal(root)
+    put({"share.json": json.dumps([{"image": "0.png", "conversations": []}]), "of.json": '{"a": 1}'})
+    assert "share.json: no column for caption; it has image, conversations" in refusal(root)
+    assert "of.json: expected a list of objects" in refusal(root)

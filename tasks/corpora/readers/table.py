@@ -13,17 +13,33 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora.files import corpus_name, opened_text, read_json, read_json_lines, require_file
+from capim.tasks.corpora.files import (
+    choose_split,
+    corpus_name,
+    opened_text,
+    read_json,
+    read_json_lines,
+    require_file,
+)
 from capim.tasks.corpora.images.image_files import Missing, is_image_name, without_image_suffix
-from capim.tasks.corpora.readers.forms import Columns, FormName, RowOptions, TableRows, corpus_of_rows, form_of
+from capim.tasks.corpora.readers.forms import (
+    Columns,
+    FormName,
+    RowOptions,
+    TableRows,
+    corpus_of_rows,
+    form_of,
+    usual_column,
+)
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt", ".token")
 STEMS = ("captions", "metadata", "pairs", "quadruples")  # of tables that are found before any other
@@ -44,6 +60,7 @@ def read_table(
     language: str = "en",
     reference_language: str = "en",
     ids_only: bool = False,
+    split: str | None = None,
     missing: Missing = "error",
     name: str | None = None,
     licence: str = "unknown",
@@ -51,7 +68,7 @@ def read_table(
     """The corpus of a table, in the order of its rows.
 
     A table is a ``.csv``, ``.tsv`` or ``.txt`` file with separators, JSON lines, Parquet, or
-    JSON: a list of objects, or an object from file names to captions.
+    JSON: a list of objects (or the only one in an object), or an object from file names to captions.
 
     Args:
         root: The table, or the folder that holds it: under one of ``STEMS``, else as the only one that fits a form.
@@ -59,6 +76,8 @@ def read_table(
             beside the table if it exists.
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.readers.forms`); by default taken
             from the table's name or its columns.
+        split: The rows to read of a table with a column ``split``; unless given, those of ``test``, or all if there are
+            none.
 
     Raises:
         RequestError: The table cannot be read, lacks a column, or its rows are at fault; lists every fault.
@@ -74,8 +93,25 @@ def read_table(
     beside = [folder for folder in (file.parent / "images", file.parent) if folder.is_dir()]
     form = form or form_of(file.stem, available) or "captions"
     options = RowOptions(form, columns or {}, language, reference_language, ids_only)
-    read, name = TableRows(str(file), available, rows, str(file)), name or corpus_name(path)
+    read = _of_split(TableRows(str(file), available, rows, str(file)), split)
+    name = name or corpus_name(path)
     return corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
+
+
+def _of_split(read: TableRows, given: str | None) -> TableRows:
+    """The rows of one split of a table, whose origin then says so."""
+    column = usual_column(("split",), read.available)
+    if column is None:
+        if given is None:
+            return read
+        raise RequestError(f"{read.where}: no column 'split' for split = {given!r}; it has {', '.join(read.available)}")
+    rows = list(read.rows)
+    splits = [str(value) for value in dict.fromkeys(row.get(column) for row in rows) if value is not None]
+    if given is None and (len(splits) < 2 or "test" not in splits):
+        return read._replace(rows=rows)
+    chosen = choose_split(read.where, splits, given)
+    rows = [row for row in rows if str(row.get(column)) == chosen]
+    return read._replace(rows=rows, origin=f"{read.origin} (split {chosen} of {', '.join(splits)})")
 
 
 def named_table(folder: Path) -> Path | None:
@@ -116,15 +152,14 @@ def table_columns(file: Path) -> list[str]:
     return table_rows(file)[0]
 
 
-def is_coco(file: Path, *keys: str) -> bool:
-    """Whether a JSON file may be one of COCO's: an object whose first key is one of these, or at least no image's."""
-    if file.suffix.lower() != ".json":
+def is_coco(file: Path) -> bool:
+    """Whether a JSON file may be one of COCO's: an object with annotations, not one from names of images."""
+    if file.suffix.lower() != ".json" or not file.stat().st_size:
         return False
-    with file.open("rb") as stream:
-        start = stream.read(1000).decode("utf-8-sig", errors="replace").split('"', 2)
-    if start[0].strip() != "{" or len(start) < 2:
-        return False
-    return start[1] in keys if keys else not is_image_name(start[1])
+    with file.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as content:
+        start, *key = content[:1000].decode("utf-8-sig", errors="replace").split('"', 2)
+        annotated = content.find(b'"annotations"') >= 0
+    return annotated and start.strip() == "{" and not is_image_name(key[0])
 
 
 def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
@@ -171,15 +206,26 @@ def _columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _objects(file: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON file: a list of objects, or an object from file names to a caption or several."""
+    """The rows of a JSON file: a list of objects, the only such list in an object, or an object of objects.
+
+    An object from the names of image files may hold a caption or several in place of objects.
+    """
     content = read_json(file)
     if isinstance(content, dict) and any(map(is_image_name, content)):
-        return [{"image": name, "caption": captions} for name, captions in content.items()]
-    if isinstance(content, list) and all(isinstance(entry, dict) for entry in content):
+        return [{"image": name, **(of if isinstance(of, dict) else {"caption": of})} for name, of in content.items()]
+    if isinstance(content, dict):
+        lists = list(filter(_are_objects, content.values()))
+        content = lists[0] if len(lists) == 1 else list(content.values())
+    if _are_objects(content):
         return content
     raise RequestError(
-        f"{file}: expected a list of objects, or an object from the names of image files to their captions"
+        f"{file}: expected a list of objects, the only one in an object, or an object from the names of image files to "
+        "their captions"
     )
+
+
+def _are_objects(value: object) -> TypeGuard[list[dict[str, Any]]]:
+    return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
 
 
 def delimited_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
