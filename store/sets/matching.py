@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal, NamedTuple
@@ -273,10 +273,17 @@ def _best(column: str, cells: Sequence[object], ways: Mapping[str, Mapping[str, 
     """The kind of names of which a column holds most; in ``image_id`` of captions, those of images come first."""
     foreign = next((kind for kind in ways if kind != items.of and column in KEYS.get(kind, ())), items.of)
     order = [foreign, *(kind for kind in ways if kind != foreign)]
-    plain = {
-        kind: [plain_text(c) if c is not None else None for c in cells] if kind == "texts" else cells for kind in ways
-    }
-    return max((_Key(column, kind, known_ids(plain[kind], ways[kind])) for kind in order), key=lambda key: key.n_known)
+    keys = (_Key(column, kind, known_ids(_plain(kind, cells, ways[kind]), ways[kind])) for kind in order)
+    return max(keys, key=lambda key: key.n_known)
+
+
+def _plain(kind: str, cells: Sequence[object], named: Collection[str]) -> Sequence[object]:
+    """Texts with single spaces, paths of another machine without their folders, anything else as it is."""
+    if kind == "texts":
+        return [None if cell is None else plain_text(cell) for cell in cells]
+    if kind == "file names":
+        return [cell if cell is None or str(cell) in named else re.split(r"[/\\]", str(cell))[-1] for cell in cells]
+    return cells
 
 
 def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items, *, said: bool) -> Match:

@@ -138,7 +138,8 @@ def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
 
 def _read_npy(path: Path) -> Contents:
     values = mapped(path)
-    return Contents({"embeddings": values}, _ids_beside(path, len(values) if values.ndim else 0))
+    columns: Mapping[str, Sequence[object]] = _ids_beside(path, len(values) if values.ndim else 0)
+    return Contents({"embeddings": values}, columns or (_metadata_of([path]) if _numbers(path) else {}))
 
 
 def _ids_beside(path: Path, n_rows: int) -> dict[str, list[object]]:
@@ -248,7 +249,9 @@ def _read_csv(path: Path) -> Contents:
         rows = list(csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
     if not rows:
         raise ValueError("the file is empty")
-    has_header = not is_number(rows[0][-1]) and not rows[0][-1].startswith("[")
+    counted = [cell for cell in rows[0] if is_number(cell)]  # pandas counts components that have no names
+    has_header = len(counted) > 1 and counted in ([str(n + at) for n in range(len(counted))] for at in (0, 1))
+    has_header = has_header or not (is_number(rows[0][-1]) or rows[0][-1].startswith("["))
     header = rows.pop(0) if has_header else [""] * len(rows[0])
     cells = list(zip(*rows, strict=True)) or [()] * len(header)
     lists = next((at for at, column in enumerate(cells) if column and all(c.startswith("[") for c in column)), None)
@@ -256,7 +259,7 @@ def _read_csv(path: Path) -> Contents:
         vectors = np.array([json.loads(cell) for cell in cells[lists]], dtype=np.float32)
         rest = [at for at in range(len(cells)) if at != lists]
     else:
-        named = [plain_name(name) in USUAL for name in header]
+        named = [plain_name(name) in USUAL or (has_header and not name) for name in header]  # "": pandas' index
         rest = [
             at for at, column in enumerate(cells) if named[at] or (column and not all(is_number(c) for c in column))
         ]
@@ -295,20 +298,30 @@ def _matrix(rows: Iterable[list[float]]) -> NDArray[np.float32]:
 
 def _read_shards(folder: Path) -> Contents:
     """Numbered ``.npy`` files as one array, as clip-retrieval writes them, with its ``../metadata/*.parquet``."""
-    shards = sorted(folder.glob("*.npy"), key=lambda path: [int(n) for n in re.findall(r"\d+", path.stem)] or [0])
+    shards = sorted(folder.glob("*.npy"), key=_numbers)
     if not shards:
         raise RequestError(f"{folder}: a folder without .npy files; name a file of vectors")
-    values = [mapped(path) for path in shards]
-    beside = (sorted(place.glob("*.parquet")) for place in (folder, folder.parent / "metadata", folder.parent))
-    tables = next((found for found in beside if len(found) == len(shards)), [])
-    columns: dict[str, list[object]] = {}
-    if tables:
-        import pyarrow.parquet as pq
+    return Contents({"embeddings": np.concatenate([mapped(path) for path in shards])}, _metadata_of(shards))
 
-        rows = pa.concat_tables([pq.read_table(path) for path in tables], promote_options="default")
-        flat = [name for name in rows.column_names if not pa.types.is_nested(rows[name].type)]
-        columns = {name: rows[name].to_pylist() for name in flat}
-    return Contents({"embeddings": np.concatenate(values)}, columns)
+
+def _metadata_of(shards: Sequence[Path]) -> dict[str, list[object]]:
+    """The columns of the tables that belong to some shards, beside them or in ``../metadata``."""
+    folder = shards[0].parent
+    for place in (folder, folder.parent / "metadata", folder.parent):
+        tables = sorted(place.glob("*.parquet"), key=_numbers)
+        if len(shards) == 1 and _numbers(shards[0]):  # one of several
+            tables = [table for table in tables if _numbers(table)[-1:] == _numbers(shards[0])[-1:]]
+        if len(tables) == len(shards):
+            import pyarrow.parquet as pq
+
+            rows = pa.concat_tables([pq.read_table(path) for path in tables], promote_options="default")
+            flat = [name for name in rows.column_names if not pa.types.is_nested(rows[name].type)]
+            return {name: rows[name].to_pylist() for name in flat}
+    return {}
+
+
+def _numbers(path: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", path.stem)]
 
 
 _READERS: Mapping[str, Callable[[Path], Contents]] = {

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -201,7 +202,8 @@ WAYS: dict[str, Way] = {
     "npz of image_features and text_features": Way(npz(image_features=V, text_features=T), "images of ways", verified=False),
     "npz with ids of both sides": Way(npz(image_features=V[PI], image_ids=of(IMAGES, PI), text_features=T[PC], caption_ids=of(CAPTIONS, PC)), "matched by `image_ids`"),
     "npz with file names": Way(both(npz(features=V[PI], filenames=of(FILES, PI)), CAPS), "file names of the images"),
-    "npz with paths of another machine": Way(both(npz(features=V[PI], paths=[f"photos/{f}" for f in of(FILES, PI)]), CAPS), "file names of the images"),
+    "npz with paths of another machine": Way(both(npz(features=V[PI], paths=[f"D:\\data\\{f}" if f < "006" else f"/data/{f}" for f in of(FILES, PI)]), CAPS), "file names of the images"),
+    "npz with paths of the corpus": Way(both(npz(features=V[PI], paths=[f"photos/{f}" for f in of(FILES, PI)]), CAPS), "file names of the images"),
     "npz of anonymous arrays": Way(saved(lambda path: np.savez(path, V, T), "a.npz"), "captions of ways", verified=False),
     "npz of float16": Way(both(npz(embeddings=V[PI].astype(np.float16), ids=of(IMAGES, PI)), CAPS), "matched by `ids`"),
     "npz whose norms are not one": Way(both(npz(embeddings=3 * V[PI], ids=of(IMAGES, PI)), CAPS), "matched by `ids`"),
@@ -224,11 +226,15 @@ WAYS: dict[str, Way] = {
     "parquet of late interaction": Way(both(parquet("images.parquet", id=of(IMAGES, PI), embedding=[lists(V[[at]]) for at in PI.tolist()]), parquet("queries.parquet", id=of(CAPTIONS, PC), embedding=[lists(T[[at]]) for at in PC.tolist()])), "matched by `id`"),
     "parquet of texts": Way(both(IMGS, parquet("captions.parquet", caption=of(TEXTS, PC), emb=lists(T[PC]))), "texts of the captions"),
     "csv of components": Way(both(table("images.csv", [{"id": IMAGES[at], **{f"c{k}": float(V[at, k]) for k in range(8)}} for at in PI.tolist()]), CAPS), "matched by `id`"),
+    "csv of pandas, by ids": Way(both(saved(lambda path: pd.DataFrame(V[PI], of(IMAGES, PI)).to_csv(path), "images.csv"), CAPS), "matched by `id`"),
+    "csv of pandas, by named ids": Way(both(saved(lambda path: pd.DataFrame(V[PI], pd.Index(of(FILES, PI), name="photo")).to_csv(path), "images.csv"), CAPS), "`photo`, file names of the images"),
+    "csv of pandas, by rows": Way(both(saved(lambda path: pd.DataFrame(V).to_csv(path), "images.csv"), CAPS), "12 of 12 rows matched by `id`, file names"),
     "tsv with a list in a cell": Way(both(table("images.tsv", [{"filename": FILES[at], "embedding": json.dumps(lists(V[[at]])[0])} for at in PI.tolist()]), CAPS), "file names"),
     "json of id and list": Way(both(text("images.json", json.dumps(dict(zip(of(IMAGES, PI), lists(V[PI]), strict=True)))), CAPS), "matched by `ids`"),
     "jsonl of an API's batch": Way(both(table("images.jsonl", [{"custom_id": IMAGES[at], "embedding": lists(V[[at]])[0]} for at in PI.tolist()]), CAPS), "`custom_id`"),
     "FiftyOne's samples": Way(moment, "file names of the images"),
     "clip-retrieval's folder": Way(clip_retrieval, "file names of the images"),
+    "one shard of clip-retrieval": Way(lambda path: clip_retrieval(path).replace("img_emb ", "img_emb/img_emb_1.npy "), refused="6 of 12 images of corpus 'ways' are not in the file"),
     "FAISS index": Way(text("image.index", b"IxFI"), refused="take its vectors with index.reconstruct_n(0, index.ntotal)"),
     "FAISS folder of langchain": Way(lambda folder: (text("db/index.faiss", b"x")(folder), text("db/index.pkl", b"x")(folder), "db")[2], refused="index.reconstruct_n"),
     "sentence-transformers' pickle": Way(text("embeddings.pkl", pickle.dumps({"sentences": TEXTS, "embeddings": T})), refused=PKL),
