@@ -27,7 +27,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
@@ -234,7 +234,7 @@ class KeptRows:
         self._connection = connection
         self._keeps = keeps or not connection.is_local
         self._tables: dict[tuple[str, ...], _Kept] = {}
-        self._values: dict[tuple[str, str], tuple[pa.Table, int]] = {}  # with bytes; what was used last comes last
+        self._values: dict[tuple[str, str], tuple[Any, int]] = {}  # with bytes; what was used last comes last
         self._n_writes: Counter[str] = Counter()
         self._changing = threading.Lock()
         self.look_seconds = (1.0 if connection.is_local else 30.0) if keeps else 0.0
@@ -277,8 +277,8 @@ class KeptRows:
             self._tables[name, *part] = found = replace(found, looked=looked)
         return found.rows
 
-    def of_values(self, name: str, values: Sequence[str]) -> dict[str, pa.Table]:
-        """The rows of a table that belong to each of these values, and never change, as far as they are kept."""
+    def of_values(self, name: str, values: Sequence[str]) -> dict[str, Any]:
+        """What a table holds for each of these values, and never changes, as far as it is kept."""
         found = {}
         with self._changing:
             for value in values:
@@ -286,12 +286,12 @@ class KeptRows:
                     found[value], self._values[name, value] = rows[0], rows
         return found
 
-    def add_value(self, name: str, value: str, rows: pa.Table) -> None:
-        """Keeps the rows of a table that belong to one value and never change, while there is room for them."""
-        if not self._keeps or not rows.num_rows:
+    def add_value(self, name: str, value: str, found: Any, n_bytes: int) -> None:
+        """Keeps what a table holds for one value and never changes, while there is room for it."""
+        if not self._keeps or not n_bytes:
             return
         with self._changing:
-            self._values[name, value] = rows, rows.nbytes
+            self._values[name, value] = found, n_bytes
             room = _KEPT_BYTES - sum(size for _, size in self._values.values())
             while room < 0:
                 room += self._values.pop(next(iter(self._values)))[1]

@@ -53,6 +53,7 @@ from capim.store.types import (
     IndexedImage,
     Modality,
     SetKey,
+    canonical_json,
     is_fingerprint,
     name_fault,
 )
@@ -190,6 +191,11 @@ class EmbeddingStore:
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
         """A stored corpus by name (the newest), by fingerprint, or both; without image bytes (``source`` is None)."""
         row = self.corpus_row(name, fingerprint)
+        own = {name: row[name] for name in ("name", "licence", "origin", "main_metric", "reference_language")}
+        key = canonical_json({**own, "fingerprint": row["fingerprint"]})
+        kept: Corpus | None = self.connection.kept.of_values("corpora", [key]).get(key)
+        if kept is not None:
+            return kept
         parts: dict[str, Any] = {
             part: corpus_part(self.connection, part, row["name"], row["fingerprint"]) for part in CORPUS_PARTS
         }
@@ -197,13 +203,10 @@ class EmbeddingStore:
             if parts[part].num_rows != row[f"n_{part}"]:
                 problem = f"corpus {row['name']!r} has {parts[part].num_rows} of {row[f'n_{part}']} {part}"
                 raise WorkError(problem, remedy=drop_corpus_remedy(row["name"]))
-        corpus = Corpus(
-            **{name: row[name] for name in ("name", "licence", "origin", "main_metric")},
-            languages_reference=row["reference_language"],
-            **parts,
-        )
+        corpus = Corpus(languages_reference=own.pop("reference_language"), **own, **parts)
         # Computing the fingerprint of a million captions takes seconds; `capim store verify` does.
         vars(corpus)["fingerprint"] = row["fingerprint"]
+        self.connection.kept.add_value("corpora", key, corpus, sum(part.nbytes for part in parts.values()))
         return corpus
 
     def write_corpus(self, corpus: Corpus) -> None:

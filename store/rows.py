@@ -65,7 +65,7 @@ def by_value(connection: Connection, name: str, values: Sequence[str]) -> dict[s
         rows = read_where(connection, name, having({column: missing}))
         for value in missing:
             found[value] = _among(rows, {column: value}) if len(missing) > 1 else rows
-            connection.kept.add_value(name, value, found[value])
+            connection.kept.add_value(name, value, found[value], found[value].nbytes)
     return found
 
 
@@ -156,7 +156,8 @@ def merge(
     connection.record(name, table, added)
     if added is not None and not n_changed and (column := TABLES[name].written_by) is not None:
         for value in texts(pc.unique(rows[column])):
-            connection.kept.add_value(name, value, _among(rows, {column: value}))
+            own = _among(rows, {column: value})
+            connection.kept.add_value(name, value, own, own.nbytes)
     return written, len(table.get_fragments())
 
 

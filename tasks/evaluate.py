@@ -240,8 +240,9 @@ def find_evaluations(
 def evaluated_rows(store: EmbeddingStore, **equals: Sequence[str]) -> list[Row]:
     """The results that hold these texts, those last used last, with the columns that say of what they are."""
     columns = [*SetsRef.__dataclass_fields__, "protocol", "evaluation", "derived", "created", "run"]
-    uses = store.uses()
-    return sorted(store.rows("results", **equals).select(columns).to_pylist(), key=lambda row: age(row, uses)[1:])
+    uses, rows = store.uses(), store.rows("results", **equals)
+    of_several_metrics = rows.group_by(columns, use_threads=False).aggregate([])
+    return sorted(of_several_metrics.to_pylist(), key=lambda row: age(row, uses)[1:])
 
 
 def newest_evaluations(

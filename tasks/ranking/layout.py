@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, cast
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from capim.tasks.corpora.subset import first_linked
 from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.clusters import SamplingFrame
 
+T = TypeVar("T")
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
 
 
@@ -95,8 +97,29 @@ class CorpusLayout:
         return described > 0 and bool((np.bincount(first_five, minlength=FIVE) == described).all())
 
 
+def once(make: Callable[[CorpusLayout], T]) -> Callable[[CorpusLayout], T]:
+    """A function of a layout that is called once for each."""
+    made: WeakKeyDictionary[CorpusLayout, T] = WeakKeyDictionary()
+
+    @wraps(make)
+    def of(layout: CorpusLayout) -> T:
+        if layout not in made:
+            made[layout] = make(layout)
+        return made[layout]
+
+    return of
+
+
 def layout_of(corpus: Corpus) -> CorpusLayout:
-    """The corpus as arrays; ids of unknown images were refused when the corpus was built."""
+    """The corpus as arrays, made once; ids of unknown images were refused when the corpus was built."""
+    kept = vars(corpus)  # as a cached property of it would be
+    if "layout" not in kept:
+        kept["layout"] = _made(corpus)
+    layout: CorpusLayout = kept["layout"]
+    return layout
+
+
+def _made(corpus: Corpus) -> CorpusLayout:
     captions = corpus.captions
     positions = pc.index_in(captions["image_id"], value_set=corpus.images["id"].combine_chunks())
     images = _int32(positions.fill_null(-1))

@@ -34,7 +34,7 @@ from capim.tasks.protocols import (
     ProtocolRule,
 )
 from capim.tasks.ranking import tasks as builders
-from capim.tasks.ranking.layout import FIVE, CorpusLayout, layout_of
+from capim.tasks.ranking.layout import FIVE, CorpusLayout, layout_of, once
 from capim.tasks.ranking.tasks import ScoringTask
 
 FOLDS = 5
@@ -194,6 +194,7 @@ PROTOCOLS: dict[str, ProtocolRule] = {
 }
 
 
+@once
 def rules_for(layout: CorpusLayout) -> list[ProtocolRule]:
     """Every protocol that this corpus could have: those of the tables, its languages, ground truths and categories."""
     return [
@@ -295,7 +296,11 @@ def protocols_of(corpus: Corpus) -> tuple[Protocol, ...]:
     Of more than 20 categories of hard negatives only the means, of more than 20 tags of quadruples none; such a
     category or tag has to be requested by its id.
     """
-    layout = layout_of(corpus)
+    return _usual(layout_of(corpus))
+
+
+@once
+def _usual(layout: CorpusLayout) -> tuple[Protocol, ...]:
     return tuple(r.protocol for r in rules_for(layout) if not r.on_request and r.obstacle(layout) is None)
 
 
@@ -344,6 +349,19 @@ def build_tasks(corpus: Corpus, protocols: Iterable[Protocol]) -> list[ScoringTa
     layout, wanted = layout_of(corpus), list(protocols)
     rules = _matching(layout, [protocol.id for protocol in wanted])
     return [rules[protocol.without_orientation.id].build(layout, protocol) for protocol in wanted]
+
+
+def query_counts(corpus: Corpus, protocols: Iterable[Protocol]) -> dict[str, int]:
+    """How many queries protocols have on a corpus, by their ids; the tasks of each are built once for that."""
+    known = _known_counts(layout_of(corpus))
+    lacking = [protocol for protocol in protocols if protocol.id not in known]
+    known |= {task.protocol.id: len(task.query_ids) for task in build_tasks(corpus, lacking)} if lacking else {}
+    return known
+
+
+@once
+def _known_counts(layout: CorpusLayout) -> dict[str, int]:
+    return {}
 
 
 def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolRule]:

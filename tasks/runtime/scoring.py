@@ -20,7 +20,7 @@ from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import SCORER_VERSION, Outcomes
-from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.protocols import query_counts, select_protocols
 from capim.tasks.ranking.resources import Advance, Resources, ignore
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import read_outcomes, vectors_of
@@ -199,10 +199,8 @@ def write_score_part(
 
 def incomplete(scored: ScoredSets, protocols: Sequence[Protocol], stored: Mapping[str, int]) -> list[Protocol]:
     """The protocols of which not all queries have stored outcomes; ``stored`` counts them by protocol id."""
-    begun = [protocol for protocol in protocols if protocol.id in stored]
-    tasks = build_tasks(scored.corpus, begun) if begun else []
-    complete = {task.protocol.id for task in tasks if len(task.query_ids) == stored[task.protocol.id]}
-    return [protocol for protocol in protocols if protocol.id not in complete]
+    wanted = query_counts(scored.corpus, [protocol for protocol in protocols if protocol.id in stored])
+    return [protocol for protocol in protocols if stored.get(protocol.id) != wanted.get(protocol.id, -1)]
 
 
 def _merged(
