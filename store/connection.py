@@ -287,8 +287,8 @@ class KeptRows:
         return found
 
     def add_value(self, name: str, value: str, found: Any, n_bytes: int) -> None:
-        """Keeps what a table holds for one value and never changes, while there is room for it."""
-        if not self._keeps or not n_bytes:
+        """Keeps what a table holds for one value and never changes, while there is room for it and others."""
+        if not self._keeps or not 0 < n_bytes <= _KEPT_BYTES // 2:
             return
         with self._changing:
             self._values[name, value] = found, n_bytes
