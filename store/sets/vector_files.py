@@ -139,7 +139,7 @@ def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
 def _read_npy(path: Path) -> Contents:
     values = mapped(path)
     columns: Mapping[str, Sequence[object]] = _ids_beside(path, len(values) if values.ndim else 0)
-    return Contents({"embeddings": values}, columns or (_metadata_of([path]) if _numbers(path) else {}))
+    return Contents({"embeddings": values}, columns or _metadata_of([path], path.parent.parent / "metadata"))
 
 
 def _ids_beside(path: Path, n_rows: int) -> dict[str, list[object]]:
@@ -301,16 +301,16 @@ def _read_shards(folder: Path) -> Contents:
     shards = sorted(folder.glob("*.npy"), key=_numbers)
     if not shards:
         raise RequestError(f"{folder}: a folder without .npy files; name a file of vectors")
-    return Contents({"embeddings": np.concatenate([mapped(path) for path in shards])}, _metadata_of(shards))
+    columns = _metadata_of(shards, folder, folder.parent / "metadata", folder.parent)
+    return Contents({"embeddings": np.concatenate([mapped(path) for path in shards])}, columns)
 
 
-def _metadata_of(shards: Sequence[Path]) -> dict[str, list[object]]:
-    """The columns of the tables that belong to some shards, beside them or in ``../metadata``."""
-    folder = shards[0].parent
-    for place in (folder, folder.parent / "metadata", folder.parent):
+def _metadata_of(shards: Sequence[Path], *places: Path) -> dict[str, list[object]]:
+    """The columns of the Parquet files that belong to some shards, in the first of some folders that has them."""
+    for place in places:
         tables = sorted(place.glob("*.parquet"), key=_numbers)
-        if len(shards) == 1 and _numbers(shards[0]):  # one of several
-            tables = [table for table in tables if _numbers(table)[-1:] == _numbers(shards[0])[-1:]]
+        if len(shards) == 1:
+            tables = [table for table in tables if _numbers(table)[-1:] in ([], _numbers(shards[0])[-1:])]
         if len(tables) == len(shards):
             import pyarrow.parquet as pq
 
