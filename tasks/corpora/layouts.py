@@ -23,7 +23,7 @@ from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
 from capim.tasks.corpora.readers.judged import is_judged_folder
-from capim.tasks.corpora.readers.labels import are_classes, is_labelled
+from capim.tasks.corpora.readers.labels import are_classes, is_labelled, is_sharded
 from capim.tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, named_table, table_columns, tables_in
 
 Content: TypeAlias = dict[str, object]
@@ -113,6 +113,9 @@ def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
     if is_judged_folder(folder):
         yield Recognised({"reader": "judged", **named}, "queries, documents and judgements")
     yield _usual_table(folder)
+    if is_sharded(folder):
+        content: Content = {"reader": "labels", "root": str(folder), "name": corpus_name(folder)}
+        yield Recognised(content, "labelled images, in CLIP_benchmark's shards (docs/labels.md)")
     if next(folder.glob("*.tar"), None) is not None:
         yield Recognised({"reader": "webdataset", "root": str(folder)}, "shards of webdataset, *.tar")
     yield _splits(folder)

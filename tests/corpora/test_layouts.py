@@ -288,3 +288,35 @@ def test_of_a_folder_without_a_corpus_json_files_and_those_not_read_are_named(pu
     put({"share.json": json.dumps([{"image": "0.png", "conversations": []}]), "of.json": '{"a": 1}'})
     assert "share.json: no column for caption; it has image, conversations" in refusal(root)
     assert "of.json: expected a list of objects" in refusal(root)
+
+
+def test_of_a_data_set_in_one_split_with_a_column_of_splits_the_test_rows_are_read(put: Put) -> None:
+    """The hub's Flickr30k: one split, test, of 31,014 rows, and a column with train, val and test."""
+    root = put({"notes.txt": "x"})
+    rows = {"image": [png("red"), png("blue"), png("green")], "caption": ["a", "b", "c"]}
+    publish(root, {**rows, "split": ["train", "test", "val"]}, split="test")
+    corpus = open_corpus(root)
+    assert texts(corpus) == [("image/1", "b")]
+    assert corpus.origin.endswith("(split test of train, test, val)")
+
+
+@pytest.mark.parametrize("names", [("en", "de", "pt-BR"), ("caption_en", "caption_de", "caption_pt-br")])
+def test_a_column_for_each_language_holds_captions_in_it(put: Put, names: tuple[str, str, str]) -> None:
+    texts_of = [("a 1", "ein 1", None), ("a 2", "ein 2", ["um", "outro"])]
+    rows = [{"id": n, "image": f"{n}.png", **dict(zip(names, texts_of[n - 1], strict=True))} for n in (1, 2)]
+    root = put({"captions.jsonl": "\n".join(map(json.dumps, rows))}, "1.png", "2.png")
+    captions = open_corpus(root).captions.to_pylist()
+    told = [(row["image_id"], row["language"], row["ordinal"], row["text"]) for row in captions]
+    assert told == [
+        ("1", "en", 0, "a 1"), ("1", "de", 0, "ein 1"), ("2", "en", 0, "a 2"), ("2", "de", 0, "ein 2"),
+        ("2", "pt-BR", 0, "um"), ("2", "pt-BR", 1, "outro"),
+    ]  # fmt: skip
+    one = {"reader": "table", "root": str(root), "columns": {"caption": names[1]}, "language": "de"}
+    assert [row["text"] for row in open_corpus(one).captions.to_pylist()] == ["ein 1", "ein 2"]
+
+
+def test_crossmodal_3600s_rows_are_a_table_of_languages(put: Put) -> None:
+    row = {"image/key": "1", "image/locale": "en", "en": {"caption": ["a", "b"]}, "de": {"caption": ["ein"]}}
+    root = put({"rows.jsonl": json.dumps(row)}, "1.png")
+    found = open_corpus({"reader": "table", "root": str(root / "rows.jsonl"), "columns": {"image": "image/key"}})
+    assert [(c["language"], c["text"]) for c in found.captions.to_pylist()] == [("en", "a"), ("en", "b"), ("de", "ein")]

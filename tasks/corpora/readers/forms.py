@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, did_you_mean, nearest, noted
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
-from capim.tasks.corpora.files import unlisted
+from capim.tasks.corpora.files import choose_split, unlisted
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
@@ -78,7 +78,7 @@ _TABLE = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encodi
 FORMS: dict[FormName, CorpusForm] = {name: CorpusForm(**roles) for name, roles in _TABLE["forms"].items()}
 USUAL_NAMES: Mapping[str, Sequence[str]] = _TABLE["usual"]
 JUDGED_TABLES = {name: JudgedColumns(**table) for name, table in _TABLE["judged"].items()}
-_IN_OBJECTS = ("text", "raw", "caption", "sentence")  # names of a caption in a list of objects
+_IN_OBJECTS = ("text", "raw", "caption", "sentence", "phrase")  # names of a caption in a list of objects
 _ADDRESSES = ("url", "urls", "imageurl", "link")
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
 
@@ -138,6 +138,7 @@ def columns_of_roles(options: RowOptions, available: Sequence[str], where: str) 
 
 def form_of(stem: str, available: Sequence[str]) -> FormName | None:
     """The form of a table whose file has the name of one, else by its columns; None if these are of no form."""
+    available = [*available, *(["caption"] if _languages(available) else [])]
     for form in FORMS:
         if stem == form:
             return form
@@ -195,6 +196,71 @@ def _line(role: str, names: Sequence[str]) -> str:
 
 def _fold(name: str) -> str:
     return "".join(c for c in name.casefold() if c.isalnum())
+
+
+def of_split(read: TableRows, given: str | None = None) -> TableRows:
+    """The rows of a split where there is a column ``split``: the given one, else ``test``, else all.
+
+    The origin says which, and RequestError that there is no such split.
+    """
+    column = usual_column(("split",), read.available)
+    if column is None:
+        if given is None:
+            return read
+        raise RequestError(f"{read.where}: no column 'split' for split = {given!r}; it has {', '.join(read.available)}")
+    rows = list(read.rows)
+    splits = [str(value) for value in dict.fromkeys(row.get(column) for row in rows) if value is not None]
+    if given is None and (len(splits) < 2 or "test" not in splits):
+        return read._replace(rows=rows)
+    chosen = choose_split(read.where, splits, given)
+    rows = [row for row in rows if str(row.get(column)) == chosen]
+    return read._replace(rows=rows, origin=f"{read.origin} (split {chosen} of {', '.join(splits)})")
+
+
+def of_languages(read: TableRows, columns: Columns) -> TableRows:
+    """A table with captions in a column for each of several languages, with a row for each of them instead.
+
+    Not where ``columns`` names those of the captions.
+    """
+    codes = _languages([*read.available, *(["image"] if "image" in columns else [])])
+    if not codes or "caption" in columns:
+        return read
+    others = [column for column in read.available if column not in codes]
+    rows = (
+        {**{column: row.get(column) for column in others}, "caption": row[column], "language": code}
+        for row in read.rows
+        for column, code in codes.items()
+        if row.get(column)
+    )
+    return read._replace(available=[*others, "caption", "language"], rows=rows)
+
+
+def _languages(available: Sequence[str]) -> dict[str, str]:
+    """Column -> language, of a table without captions but for those in several columns that are named by languages."""
+    codes = {column: code for column in available if (code := _language_of(column)) is not None}
+    others = [column for column in available if column not in codes]
+    is_table = len({*codes.values()}) == len(codes) > 1 and _usual("image", others) and not _caption_columns(others)
+    return codes if is_table else {}
+
+
+def _language_of(column: str) -> str | None:
+    """The BCP-47 code by which a column of captions is named.
+
+    ``id`` is no Indonesian here, but an id; ``id-ID`` is.
+
+    Examples:
+        >>> [_language_of(column) for column in ("de", "caption_pt-BR", "zh_text", "id", "url", "caption_id", "xx")]
+        ['de', 'pt-BR', 'zh', None, None, None, None]
+    """
+    usual = {_fold(name) for name in USUAL_NAMES["caption"]}
+    words = [word for word in re.split(r"[ _-]+", column) if _fold(word) not in usual]
+    code = "-".join(words)
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]{2}|-[a-z]{4})?", code, re.IGNORECASE) or code.casefold() == "id":
+        return None
+    from langcodes import Language
+
+    language = Language.get(code)
+    return str(language) if language.is_valid() else None
 
 
 def corpus_of_rows(
@@ -311,7 +377,7 @@ class _Rows:
         if not cells:
             self.faults.add(f"rows without {role}", self.at)
         texts: list[str | None] = []
-        for cell in map(unlisted, cells):
+        for cell in map(_said, map(unlisted, cells)):
             each = [_said(one) for one in (cell if isinstance(cell, list | tuple) else [cell])]
             said = [text for text in each if isinstance(text, str)]
             if said and len(said) == len(each):

@@ -24,7 +24,16 @@ from capim.store.files import NOT_ITS_FORMAT
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import choose_split, corpus_name
 from capim.tasks.corpora.images.image_files import Missing
-from capim.tasks.corpora.readers.forms import Columns, FormName, RowOptions, TableRows, columns_of_roles, corpus_of_rows
+from capim.tasks.corpora.readers.forms import (
+    Columns,
+    FormName,
+    RowOptions,
+    TableRows,
+    columns_of_roles,
+    corpus_of_rows,
+    of_languages,
+    of_split,
+)
 from capim.tasks.hub import commit_of, folder_at
 
 if TYPE_CHECKING:
@@ -318,26 +327,28 @@ def read_hub(
 
     Args:
         dataset: Hub id, a folder in the hub's layout or written by ``save_to_disk``, or a Parquet file with images.
-        split: Unless given, ``test`` of a data set on the hub; of a folder the only split, else ``test``.
+        split: Unless given, ``test`` of a data set on the hub; of a folder the only split, else ``test``. Of a column
+            ``split`` in it the rows of ``test`` are read, if there are any.
         images: Folder of the images if the image column holds file names.
 
     Raises:
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
-    available = list(loaded.dataset.column_names)
     embedded = images is None and not ids_only
+    available = list(loaded.dataset.column_names)
+    whole = TableRows(loaded.name, available, loaded.rows_with_keys(), loaded.origin, loaded.source)
+    read = of_languages(of_split(whole), columns or {})
     options = RowOptions(form, columns or {}, language, reference_language, ids_only)
     if embedded:
         if len(loaded.images) == 1 and form != "quadruples":
             options = options._replace(columns={"image": loaded.images[0], **options.columns})
-        for role, (column, *_) in columns_of_roles(options, available, loaded.name).items():
+        for role, (column, *_) in columns_of_roles(options, read.available, loaded.name).items():
             if role.startswith("image") and column not in loaded.images:
                 raise RequestError(
                     f"{loaded.name}: column {column!r} holds no images; give their folder with images, or set "
                     "ids_only = true"
                 )
-    absent = loaded.absent() if embedded else ()
-    read = TableRows(loaded.name, available, loaded.rows_with_keys(), loaded.origin, loaded.source, absent)
+        read = read._replace(absent=loaded.absent())
     name = name or corpus_name(Path(dataset))
     return corpus_of_rows(name, read, options, images=images, missing=missing, licence=licence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -46,12 +46,8 @@ def read_image_texts(
     texts = {file.removesuffix(".txt"): read_text(folder / file) for file in text_files(folder)}
     if not texts:
         raise RequestError(f"{folder}: no text files in it; expected a .txt file with the name of each image")
-    several = [name for name, text in texts.items() if len(text.strip().splitlines()) > 1]
-    if several and captions_in_file is None:
-        raise RequestError(
-            f"{folder}: {len(several)} text files have several lines, the first {several[0]}.txt; write "
-            'captions_in_file = "each" if each line is a caption, or captions_in_file = "one" if a text is one caption'
-        )
+    if captions_in_file is None:
+        refuse_several([f"{name}.txt" for name, text in texts.items() if len(lines_of(text)) > 1], folder)
     captions = list(_captions(texts.items(), captions_in_file == "each", language, faults))
     rows = [ImageRow(name) for name in texts]
     located = image_files.locate_images(rows, images or folder, missing=missing, origin=folder)
@@ -83,9 +79,23 @@ def text_files(folder: Path) -> Iterator[str]:
             yield file
 
 
+def refuse_several(names: Sequence[str], where: object) -> None:
+    """Raise ``RequestError`` if there are texts of several lines, of which nobody said whether each is a caption."""
+    if names:
+        raise RequestError(
+            f"{where}: {len(names)} text files have several lines, the first {names[0]}; write captions_in_file = "
+            '"each" if each line is a caption, or captions_in_file = "one" if a text is one caption'
+        )
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text that are not blank, without the blanks around them."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
 def _captions(texts: Iterable[tuple[str, str]], each_line: bool, language: str, faults: Faults) -> Iterator[CaptionRow]:
     for name, text in texts:
-        lines = [line.strip() for line in text.splitlines() if line.strip()] if each_line else [text.strip()]
+        lines = lines_of(text) if each_line else [text.strip()]
         if not any(lines):
             faults.add("text files without text", f"{name}.txt")
         for number, line in enumerate(lines):

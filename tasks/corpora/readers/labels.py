@@ -1,4 +1,4 @@
-"""Labelled images: folders that are classes, a table with a column of labels, or COCO's boxes (several labels each).
+"""Labelled images: folders that are classes, a table with a column of labels, COCO's boxes, CLIP_benchmark's shards.
 
 Every class becomes captions that describe no image, one for each prompt, and every label a row of the ground truth
 ``label``: the image, and the first prompt of its class. Images are encoded once, and prompts are short texts.
@@ -9,28 +9,32 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import LABEL
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.files import corpus_name, read_json, require_folder, unlisted
-from capim.tasks.corpora.images.image_files import Missing, images_below, locate_images
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow, build_corpus
+from capim.tasks.corpora.files import corpus_name, read_json, read_text, require_folder, unlisted
+from capim.tasks.corpora.images.image_files import LocatedImages, Missing, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
 from capim.tasks.corpora.readers.forms import USUAL_NAMES, form_of, usual_column
+from capim.tasks.corpora.readers.image_texts import lines_of
 from capim.tasks.corpora.readers.table import is_coco, table_columns, table_rows
+from capim.tasks.corpora.readers.webdataset import TarShards, samples_of
 
 PROMPTS: Mapping[str, Mapping[str, str | list[str]]] = tomllib.loads(
     Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8")
 )
 """Name of a published list -> its ``source`` and ``prompts``."""
+_CLASSES, _TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
 
 
 def read_labels(
     root: str | Path,
     *,
     images: str | Path | None = None,
-    prompts: str | Sequence[str] = "photo",
+    prompts: str | Sequence[str] | None = None,
     classes: Mapping[str, str] | None = None,
     language: str = "en",
     missing: Missing = "error",
@@ -41,9 +45,11 @@ def read_labels(
 
     Args:
         root: A folder whose folders are classes; a table with an image and a label in each row (a list of labels, or
-            several rows of an image, for several); or COCO's ``instances_*.json``.
+            several rows of an image, for several); COCO's ``instances_*.json``; or a folder with CLIP_benchmark's
+            ``classnames.txt`` and shards, ``*.tar`` or ``test/*.tar``, whose ``.cls`` are numbers of its lines.
         images: Folder of the image files; unless given, the table's.
-        prompts: Texts in which ``{}`` is the class, or the name of a list of ``prompts.toml``.
+        prompts: Texts in which ``{}`` is the class, or the name of a list of ``prompts.toml``; by default ``photo``,
+            of CLIP_benchmark's shards their ``zeroshot_classification_templates.txt``.
         classes: Label -> how the prompts name it (``{"n02084071": "dog"}``); by default the label, ``_`` as a blank.
         language: Of the prompts.
         missing: With ``skip``, images without a file are left out, and listed.
@@ -53,23 +59,31 @@ def read_labels(
             every fault.
     """
     path, faults = Path(root).expanduser().absolute(), Faults(str(root))
-    labels = _labels(path)
-    texts, known = _prompts(prompts), sorted({label for of_image in labels.values() for label in of_image})
+    shards = _shards(path) if is_sharded(path) else None
+    labels, classes = (
+        (_labels(path), classes or {}) if shards is None else (shards.labels, shards.names | (classes or {}))
+    )
+    texts, known = (
+        _prompts(prompts or _templates(path) or "photo"),
+        sorted({label for of_image in labels.values() for label in of_image}),
+    )
     for text in texts:
         if "{}" not in text:
             faults.add("prompts without {}, where the class goes", repr(text))
-    for label in (classes or {}).keys() - set(known):
+    for label in classes.keys() - set(known) - set(shards.names if shards else ()):
         faults.add(f"classes has a label that no image has; {did_you_mean(label, known)}it names", repr(label))
     if len(known) < 2:
         faults.add("fewer than two classes; a class is a folder, or a value of the column label", ", ".join(known))
     faults.raise_any()
-    rows = [ImageRow(image) for image in labels]
     folder = images or (path if path.is_dir() else path.parent)
-    located = locate_images(rows, folder, missing=missing, origin=path)
+    if shards is None:
+        located = locate_images([ImageRow(image) for image in labels], folder, missing=missing, origin=path)
+    else:
+        located = LocatedImages(shards.images, TarShards(path), shards.skipped)
     return build_corpus(
         name or corpus_name(path),
         located.rows,
-        prompts_of(known, texts, classes or {}, language),
+        prompts_of(known, texts, classes, language),
         source=located.source,
         relevance=(
             RelevanceRow(LABEL, "i2t", row.id, f"{label}#0") for row in located.rows for label in labels[row.id]
@@ -78,6 +92,47 @@ def read_labels(
         licence=licence,
         origin=str(path),
     )
+
+
+class _Shards(NamedTuple):
+    """Labelled images in CLIP_benchmark's shards; a name that several classes have gets the class' number."""
+
+    images: list[ImageRow]
+    labels: dict[str, list[str]]
+    names: dict[str, str]
+    skipped: list[SkippedRow]
+
+
+def is_sharded(folder: Path) -> bool:
+    """Whether a folder holds CLIP_benchmark's names of classes and shards."""
+    return (folder / _CLASSES).is_file() and any(_tars(folder))
+
+
+def _tars(folder: Path) -> list[Path]:
+    return sorted(folder.glob("test/*.tar")) or sorted(folder.glob("*.tar"))
+
+
+def _templates(path: Path) -> list[str]:
+    """CLIP_benchmark's prompts beside its shards, in which ``{c}`` is the class; none where there are none."""
+    file = path / _TEMPLATES
+    return [line.replace("{c}", "{}") for line in lines_of(read_text(file))] if file.is_file() else []
+
+
+def _shards(folder: Path) -> _Shards:
+    called, faults = lines_of(read_text(folder / _CLASSES)), Faults(str(folder))
+    label_of = [name if called.count(name) == 1 else f"{name} {n}" for n, name in enumerate(called)]
+    found = _Shards([], {}, dict(zip(label_of, called, strict=True)), [])
+    for file, sample, image, texts in samples_of(folder, _tars(folder), "cls"):
+        number = texts[0].strip() if texts else ""
+        if image is None:
+            found.skipped.append(SkippedRow(sample, f"no image in {file.name}"))
+        elif not number.isdecimal() or int(number) >= len(called):
+            faults.add(f"samples whose .cls is no number of a line of {_CLASSES}, from 0", f"{sample} ({number!r})")
+        else:
+            found.images.append(image)
+            found.labels[sample] = [label_of[int(number)]]
+    faults.raise_any()
+    return found
 
 
 def are_classes(folder: Path) -> bool:

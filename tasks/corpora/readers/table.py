@@ -22,14 +22,7 @@ import pyarrow.parquet as pq
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora.files import (
-    choose_split,
-    corpus_name,
-    opened_text,
-    read_json,
-    read_json_lines,
-    require_file,
-)
+from capim.tasks.corpora.files import corpus_name, opened_text, read_json, read_json_lines, require_file
 from capim.tasks.corpora.images.image_files import Missing, is_image_name, without_image_suffix
 from capim.tasks.corpora.readers.forms import (
     Columns,
@@ -38,7 +31,8 @@ from capim.tasks.corpora.readers.forms import (
     TableRows,
     corpus_of_rows,
     form_of,
-    usual_column,
+    of_languages,
+    of_split,
 )
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt", ".token")
@@ -90,28 +84,12 @@ def read_table(
             "any other table with a column of images and one of captions"
         )
     available, rows = table_rows(file)
+    read = of_languages(of_split(TableRows(str(file), available, rows, str(file)), split), columns or {})
     beside = [folder for folder in (file.parent / "images", file.parent) if folder.is_dir()]
-    form = form or form_of(file.stem, available) or "captions"
+    form = form or form_of(file.stem, read.available) or "captions"
     options = RowOptions(form, columns or {}, language, reference_language, ids_only)
-    read = _of_split(TableRows(str(file), available, rows, str(file)), split)
     name = name or corpus_name(path)
     return corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
-
-
-def _of_split(read: TableRows, given: str | None) -> TableRows:
-    """The rows of one split of a table, whose origin then says so."""
-    column = usual_column(("split",), read.available)
-    if column is None:
-        if given is None:
-            return read
-        raise RequestError(f"{read.where}: no column 'split' for split = {given!r}; it has {', '.join(read.available)}")
-    rows = list(read.rows)
-    splits = [str(value) for value in dict.fromkeys(row.get(column) for row in rows) if value is not None]
-    if given is None and (len(splits) < 2 or "test" not in splits):
-        return read._replace(rows=rows)
-    chosen = choose_split(read.where, splits, given)
-    rows = [row for row in rows if str(row.get(column)) == chosen]
-    return read._replace(rows=rows, origin=f"{read.origin} (split {chosen} of {', '.join(splits)})")
 
 
 def named_table(folder: Path) -> Path | None:

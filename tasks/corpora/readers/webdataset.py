@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -25,6 +25,7 @@ from capim.tasks.corpora.images.decode import image_facts
 from capim.tasks.corpora.images.image_files import IMAGE_SUFFIXES
 from capim.tasks.corpora.images.source import Folder
 from capim.tasks.corpora.readers.hub import files_of
+from capim.tasks.corpora.readers.image_texts import Lines, lines_of, refuse_several
 
 _NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
 _KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")
@@ -56,6 +57,7 @@ def read_webdataset(
     *,
     shards: str = "*.tar",
     caption: str = "txt",
+    captions_in_file: Lines | None = None,
     language: str = "en",
     name: str | None = None,
     licence: str = "unknown",
@@ -69,6 +71,8 @@ def read_webdataset(
         shards: Pattern of their file names.
         caption: Suffix of the caption file: ``txt`` (its text), or ``json`` (a text, or list of texts, in its
             field ``caption``).
+        captions_in_file: ``one`` if a whole text is one caption, ``each`` if each of its lines is one, as in the shards
+            of CLIP_benchmark. It has to be given if any text has several lines.
         origin: Where they come from; the folder unless given.
 
     Raises:
@@ -81,19 +85,21 @@ def read_webdataset(
         raise RequestError(f"{folder}: no file matches shards = {shards!r}; check the folder and the pattern")
     captions: list[CaptionRow] = []
     skipped: list[SkippedRow] = []
+    several: list[str] = []
 
     def images() -> Iterator[ImageRow]:
-        for file in files:
-            shard = file.relative_to(folder).as_posix()
-            for sample, image, texts in _samples(file, shard, caption.lower()):
-                if image is None or not texts:
-                    lacking = "no image" if image is None else f"no {caption} caption"
-                    skipped.append(SkippedRow(sample, f"{lacking} in {file.name}"))
-                    continue
-                captions.extend(CaptionRow(f"{sample}#{n}", sample, text, n, language) for n, text in enumerate(texts))
-                yield image
+        for file, sample, image, texts in samples_of(folder, files, caption.lower()):
+            if image is None or not texts:
+                lacking = "no image" if image is None else f"no {caption} caption"
+                skipped.append(SkippedRow(sample, f"{lacking} in {file.name}"))
+                continue
+            lines = lines_of(texts[0]) if caption.lower() != "json" else []
+            several.extend([f"{sample}.{caption} in {file.name}"] * (len(lines) > 1))
+            said = lines if lines and captions_in_file == "each" else texts
+            captions.extend(CaptionRow(f"{sample}#{n}", sample, text, n, language) for n, text in enumerate(said))
+            yield image
 
-    return build_corpus(
+    corpus = build_corpus(
         name or corpus_name(folder),
         images(),  # fills captions and skipped, which are read after it
         captions,
@@ -102,6 +108,9 @@ def read_webdataset(
         licence=licence,
         origin=origin or str(folder),
     )
+    if captions_in_file is None:
+        refuse_several(several, folder)
+    return corpus
 
 
 def read_cc3m(
@@ -127,14 +136,23 @@ def read_cc3m(
     return read_webdataset(
         root,
         shards=shards,
+        captions_in_file="one",
         name="cc3m-validation",
         licence=CORPORA["cc3m"].licence,
         origin=f"https://huggingface.co/datasets/{dataset}",
     )
 
 
+def samples_of(
+    folder: Path, files: Iterable[Path], suffix: str
+) -> Iterator[tuple[Path, str, ImageRow | None, Sequence[str]]]:
+    """Shard, name, image, and texts of the member with a suffix, of every sample of some shards below a folder."""
+    for file in files:
+        for sample, image, texts in _samples(file, file.relative_to(folder).as_posix(), suffix):
+            yield file, sample, image, texts
+
+
 def _samples(file: Path, shard: str, caption: str) -> Iterator[tuple[str, ImageRow | None, Sequence[str]]]:
-    """Name, image and captions of every sample of a shard."""
     try:
         with tarfile.open(file, "r:") as tar, file.open("rb") as data:
             for identifier, members in groupby(_named_members(tar), key=itemgetter(0)):

@@ -129,3 +129,46 @@ def test_a_damaged_header_and_a_cut_between_members_are_never_a_smaller_corpus(t
     file.write_bytes(whole + whole)
     with pytest.raises(RequestError, match=r"a\.tar: holds more after the end of the archive"):
         read_webdataset(tmp_path)
+
+
+def test_a_text_of_several_lines_is_one_caption_or_several_as_the_user_says(tmp_path: Path) -> None:
+    """CLIP_benchmark keeps the five captions of an image as lines of one text."""
+    shard(
+        tmp_path / "a.tar",
+        {"1.png": png("red"), "1.txt": b"red\na red image \n", "2.png": png("blue"), "2.txt": b"blue"},
+    )
+    message = (
+        r'1 text files have several lines, the first 1\.txt in a\.tar; write captions_in_file = "each" if each line'
+    )
+    with pytest.raises(RequestError, match=message):
+        open_corpus(tmp_path)
+    each = read_webdataset(tmp_path, captions_in_file="each").captions
+    assert [(row["image_id"], row["ordinal"], row["text"]) for row in each.to_pylist()] == [
+        ("1", 0, "red"), ("1", 1, "a red image"), ("2", 0, "blue"),
+    ]  # fmt: skip
+    assert read_webdataset(tmp_path, captions_in_file="one").captions["text"].to_pylist() == [
+        "red\na red image ",
+        "blue",
+    ]
+
+
+def test_clip_benchmarks_shards_of_classes_are_labelled_images_with_its_prompts(tmp_path: Path) -> None:
+    (tmp_path / "classnames.txt").write_text("crane\ndog\ncrane\n")
+    (tmp_path / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\nart of a {c}.\n")
+    (tmp_path / "test").mkdir()
+    two = {"s0.cls": b"1", "s0.png": png("red"), "s1.cls": b"2\n", "s1.png": png("blue"), "s9.cls": b"1"}
+    shard(tmp_path / "test" / "0.tar", two)
+    shard(tmp_path / "test" / "1.tar", {"s2.cls": b"0", "s2.png": png("green")})
+    corpus = open_corpus(tmp_path)
+    assert {row["query_id"]: row["item_id"] for row in corpus.relevance.to_pylist()} == {
+        "s0": "dog#0", "s1": "crane 2#0", "s2": "crane 0#0",
+    }  # fmt: skip
+    assert corpus.captions["text"].to_pylist()[:3] == ["a photo of a crane.", "art of a crane.", "a photo of a crane."]
+    assert contents(corpus)[1] == png("blue")
+    assert corpus.skipped["item_id"].to_pylist() == ["s9"]
+    assert len(open_corpus({"reader": "labels", "root": str(tmp_path), "prompts": "photo"}).captions) == 3
+    shard(tmp_path / "test" / "2.tar", {"s3.cls": b"3", "s3.png": png("black")})
+    with pytest.raises(
+        RequestError, match=r"whose \.cls is no number of a line of classnames\.txt, from 0: s3 \('3'\)"
+    ):
+        open_corpus(tmp_path)
