@@ -97,6 +97,16 @@ def test_the_schema_takes_the_examples_and_no_row_without_an_outcome() -> None:
         assert list(validator.iter_errors(wrong)), wrong
 
 
+def test_winogrounds_scores_are_the_answers_that_they_give_and_a_tie_is_none() -> None:
+    scores = {"c0_i0": 0.5, "c0_i1": 0.4, "c1_i0": 0.2, "c1_i1": 0.4}
+    wide = named_rows([{"id": query, **scores} for query in ("q0", "q1")])
+    cells = named_rows([{"label": f"{q}_{cell}", "score": s} for q in ("q0", "q1") for cell, s in scores.items()])
+    assert [[row[half] for half in HALVES] for row in wide] == 2 * [[True, False, True, True]]
+    assert cells == wide
+    [outcomes] = outcomes_of_rows(wide, SMALL).outcomes
+    assert [METRICS[name].value(outcomes) for name in SCORES] == [0, 1, 0]
+
+
 def test_answers_that_no_scores_could_give_are_kept() -> None:
     """Right caption for both images, wrong image for both captions: c0i0 > c1i0 >= c1i1 > c0i1 >= c0i0."""
     contradicting: dict[str, Any] = {"text_0": 1, "text_1": 1, "image_0": 0, "image_1": 0}

@@ -168,10 +168,11 @@ def _of_json(path: Path, loaded: object) -> Recognised:
 
 def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) -> Recognised | None:
     """What a table is by its columns; None where these are no header."""
-    from capim.tasks.results.imported.tables import kind_of, our_name
+    from capim.tasks.results.imported.tables import CELLS, is_cell, kind_of, our_name
 
     names = {re.sub(r"\s+", "_", name.strip().lower()) for name in header}
-    if {"evaluation", "query_id", "rank_best"} <= names:  # capim export outcomes
+    exported = {"evaluation", "query_id", "rank_best"} <= names  # capim export outcomes
+    if exported or {*CELLS} <= names or any(map(is_cell, cells)):  # Winoground's scores
         return Recognised("outcomes", path)
     if names & _MODELS and ({"value"} <= names or any(re.search(r"recall@|acc|ndcg", name) for name in names)):
         return Recognised("published", path)

@@ -161,21 +161,34 @@ def _of_json(path: Path) -> Run:
     if not lists or len({*queries}) < len(queries):
         what = "no object of query -> item -> score in it" if not lists else "several splits have the same queries"
         raise RequestError(f"{path}: {what}; write one query -> item -> score object")
+    run = {query: items for one in lists for query, items in one.items()}
+    if twice := [
+        query for query, items in run.items() if isinstance(items, list) and len({*map(str, items)}) < len(items)
+    ]:
+        raise RequestError(f"{path}: an item comes twice in the list of {twice[0]!r}")
     return {
         query: {str(item): float(score) for item, score in items.items()}
-        for one in lists
-        for query, items in one.items()
+        if isinstance(items, dict)
+        else {str(item): -float(rank) for rank, item in enumerate(items, start=1)}
+        for query, items in run.items()
     }
 
 
-def json_lists(value: object) -> Iterator[dict[str, dict[str, float]]]:
-    """Every object of query -> item -> number within a JSON value."""
+def json_lists(value: object) -> Iterator[dict[str, dict[str, float] | list[str | int]]]:
+    """Every object of query -> item -> number, or of query -> items in their order, within a JSON value."""
+    if isinstance(value, dict) and len(value) > 1 and all(map(_are_items, value.values())):
+        yield value
+        return
     inner = {k: each for k, each in value.items() if isinstance(each, dict) and each} if isinstance(value, dict) else {}
     if all(type(number) in (int, float) for each in inner.values() for number in each.values()):
         yield from [inner] if inner else []
         return
     for each in inner.values():
         yield from json_lists(each)
+
+
+def _are_items(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(item) in (str, int) for item in value)
 
 
 def trec_id(item: str) -> str:

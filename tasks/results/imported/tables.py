@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from capim.store.errors import RequestError, noted
+from capim.store.errors import RequestError, is_number, noted
 from capim.store.files import reading
 from capim.store.schema import JUDGED, texts
 from capim.store.sets.matching import (
@@ -117,6 +117,9 @@ PUBLISHED = {
     **dict.fromkeys(("", "unnamed:_0", "__index_level_0__"), "index"),  # pandas' index, in CSV and in Parquet
 }
 """Column of a published or usual file -> ours. SugarCrepe's own answers of GPT-4V have our names."""
+CELLS = ("c0_i0", "c0_i1", "c1_i0", "c1_i1")
+"""Columns with the scores of a quadruple, as in Winoground's notebook; its files have a row for each of them."""
+_CELL = re.compile(rf"(.+)_({'|'.join(CELLS)})")
 
 _JSON_TYPES: dict[str, dict[str, Any]] = {
     "text": {"type": ["string", "integer", "null"]},
@@ -150,13 +153,33 @@ _SHOWN = 5
 def named_rows(rows: Iterable[Mapping[str, Any]], file: str = "") -> list[Row]:
     """Rows with our names of columns, without empty cells, numbered from 1."""
     named: list[Row] = []
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(_quadruples(rows), start=1):
         ours = {our_name(name): cell for name, cell in row.items() if cell is not None}
+        if all(is_number(str(ours.get(cell))) for cell in CELLS):
+            c0i0, c0i1, c1i0, c1i1 = (float(ours.pop(cell)) for cell in CELLS)
+            ours |= dict(zip(HALVES, (c0i0 > c1i0, c1i1 > c0i1, c0i0 > c0i1, c1i1 > c1i0), strict=True))
         if {"type", "subtype"} <= ours.keys():  # BiVLC's results on SugarCrepe
             ours.setdefault("category", f"{ours['type']}_{ours['subtype']}")
         place = f"{file}:{number}" if file else f"{number}"
         named.append({NUMBER: place, **ours})
     return named
+
+
+def _quadruples(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Rows, in which one of Winoground's scores each (``label`` 7_c0_i1) become one row of a quadruple."""
+    scores: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        cell = is_cell(row.get("label")) if "score" in row else None
+        if cell is None:
+            yield row
+        else:
+            scores.setdefault(cell[1], {"id": cell[1]})[cell[2]] = row["score"]
+    yield from scores.values()
+
+
+def is_cell(label: object) -> re.Match[str] | None:
+    """The example and the cell of a label of Winoground's files of scores; None for any other."""
+    return _CELL.fullmatch(label) if isinstance(label, str) else None
 
 
 @cache
