@@ -60,13 +60,10 @@ def read_labels(
     """
     path, faults = Path(root).expanduser().absolute(), Faults(str(root))
     shards = _shards(path) if is_sharded(path) else None
-    labels, classes = (
-        (_labels(path), classes or {}) if shards is None else (shards.labels, shards.names | (classes or {}))
-    )
-    texts, known = (
-        _prompts(prompts or _templates(path) or "photo"),
-        sorted({label for of_image in labels.values() for label in of_image}),
-    )
+    labels = _labels(path) if shards is None else shards.labels
+    classes = {**(shards.names if shards else {}), **(classes or {})}
+    texts = _prompts(prompts or _templates(path) or "photo")
+    known = sorted({label for of_image in labels.values() for label in of_image})
     for text in texts:
         if "{}" not in text:
             faults.add("prompts without {}, where the class goes", repr(text))

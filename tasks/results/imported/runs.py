@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
@@ -174,12 +174,14 @@ def _of_json(path: Path) -> Run:
     }
 
 
-def json_lists(value: object) -> Iterator[dict[str, dict[str, float] | list[str | int]]]:
+def json_lists(value: object) -> Iterator[dict[str, Any]]:
     """Every object of query -> item -> number, or of query -> items in their order, within a JSON value."""
-    if isinstance(value, dict) and len(value) > 1 and all(map(_are_items, value.values())):
+    if not isinstance(value, dict):
+        return
+    if len(value) > 1 and all(map(_are_items, value.values())):
         yield value
         return
-    inner = {k: each for k, each in value.items() if isinstance(each, dict) and each} if isinstance(value, dict) else {}
+    inner = {k: each for k, each in value.items() if isinstance(each, dict) and each}
     if all(type(number) in (int, float) for each in inner.values() for number in each.values()):
         yield from [inner] if inner else []
         return
