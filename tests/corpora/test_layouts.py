@@ -318,5 +318,6 @@ def test_a_column_for_each_language_holds_captions_in_it(put: Put, names: tuple[
 def test_crossmodal_3600s_rows_are_a_table_of_languages(put: Put) -> None:
     row = {"image/key": "1", "image/locale": "en", "en": {"caption": ["a", "b"]}, "de": {"caption": ["ein"]}}
     root = put({"rows.jsonl": json.dumps(row)}, "1.png")
-    found = open_corpus({"reader": "table", "root": str(root / "rows.jsonl"), "columns": {"image": "image/key"}})
-    assert [(c["language"], c["text"]) for c in found.captions.to_pylist()] == [("en", "a"), ("en", "b"), ("de", "ein")]
+    assert check_corpus(root).recognised == "a table, rows.jsonl"
+    captions = open_corpus(root).captions.to_pylist()
+    assert [(c["language"], c["text"]) for c in captions] == [("en", "a"), ("en", "b"), ("de", "ein")]

@@ -222,8 +222,8 @@ def of_languages(read: TableRows, columns: Columns) -> TableRows:
 
     Not where ``columns`` names those of the captions.
     """
-    codes = _languages([*read.available, *(["image"] if "image" in columns else [])])
-    if not codes or "caption" in columns:
+    codes = {} if "caption" in columns else _languages(read.available)
+    if not codes:
         return read
     others = [column for column in read.available if column not in codes]
     rows = (
@@ -239,8 +239,7 @@ def _languages(available: Sequence[str]) -> dict[str, str]:
     """Column -> language, of a table without captions but for those in several columns that are named by languages."""
     codes = {column: code for column in available if (code := _language_of(column)) is not None}
     others = [column for column in available if column not in codes]
-    is_table = len({*codes.values()}) == len(codes) > 1 and _usual("image", others) and not _caption_columns(others)
-    return codes if is_table else {}
+    return codes if len({*codes.values()}) == len(codes) > 1 and not _caption_columns(others) else {}
 
 
 def _language_of(column: str) -> str | None:
