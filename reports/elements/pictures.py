@@ -66,9 +66,8 @@ def patch_map(explanation: Explanation) -> NDArray[np.float32]:
 def draw_map(image: Image.Image, explanation: Explanation, values: NDArray[np.float32]) -> Image.Image:
     """The image under a white veil, which is open at the patch with the highest value and closed at the lowest."""
     scale = SIDE / max(image.size)
-    drawn = image.convert("RGB").resize(
-        (round(image.width * scale), round(image.height * scale)), Image.Resampling.BICUBIC
-    )
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    drawn = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
     patches = [
         (float(value), box)
         for grid in explanation.grids
@@ -83,7 +82,7 @@ def draw_map(image: Image.Image, explanation: Explanation, values: NDArray[np.fl
     for value, box in patches:
         shade = 0 if highest <= lowest else round(_VEIL * (highest - value) / (highest - lowest))
         left, top, right, bottom = np.round(box * size).astype(int).tolist()
-        pen.rectangle((left, top, right - 1, bottom - 1), fill=shade)
+        pen.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), fill=shade)  # of thin images, a line
     drawn.paste("white", mask=veil)
     return drawn
 

@@ -130,7 +130,9 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     if outcome == "alone":
         return f"only {best} was evaluated, {metric.label} {figures}{weak}"
     if outcome == "untested":
-        return f"not tested; {best} has the highest figure, {figures} (run `capim compare`)"
+        row = data.row(*task[:3], best)
+        why = "with one image there is no test" if row and row["n_clusters"] == 1 else "run `capim compare`"
+        return f"not tested; {best} has the highest figure, {figures} ({why})"
     faster = "".join(f"; {said}" for said in _faster(data, task.corpus, best, rival))
     if outcome == "one":
         than = [words.verdict(metric, data.comparison(*c.task[:3], best, rival)) for c in contests]

@@ -122,6 +122,8 @@ def test_without_tests_there_is_no_choice() -> None:
         f"and 80.0{PERCENT} (78.0–82.0) (run `capim compare`)."
     )
     assert grid(store)["b", "image to text"] == "not tested"
+    change(store, "results", {"corpus": "photos"}, n_clusters=1)
+    assert sentence(store).endswith("(with one image there is no test).")
 
 
 def test_below_chance_is_said_as_such_everywhere() -> None:

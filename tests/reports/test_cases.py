@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 from capim.reports.elements import pictures
 from capim.reports.elements.page import Case
-from capim.reports.elements.pictures import data_uris
+from capim.reports.elements.pictures import data_uris, draw_map, patch_map
 from capim.reports.rows import gallery
 from capim.reports.rows.gallery import COLUMNS, MOST_CASES, GalleryTask, select_queries, shown_protocols
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.failures import case_of
 from capim.store import schema
 from capim.store.types import Corpus
+from capim.store.vectors import Explanation, PatchGrid
 from capim.tasks.protocols import Direction
 from tests.reports.large import noisy_jpeg
 from tests.reports.stand_in import corpus, spec
@@ -184,3 +186,15 @@ def test_a_pair_shows_both_captions_with_their_scores() -> None:
         ("picture 0 in words 1", "0.300", False), ("picture 0 in words 0", "0.200", True)
     ]  # fmt: skip
     assert case.answers[0].rank == "wrong"
+
+
+@pytest.mark.parametrize("size", [(640, 2), (2, 640), (1, 1)])
+def test_a_map_is_drawn_on_pictures_that_are_thinner_than_their_patches(size: tuple[int, int]) -> None:
+    similarities = np.eye(2, 16, dtype=np.float32)
+    grids = (PatchGrid(0, 4, 4),)
+    ids = {"encoder": "e", "corpus": "c", "caption_id": "1", "image_id": "a", "text": "a dog", "sha": ""}
+    found = Explanation(
+        **ids, tokens=("a", "dog"), shares=np.ones(2, np.float32), similarities=similarities, grids=grids
+    )
+    drawn = draw_map(Image.new("RGB", size), found, patch_map(found))
+    assert min(drawn.size) >= 1
