@@ -262,6 +262,7 @@ WAYS: dict[str, Way] = {
     "trec run": Way(text("run.trec", TREC), "24 queries matched by their ids"),
     "ranx in JSON": Way(text("run.json", json.dumps(RUN)), "24 queries matched by their ids"),
     "lists in JSON": Way(text("t2i.json", json.dumps({q: sorted(items, key=items.__getitem__, reverse=True) for q, items in RUN.items()})), "24 queries matched by their ids"),
+    "rows with a list each": Way(table("t2i.jsonl", [{"query_id": q, "retrieved": sorted(RUN[q], key=RUN[q].__getitem__, reverse=True)} for q in of(QUERIES, PQ)]), "24 queries matched by their ids"),
     "ranx in Parquet": Way(parquet("run.parquet", q_id=[r["q_id"] for r in TRIPLES], doc_id=[r["doc_id"] for r in TRIPLES], score=[r["score"] for r in TRIPLES]), "24 queries matched by their ids"),
     "ranx in LZ4": Way(text("run.lz4", b"\x04"), refused="write its rows as Parquet"),
     "predictions of mteb": Way(text("predictions.json", json.dumps({"mteb_model_meta": {"revision": "1"}, "default": {"test": RUN}})), "24 queries matched by their ids"),

@@ -168,6 +168,7 @@ def _of_json(path: Path, loaded: object) -> Recognised:
 
 def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) -> Recognised | None:
     """What a table is by its columns; None where these are no header."""
+    from capim.tasks.results.imported.runs import list_columns
     from capim.tasks.results.imported.tables import CELLS, is_cell, kind_of, our_name
 
     names = {re.sub(r"\s+", "_", name.strip().lower()) for name in header}
@@ -176,10 +177,10 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
         return Recognised("outcomes", path)
     if names & _MODELS and ({"value"} <= names or any(re.search(r"recall@|acc|ndcg", name) for name in names)):
         return Recognised("published", path)
-    if names & _ITEMS and names & (_GRADES | {"rank"}):
-        return Recognised(
-            "qrels" if _QRELS.search(path.stem.lower()) or names & {"grade", "relevance"} else "run", path
-        )
+    listed = list_columns(dict(zip(header, cells, strict=False))) is not None
+    if listed or (names & _ITEMS and names & (_GRADES | {"rank"})):
+        judged = not listed and (_QRELS.search(path.stem.lower()) or names & {"grade", "relevance"})
+        return Recognised("qrels" if judged else "run", path)
     if kind_of(dict.fromkeys(map(our_name, names))) is not None:
         return Recognised("outcomes", path)
     numeric = [cell for cell in cells if isinstance(cell, str) and is_number(cell)]

@@ -1,10 +1,10 @@
 """Runs: the lists of the best items that a system made for queries, and qrels, which say what is relevant.
 
 A run is lines ``query Q0 item rank score tag`` (TREC), ``query item rank`` (MS MARCO), a table with columns of these,
-or JSON, query -> item -> score. Items are ordered by score, whatever the rank column says; equal scores are ties. A
-relevant item that its list does not hold has a rank from the length of the list + 1 to the end of the gallery. An item
-that ties with the last of a list might tie with items that were cut off: the list is taken as it stands. An id is
-written as it is or as :func:`trec_id`.
+or JSON: query -> item -> score, query -> items in their order, or rows with such a list. Items are ordered by score,
+whatever the rank column says; equal scores are ties. A relevant item that its list does not hold has a rank from the
+length of the list + 1 to the end of the gallery. An item that ties with the last of a list might tie with items that
+were cut off: the list is taken as it stands. An id is written as it is or as :func:`trec_id`.
 
 On judged documents a run also has outcomes as trec_eval has them (``t2i/judged@trec_eval``): scores as float32, equal
 ones by id, descending; an item that is not listed, and a query without a list, is not found.
@@ -47,6 +47,18 @@ QUERY = ("query-id", "query_id", "qid", "q_id", "query", "topic", "_id")
 ITEM = ("corpus-id", "corpus_id", "doc_id", "docid", "docno", "did", "pid", "passage_id", "item", "item_id", "document")
 SCORE = ("score", "sim", "similarity", "relevance_score")
 GRADE = ("score", "grade", "relevance", "rel", "label", "judgement")
+_LISTED = (
+    "retrieved",
+    "retrieved_ids",
+    "ranking",
+    "ranked",
+    "results",
+    "top_k",
+    "docs",
+    "doc_ids",
+    "items",
+    "image_ids",
+)
 _TABLES = (".csv", ".tsv", ".parquet", ".parq", ".jsonl")
 UNJUDGED = "no document is judged relevant to this query"
 
@@ -95,6 +107,8 @@ def _lists(path: Path, form: str, places: Mapping[int, tuple[int, int, int]], la
     found: Run = {}
     if path.suffix == ".json":
         return _of_json(path)
+    if path.suffix == ".jsonl" and list_columns((rows := read_row_file(path))[0]) is not None:
+        return _ranked(path, _lists_of(path, rows))
     for where, query, item, number, by_rank in _cells(path, form, places, last, faults):
         value = _number(number)
         if value is None:
@@ -156,12 +170,18 @@ def _of_json(path: Path) -> Run:
         loaded = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as fault:
         raise RequestError(f"{path} cannot be read as .json: {fault}") from fault
+    if isinstance(loaded, list) and loaded and list_columns(loaded[0]) is not None:
+        return _ranked(path, _lists_of(path, loaded))
     lists = list(json_lists(loaded))
     queries = list(chain.from_iterable(lists))
     if not lists or len({*queries}) < len(queries):
         what = "no object of query -> item -> score in it" if not lists else "several splits have the same queries"
         raise RequestError(f"{path}: {what}; write one query -> item -> score object")
-    run = {query: items for one in lists for query, items in one.items()}
+    return _ranked(path, {query: items for one in lists for query, items in one.items()})
+
+
+def _ranked(path: Path, run: Mapping[str, Any]) -> Run:
+    """Query -> item -> number, of items with numbers or in their order."""
     if twice := [
         query for query, items in run.items() if isinstance(items, list) and len({*map(str, items)}) < len(items)
     ]:
@@ -191,6 +211,34 @@ def json_lists(value: object) -> Iterator[dict[str, Any]]:
 
 def _are_items(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(type(item) in (str, int) for item in value)
+
+
+def list_columns(row: object) -> tuple[str, str] | None:
+    """The column of the query and that of the list of items in a row of JSON; None where it has no such list.
+
+    Numbers are a list of items under one of its usual names only: they may be a vector.
+    """
+    cells = row if isinstance(row, dict) else {}
+    query = next((name for name in QUERY if name in cells), None)
+    lists = [
+        name
+        for name, cell in cells.items()
+        if _are_items(cell) and (name in _LISTED or all(isinstance(item, str) for item in cell))
+    ]
+    return (query, lists[0]) if query is not None and len(lists) == 1 else None
+
+
+def _lists_of(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Query -> items in their order, of rows with a list each."""
+    query, items = list_columns(rows[0]) or ("", "")
+    found: dict[str, list[Any]] = {}
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row.get(items), list) or row.get(query) is None:
+            raise RequestError(f"{path}: row {number}: expected {query} and the list {items}, got {', '.join(row)}")
+        if str(row[query]) in found:
+            raise RequestError(f"{path}: row {number}: query {row[query]!r} has a list in an earlier row")
+        found[str(row[query])] = row[items]
+    return found
 
 
 def trec_id(item: str) -> str:
