@@ -12,9 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from capim.store.errors import RequestError
 from capim.tasks.corpora import OWN_CORPORA
 from capim.tasks.corpora.files import corpus_name
@@ -22,9 +19,18 @@ from capim.tasks.corpora.images.image_files import images_below, without_image_s
 from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
-from capim.tasks.corpora.readers.judged import is_judged_folder
+from capim.tasks.corpora.readers.judged import is_judged_folder, is_questions
 from capim.tasks.corpora.readers.labels import are_classes, is_labelled, is_sharded
-from capim.tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, named_table, table_columns, tables_in
+from capim.tasks.corpora.readers.table import (
+    SUFFIXES,
+    any_table,
+    holds_images,
+    is_coco,
+    named_table,
+    shards_in,
+    table_columns,
+    tables_in,
+)
 
 Content: TypeAlias = dict[str, object]
 
@@ -122,6 +128,8 @@ def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
     yield _parquet(folder)
     if (file := any_table(folder)) is not None:
         yield _table(file, folder)
+    if len(asked := [file for file in tables_in(folder) if is_questions(file)]) == 1:
+        yield _table(asked[0], folder)
     images = {_stem(file) for file in images_below(folder)}
     if any(_stem(file.removesuffix(".txt")) in images for file in text_files(folder)):
         yield Recognised(
@@ -190,10 +198,13 @@ def _splits(folder: Path) -> Recognised | None:
 
 def _parquet(folder: Path) -> Recognised | None:
     """Parquet files that hold the images: a data set in the hub's layout, or img2dataset's shards."""
-    files = sorted(folder.glob("*.parquet")) or sorted(folder.glob("data/*.parquet"))
-    if not files or not _holds_images(files[0]):
+    files = shards_in(folder)
+    if not files or not holds_images(files[0]):
         return None
     dataset = files[0] if len(files) == 1 else folder
+    if is_questions(files[0]):
+        asked: Content = {"reader": "judged", "dataset": str(dataset), "name": corpus_name(folder)}
+        return Recognised(asked, "queries with their pages, in Parquet files (docs/judged.md)")
     content: Content = {"reader": "hub", "dataset": str(dataset), "name": corpus_name(folder)}
     return Recognised(content, f"{len(files)} Parquet files with images in them")
 
@@ -201,25 +212,15 @@ def _parquet(folder: Path) -> Recognised | None:
 def _table(file: Path, path: Path) -> Recognised:
     """A table as the corpus of a path: itself, or the folder that it was found in."""
     name = corpus_name(path)
-    if file.suffix.lower() == ".parquet" and _holds_images(file):
+    if is_questions(file):
+        asked: Content = {"reader": "judged", "dataset": str(file), "name": name}
+        return Recognised(asked, f"queries with their pages, {_at(file, path)} (docs/judged.md)")
+    if file.suffix.lower() == ".parquet" and holds_images(file):
         return Recognised({"reader": "hub", "dataset": str(file), "name": name}, f"images and captions in {file.name}")
     if is_labelled(file):
         content: Content = {"reader": "labels", "root": str(file), "name": name}
         return Recognised(content, f"labelled images, by the table {_at(file, path)} (docs/labels.md)")
     return Recognised({"reader": "table", "root": str(file), "name": name}, f"a table, {_at(file, path)}")
-
-
-def _holds_images(file: Path) -> bool:
-    """Whether a Parquet file has a column of bytes, or of structs with bytes in them."""
-    try:
-        schema = pq.read_schema(file)
-    except (pa.ArrowInvalid, OSError):
-        return False
-    types = [
-        kind.field("bytes").type if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else kind
-        for kind in schema.types
-    ]
-    return any(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) for kind in types)
 
 
 def _hints(folder: Path) -> Iterator[str]:

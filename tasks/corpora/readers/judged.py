@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -29,9 +30,9 @@ from capim.tasks.corpora.images.image_files import (
     without_image_suffix,
 )
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, JudgedTask, SubsetCounts
-from capim.tasks.corpora.readers.forms import JUDGED_TABLES, usual_column
-from capim.tasks.corpora.readers.hub import HubImages, configs_of, load_split
-from capim.tasks.corpora.readers.table import SUFFIXES, table_rows
+from capim.tasks.corpora.readers.forms import JUDGED_TABLES, form_of, usual_column
+from capim.tasks.corpora.readers.hub import HubImages, HubSplit, configs_of, load_split
+from capim.tasks.corpora.readers.table import SUFFIXES, holds_images, shards_in, table_columns, table_rows
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _UNJUDGED = "no document is judged relevant to this query"
@@ -67,7 +68,8 @@ def read_judged(
     the table of queries are ignored, as mteb does: those of ViDoRe 2 and 3 are of all languages in every subset.
 
     Args:
-        dataset: Folder with the tables (``docs/judged.md`` shows the layouts), or hub id.
+        dataset: Folder with the tables (``docs/judged.md`` shows the layouts), or hub id. Also one table, a data set or
+            a folder of it, whose rows are a query and its page (:func:`question_columns`).
         images: Folder of the pages, where the table of documents holds none; unless given, ``images/`` or the folder
             itself. Without a table of documents the images of the folder are the documents.
         subsets: Parts to read, such as ViDoRe's languages; all by default. They share their documents.
@@ -80,9 +82,10 @@ def read_judged(
             judged twice with different grades, or a judged document is not in the corpus; lists every fault.
     """
     local = Path(dataset).expanduser()
-    place = str(local.absolute()) if local.is_dir() else dataset
+    place = str(local.absolute()) if local.exists() else dataset
     require_known(place, "columns", columns or {}, known_roles())
     files = JudgedFiles(place, split, columns or {}, revision, images=images, ids_only=ids_only, missing=missing)
+    files = files.with_questions()
     return _corpus(files, subsets, language=language, main_metric=main_metric, name=name, licence=licence)
 
 
@@ -401,14 +404,59 @@ class JudgedFiles(NamedTuple):
     images: str | Path | Sequence[str | Path] | None = None
     ids_only: bool = False
     missing: Missing = "error"
+    tables: Mapping[TableName, JudgedTable] = MappingProxyType({})
 
     @property
     def folder(self) -> Path | None:
-        """The folder; None for a data set on the hub."""
-        return Path(self.place) if Path(self.place).is_dir() else None
+        """The folder, or that of the file; None for a data set on the hub."""
+        path = Path(self.place)
+        return path if path.is_dir() else path.parent if path.is_file() else None
+
+    def with_questions(self) -> JudgedFiles:
+        """With the three tables of one whose rows are a query and its page, if that is what there is."""
+        path = Path(self.place)
+        if path.is_file() and not holds_images(path):
+            available, rows = table_rows(path)
+            return self._asked(str(path), available, rows, None)
+        if path.is_dir() and (is_judged_folder(path) or not shards_in(path)):
+            return self
+        if not path.exists() and any(_SUBSET.fullmatch(name) or name in _QUERIES for name in self._names()):
+            return self
+        loaded = load_split(self.place, split=None if path.exists() else self.split, revision=self.revision)
+        return self._asked(loaded.name, list(loaded.dataset.column_names), loaded.rows_with_keys(), loaded)
+
+    def _asked(
+        self, where: str, available: Sequence[str], rows: Iterable[Mapping[str, Any]], loaded: HubSplit | None
+    ) -> JudgedFiles:
+        found = question_columns(available, self.columns)
+        if found is None:
+            return self
+        queries: dict[str, dict[str, Any]] = {}
+        documents: dict[str, dict[str, Any]] = {}
+        judgements = []
+        for row in rows:
+            document = str(row[found["name"]])
+            documents.setdefault(document, {"id": document, "image": row[found["image"]]})
+            if (text := text_or_none(row[found["query"]])) and text.strip():
+                asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
+                grade = row[found["grade"]] if "grade" in found else 1
+                judgements.append({"query": asked["id"], "document": document, "grade": grade})
+        table = partial(JudgedTable, where)
+        pages = table(list(documents.values()), frozenset({"id", "image"}))
+        if loaded is not None and loaded.images:
+            pages = pages._replace(source=loaded.source, absent=frozenset(loaded.absent()))
+        return self._replace(
+            tables={
+                "documents": pages,
+                "queries": table(list(queries.values()), frozenset({"id", "query"})),
+                "judgements": table(judgements, frozenset({"query", "document", "grade"})),
+            }
+        )
 
     def subsets(self) -> list[str]:
         """What ``LAYOUTS`` has beside ``queries``, in order; a corpus without subsets has the one called ``""``."""
+        if self.tables:
+            return [""]
         names = self._names()
         found = [match[1] or match[2] for name in names if (match := _SUBSET.fullmatch(name))]
         plain = any(name.partition(".")[0] in JUDGED_TABLES["queries"].names for name in names)
@@ -420,6 +468,8 @@ class JudgedFiles(NamedTuple):
         Raises:
             RequestError: A table cannot be read, or lacks a column.
         """
+        if self.tables:
+            return self.tables.get(name)
         names = _names_of(name, subset)
         if self.folder is None:
             known = self._names()
@@ -489,6 +539,36 @@ class JudgedFiles(NamedTuple):
             raise RequestError([f"{where}: {fault}" for fault in faults])
         by_role = ({role: row.get(column) for role, column in column_of.items()} for row in rows)
         return JudgedTable(where, by_role, frozenset(column_of))
+
+
+def is_questions(file: Path) -> bool:
+    """Whether the rows of a table are a query and its page."""
+    try:
+        return question_columns(table_columns(file)) is not None
+    except RequestError:
+        return False
+
+
+_QUERIES = JUDGED_TABLES["queries"].names
+_PAGE_NAMES = ("image_filename", "image_id", "doc_id", "document_id", "page_id", "corpus_id")
+
+
+def question_columns(
+    available: Sequence[str], columns: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str] | None:
+    """Role -> column of a table whose rows are a query and its page, as ViDoRe published its first data sets.
+
+    ``query``, ``image``, ``name`` of the page (by default its image), and ``grade`` if there is one (else 1). None for
+    a table of another kind. The page of a query that is null is a distractor, and rows of one query make one query.
+    """
+    query = columns.get("queries.query") or usual_column(("query",), available)
+    image = columns.get("documents.image") or usual_column(JUDGED_TABLES["documents"].columns["image"], available)
+    if query is None or image is None or form_of("", available) is not None:
+        return None
+    others = [column for column in available if column not in (query, image)]
+    name = columns.get("documents.id") or usual_column(_PAGE_NAMES, others) or image
+    grade = columns.get("judgements.grade") or usual_column(JUDGED_TABLES["judgements"].columns["grade"], others)
+    return {"query": query, "image": image, "name": name, **({} if grade is None else {"grade": grade})}
 
 
 def folders_on_hub(layout: str, subsets: Sequence[str]) -> list[str]:

@@ -140,6 +140,24 @@ def is_coco(file: Path) -> bool:
     return annotated and start.strip() == "{" and not is_image_name(key[0])
 
 
+def shards_in(folder: Path) -> list[Path]:
+    """The Parquet files of a data set in a folder of the hub's layout."""
+    return sorted(folder.glob("*.parquet")) or sorted(folder.glob("data/*.parquet"))
+
+
+def holds_images(file: Path) -> bool:
+    """Whether a Parquet file has a column of bytes, or of structs with bytes in them."""
+    try:
+        schema = pq.read_schema(file)
+    except (pa.ArrowInvalid, OSError):
+        return False
+    types = [
+        kind.field("bytes").type if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else kind
+        for kind in schema.types
+    ]
+    return any(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) for kind in types)
+
+
 def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
     """The columns of a table, and an iterator that reads its rows.
 

@@ -23,7 +23,7 @@ from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
 from capim.tasks.corpora.naming import list_corpora
 from capim.tasks.corpora.readers import hub
 from capim.tasks.corpora.readers import judged as judged_reader
-from tests.corpora.own_data import contents, json_lines, png, refusal
+from tests.corpora.own_data import contents, json_lines, png, publish, refusal
 
 PAGES = ("p1", "p2", "p3")
 QUERIES = (("q1", "what does it cost"), ("q2", "when does it open"), ("q3", "nobody judged this"))
@@ -103,6 +103,28 @@ def test_every_layout_gives_the_same_corpus_and_lists_a_query_without_a_relevant
     facts = corpus_facts(corpus)
     assert facts["judged"] == {"judgements": 4, "fewest relevant per query": 1, "most relevant per query": 2}
     assert (facts["negatives"], facts["skipped"], facts["positives"]) == (0, 1, {"judged t2i": 2})
+
+
+def test_rows_of_a_query_and_its_page_are_read_as_vidore_published_them_first(tmp_path: Path) -> None:
+    """A query in several rows is one, a page in several rows too, and a page without a query is a distractor."""
+    names = ["p1.png", "p2.png", "p3.png", "p1.png", "p4.png"]
+    cells = [page(int(name[1])) for name in names]
+    asked = ["what does it cost", "what does it cost", "when does it open", "who built it", None]
+    root = publish(tmp_path / "vidore", {"query": asked, "image": cells, "image_filename": names, "answer": ["x"] * 5})
+    corpus = open_corpus(root)
+    assert corpus.images["id"].to_pylist() == ["p1.png", "p2.png", "p3.png", "p4.png"]
+    assert contents(corpus) == [page(n) for n in (1, 2, 3, 4)]
+    assert corpus.captions["text"].to_pylist() == list(dict.fromkeys(asked[:4]))
+    assert judgements(corpus) == [("q1", "p1.png", 1), ("q1", "p2.png", 1), ("q2", "p3.png", 1), ("q3", "p1.png", 1)]
+    assert check_corpus(root).recognised == "queries with their pages, in Parquet files (docs/judged.md)"
+
+
+def test_a_table_of_queries_pages_and_grades_is_a_judged_corpus(tmp_path: Path) -> None:
+    pages(tmp_path / "own" / "images")
+    rows = ["query,image,relevance", *(f"{dict(QUERIES)[query]},{page}.png,{grade}" for query, page, grade in QRELS)]
+    (tmp_path / "own" / "asked.csv").write_text("\n".join(rows))
+    assert judgements(open_corpus(tmp_path / "own")) == [(q, f"{page}.png", grade) for q, page, grade in QRELS]
+    assert check_corpus(tmp_path / "own" / "asked.csv").ok
 
 
 def test_a_folder_is_recognised_by_its_queries_and_judgements(tmp_path: Path) -> None:
