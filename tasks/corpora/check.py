@@ -203,7 +203,10 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
     renamed = [
         (identifier, key)
         for identifier, key in zip(*(usable.images[column].to_pylist() for column in ("id", "key")), strict=True)
-        if is_image_name(identifier) and is_image_name(key) and not identifier.endswith(key) and not key.endswith(identifier)
+        if is_image_name(identifier)
+        and is_image_name(key)
+        and not identifier.endswith(key)
+        and not key.endswith(identifier)
     ]
     if len(skipped) > _SHOWN:
         lines.append(f"… and {len(skipped) - _SHOWN:,} more are left out")

@@ -21,7 +21,7 @@ from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import JUDGED
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow, build_corpus
-from capim.tasks.corpora.files import choose_split, corpus_name, read_text, require_folder, require_known
+from capim.tasks.corpora.files import choose_split, corpus_name, read_json, read_text, require_folder, require_known
 from capim.tasks.corpora.images.image_files import (
     LocatedImages,
     Missing,
@@ -513,6 +513,8 @@ class JudgedFiles(NamedTuple):
     def _read(self, name: TableName, file: Path) -> JudgedTable:
         if name == "judgements" and (trec := _trec_rows(file)) is not None:
             return JudgedTable(str(file), trec, frozenset(_GRADES))
+        if file.suffix == ".json" and (objects := _of_objects(name, file)):
+            return self._by_role(name, str(file), list(dict.fromkeys(chain.from_iterable(objects))), objects)
         available, rows = table_rows(file)
         usual = chain.from_iterable(JUDGED_TABLES[name].columns.values())
         if name == "queries" and len(available) == 2 and usual_column(tuple(usual), available) is None:
@@ -619,6 +621,19 @@ def _files(folder: Path, name: str, split: str, *, strict: bool = True) -> list[
     if not strict or split in by_split:
         return by_split.get(split) or next(iter(by_split.values()))
     return by_split[choose_split(inner, list(by_split))]
+
+
+def _of_objects(name: TableName, file: Path) -> list[dict[str, Any]]:
+    """The rows of one JSON object: id -> text, file or object; of judgements query -> document -> grade."""
+    content = read_json(file)
+    if not isinstance(content, dict):
+        return []
+    if name == "judgements":
+        graded = {query: each for query, each in content.items() if isinstance(each, dict)}
+        pairs = ((query, document, grade) for query, each in graded.items() for document, grade in each.items())
+        return [dict(zip(("query", "document", "grade"), pair, strict=True)) for pair in pairs]
+    role = "query" if name == "queries" else "image"
+    return [{"id": key, **(each if isinstance(each, dict) else {role: each})} for key, each in content.items()]
 
 
 def _trec_rows(file: Path) -> list[Mapping[str, Any]] | None:

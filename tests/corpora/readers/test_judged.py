@@ -83,11 +83,20 @@ def own_table(root: Path) -> dict[str, Any]:
     return {"reader": "judged", "dataset": str(root), "columns": {"queries.query": "asked"}}
 
 
+def objects(root: Path) -> dict[str, Any]:
+    pages(root / "images")
+    (root / "corpus.json").write_text(json.dumps({page: {"text": f"text of {page}"} for page in PAGES}))
+    (root / "queries.json").write_text(json.dumps(dict(QUERIES)))
+    graded = {query: {page: grade for q, page, grade in QRELS if q == query} for query, _ in QUERIES[:2]}
+    (root / "qrels.json").write_text(json.dumps(graded))
+    return {"reader": "judged", "dataset": str(root)}
+
+
 def judgements(corpus: Corpus) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in ("query_id", "item_id", "grade")) for row in corpus.relevance.to_pylist()]
 
 
-@pytest.mark.parametrize("write", [beir, mteb, trec, own_table], ids=lambda write: write.__name__)
+@pytest.mark.parametrize("write", [beir, mteb, trec, own_table, objects], ids=lambda write: write.__name__)
 def test_every_layout_gives_the_same_corpus_and_lists_a_query_without_a_relevant_document(
     tmp_path: Path, write: Callable[[Path], dict[str, Any]]
 ) -> None:
