@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ _SHOWN = 20  # images that are left out
 _SHOWN_CHANGES = 3
 _Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 _JUDGED = ("judgements", "fewest relevant per query", "most relevant per query")
+_CODE = re.compile(r"n?[0-9]+")
 _LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
 
 
@@ -227,6 +229,11 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
     ):
         if count:
             lines.append(f"{count:,} {text}")
+    if facts["labels"] and (codes := _codes(complete)):
+        lines.append(
+            f"{len(codes)} classes are called by a number, the first in {codes[0]!r}; name them with classes = "
+            '{ 0 = "…", 1 = "…" } (docs/labels.md)'
+        )
     sizes = np.repeat([*facts["captions per image"]], [*facts["captions per image"].values()])
     if sizes.size and not facts["judged"]:
         images = Clusters.of(np.arange(sizes.size), weights=sizes)
@@ -237,6 +244,13 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
     if usable.languages_reference not in facts["languages"] and len(facts["languages"]) > 1:
         lines.append(f"no captions in the reference language {usable.languages_reference!r}: no cross-lingual metrics")
     return lines
+
+
+def _codes(corpus: Corpus) -> list[str]:
+    """The first prompts in which a class is called by its label, and that is a number or a synset of WordNet."""
+    first = corpus.captions.filter(pc.field("ordinal") == 0)
+    rows = zip(first["query_group"].to_pylist(), first["text"].to_pylist(), strict=True)
+    return [text for label, text in rows if text and _CODE.fullmatch(label or "") and label in text]
 
 
 def encodable(corpus: Corpus) -> tuple[Modality, ...]:

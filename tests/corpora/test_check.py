@@ -199,3 +199,14 @@ def test_what_a_store_kept_is_compared_with_what_is_there_now(coco_folder: Path,
     assert describe_change(store.corpus("three"), changed) == ["images with other contents: '10'"]
     store.write_corpus(changed)  # kept beside the first, not over it
     assert len(store.corpora()) == 2
+
+
+def test_a_check_says_that_prompts_call_classes_by_their_numbers(tmp_path: Path) -> None:
+    rows = "image,label\n" + "".join(f"{n}.png,{n % 2}\n" for n in range(4))
+    (tmp_path / "labels.csv").write_text(rows)
+    for n in range(4):
+        (tmp_path / f"{n}.png").write_bytes(png((n, 0, 0)))
+    expected = "2 classes are called by a number, the first in 'a photo of a 0.'; name them with classes = {"
+    assert any(line.startswith(expected) for line in check_corpus(tmp_path).warnings)
+    named = {"reader": "labels", "root": str(tmp_path / "labels.csv"), "classes": {"0": "cat", "1": "dog"}}
+    assert check_corpus(named).warnings == ()
