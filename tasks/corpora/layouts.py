@@ -122,8 +122,10 @@ def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
     if is_sharded(folder):
         content: Content = {"reader": "labels", "root": str(folder), "name": corpus_name(folder)}
         yield Recognised(content, "labelled images, in CLIP_benchmark's shards (docs/labels.md)")
-    if next(folder.glob("*.tar"), None) is not None:
-        yield Recognised({"reader": "webdataset", "root": str(folder)}, "shards of webdataset, *.tar")
+    for place, shown in ((folder, "*.tar"), (folder / "test", "test/*.tar")):
+        if next(place.glob("*.tar"), None) is not None:
+            content = {"reader": "webdataset", "root": str(place), "name": corpus_name(folder)}
+            yield Recognised(content, f"shards of webdataset, {shown}")
     yield _splits(folder)
     yield _parquet(folder)
     if (file := any_table(folder)) is not None:

@@ -172,3 +172,10 @@ def test_clip_benchmarks_shards_of_classes_are_labelled_images_with_its_prompts(
         RequestError, match=r"whose \.cls is no number of a line of classnames\.txt, from 0: s3 \('3'\)"
     ):
         open_corpus(tmp_path)
+
+
+def test_shards_may_lie_in_the_folder_of_their_split(tmp_path: Path) -> None:
+    (tmp_path / "flickr" / "test").mkdir(parents=True)
+    shard(tmp_path / "flickr" / "test" / "0.tar", {"1.png": png("red"), "1.txt": b"red"})
+    corpus = open_corpus(tmp_path / "flickr")
+    assert (corpus.name, corpus.captions["text"].to_pylist()) == ("flickr", ["red"])
