@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -125,9 +126,22 @@ def table_columns(file: Path) -> list[str]:
     Raises:
         RequestError: It is not a table.
     """
-    if file.suffix.lower() in (".jsonl", ".ndjson"):
-        return _columns_of(islice(read_json_lines(file), _GLANCE))
-    return table_rows(file)[0]
+    state = file.stat()
+    found = _seen(file, state.st_mtime_ns, state.st_size)
+    if isinstance(found, RequestError):
+        raise RequestError(found.faults)
+    return [*found]
+
+
+@lru_cache(maxsize=256)
+def _seen(file: Path, _mtime: int, _size: int) -> list[str] | RequestError:
+    """The columns of a file in one state, or its fault: every layout asks, and large files are read whole."""
+    try:
+        if file.suffix.lower() in (".jsonl", ".ndjson"):
+            return _columns_of(islice(read_json_lines(file), _GLANCE))
+        return table_rows(file)[0]
+    except RequestError as error:
+        return error
 
 
 def is_coco(file: Path) -> bool:
