@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, did_you_mean, nearest, noted
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
-from capim.tasks.corpora.files import choose_split, unlisted
+from capim.tasks.corpora.files import choose_split, some, unlisted
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
@@ -114,7 +114,7 @@ def columns_of_roles(options: RowOptions, available: Sequence[str], where: str) 
             faults.append(f"captions may be in {' or in '.join(map(', '.join, found))}; {_line('caption', found[0])}")
     named = {*column_of, *given, *(("caption",) if faults else ())}
     column_of |= given
-    known, has = ", ".join(roles), ", ".join(available) or "none"
+    known, has = ", ".join(roles), some(available, 20) or "none"
     faults += [f"columns has the unknown role {r!r}; form {form!r} has {known}" for r in given if r not in roles]
     for role, names in given.items():
         for name in names:
