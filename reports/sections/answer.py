@@ -176,7 +176,9 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
             said.setdefault(best, []).append(f"{figure} on {task.title}")
             continue
         interval = words.interval(metric, standing.claimed(row))
-        inner = [interval, f"adjusted p {show.p_value(row['p_adjusted'])}", words.verdict(metric, row)]
+        alike = row["wins"] == row["losses"] == 0
+        p = "the same on every query" if alike else f"adjusted p {show.p_value(row['p_adjusted'])}"
+        inner = [interval, p, words.verdict(metric, row)]
         text = f"{task.title} {words.difference(metric, row['difference'])} ({', '.join(filter(None, inner))})"
         said.setdefault(f"{best} minus {rival}", []).append(text)
     pairs = (f"{pair}: {', '.join(of)}" for pair, of in said.items())

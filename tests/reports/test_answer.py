@@ -246,3 +246,10 @@ def test_languages_that_no_encoder_reads_are_in_the_sentence_and_a_mean_does_not
     else:
         assert "shown to read" not in sentence(store)
         assert "chance" not in hidden
+
+
+def test_encoders_without_a_query_between_them_are_said_to_be_the_same_on_every_query() -> None:
+    ends = [f"{of}_{end}" for of in ("ci", "simultaneous", "shared") for end in ("low", "high")]
+    none = {"p_adjusted": None, "p_equivalent": 1.0, "wins": 0, "losses": 0, **dict.fromkeys(ends)}
+    store = change(tied_on_one_direction("a", "b"), "comparisons", T2I, **none)
+    assert "text to image 0.0 (the same on every query, undecided)" in answer.evidence(read_report_data(store))[0]
