@@ -21,7 +21,15 @@ from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import JUDGED
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow, build_corpus
-from capim.tasks.corpora.files import choose_split, corpus_name, read_json, read_text, require_folder, require_known
+from capim.tasks.corpora.files import (
+    choose_split,
+    corpus_name,
+    read_json,
+    read_text,
+    require_folder,
+    require_known,
+    some,
+)
 from capim.tasks.corpora.images.image_files import (
     LocatedImages,
     Missing,
@@ -413,29 +421,37 @@ class JudgedFiles(NamedTuple):
         return path if path.is_dir() else path.parent if path.is_file() else None
 
     def with_questions(self) -> JudgedFiles:
-        """With the three tables of one whose rows are a query and its page, if that is what there is."""
+        """With the three tables of one whose rows are a query and its page, if that is what there is.
+
+        Raises:
+            RequestError: The place is a file of another kind.
+        """
         path = Path(self.place)
-        if path.is_file() and not holds_images(path):
-            available, rows = table_rows(path)
-            return self._asked(str(path), available, rows, None)
-        if path.is_dir() and (is_judged_folder(path) or not shards_in(path)):
-            return self
-        if not path.exists() and any(_SUBSET.fullmatch(name) or name in _QUERIES for name in self._names()):
+        if path.is_dir():
+            tables = [file for file in shards_in(path)[:1] if question_columns(table_columns(file), self.columns)]
+            if is_judged_folder(path) or not tables:
+                return self
+        elif path.is_file():
+            if (found := question_columns(table_columns(path), self.columns)) is None:
+                has = some(table_columns(path), 20)
+                raise RequestError(f"{path}: expected a folder, or a table with columns query and image; it has {has}")
+            if not holds_images(path):
+                return self._asked(str(path), table_rows(path)[1], found, None)
+        elif any(_SUBSET.fullmatch(name) or name in _QUERIES for name in self._names()):
             return self
         loaded = load_split(self.place, split=None if path.exists() else self.split, revision=self.revision)
-        return self._asked(loaded.name, list(loaded.dataset.column_names), loaded.rows_with_keys(), loaded)
+        found = question_columns(loaded.dataset.column_names, self.columns)
+        return self if found is None else self._asked(loaded.name, loaded.rows_with_keys(), found, loaded)
 
     def _asked(
-        self, where: str, available: Sequence[str], rows: Iterable[Mapping[str, Any]], loaded: HubSplit | None
+        self, where: str, rows: Iterable[Mapping[str, Any]], found: Mapping[str, str], loaded: HubSplit | None
     ) -> JudgedFiles:
-        found = question_columns(available, self.columns)
-        if found is None:
-            return self
         queries: dict[str, dict[str, Any]] = {}
         documents: dict[str, dict[str, Any]] = {}
         judgements = []
-        for row in rows:
-            document = str(row[found["name"]])
+        for number, row in enumerate(rows, start=1):
+            if not (document := text_or_none(row[found["name"]])):
+                raise RequestError(f"{where}: row {number} has no {found['name']}, which names the page")
             documents.setdefault(document, {"id": document, "image": row[found["image"]]})
             if (text := text_or_none(row[found["query"]])) and text.strip():
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})

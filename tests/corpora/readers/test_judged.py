@@ -134,6 +134,12 @@ def test_a_table_of_queries_pages_and_grades_is_a_judged_corpus(tmp_path: Path) 
     (tmp_path / "own" / "asked.csv").write_text("\n".join(rows))
     assert judgements(open_corpus(tmp_path / "own")) == [(q, f"{page}.png", grade) for q, page, grade in QRELS]
     assert check_corpus(tmp_path / "own" / "asked.csv").ok
+    (tmp_path / "own" / "asked.csv").write_text("query,image\nwhere,p1.png\nwho,\n")
+    assert "asked.csv: row 2 has no image, which names the page" in refusal(tmp_path / "own")
+    (tmp_path / "own" / "asked.csv").write_text("question,image\nwhere,p1.png\n")
+    described = {"reader": "judged", "dataset": str(tmp_path / "own" / "asked.csv")}
+    assert "expected a folder, or a table with columns query and image; it has question, image" in refusal(described)
+    assert len(open_corpus({**described, "columns": {"queries.query": "question"}}).captions) == 1
 
 
 def test_a_folder_is_recognised_by_its_queries_and_judgements(tmp_path: Path) -> None:
