@@ -187,6 +187,25 @@ def test_ranks_without_scores_are_a_run_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("lists.json", '{"q1": ["a", "b"], "q2": ["c"]}'),
+        ("lists.json", '[{"query_id": "q1", "retrieved": ["a", "b"]}, {"query_id": "q2", "retrieved": ["c"]}]'),
+        ("lists.jsonl", '{"qid": "q1", "ranked": ["a", "b"]}\n{"qid": "q2", "ranked": ["c"]}'),
+    ],
+)
+def test_lists_without_numbers_are_runs_in_their_order_and_qrels_of_grade_one(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert read_run(tmp_path / name) == {"q1": {"a": -1.0, "b": -2.0}, "q2": {"c": -1.0}}
+    assert read_qrels(tmp_path / name) == {"q1": {"a": 1, "b": 1}, "q2": {"c": 1}}
+    (tmp_path / name).write_text(text.replace('"b"', '"a"'))
+    with pytest.raises(RequestError, match="an item comes twice in the list of 'q1'"):
+        read_run(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
         ("qrels.txt", "q1 0 a 2\nq1 0 b 0"),
         ("test.tsv", "query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\tb\t0"),
         ("qrels.json", '{"q1": {"a": 2, "b": 0}}'),

@@ -48,17 +48,8 @@ ITEM = ("corpus-id", "corpus_id", "doc_id", "docid", "docno", "did", "pid", "pas
 SCORE = ("score", "sim", "similarity", "relevance_score")
 GRADE = ("score", "grade", "relevance", "rel", "label", "judgement")
 _LISTED = (
-    "retrieved",
-    "retrieved_ids",
-    "ranking",
-    "ranked",
-    "results",
-    "top_k",
-    "docs",
-    "doc_ids",
-    "items",
-    "image_ids",
-)
+    "retrieved", "retrieved_ids", "ranking", "ranked", "results", "top_k", "docs", "doc_ids", "items", "image_ids",
+)  # fmt: skip
 _TABLES = (".csv", ".tsv", ".parquet", ".parq", ".jsonl")
 UNJUDGED = "no document is judged relevant to this query"
 
@@ -106,9 +97,9 @@ def _lists(path: Path, form: str, places: Mapping[int, tuple[int, int, int]], la
     faults: list[str] = []
     found: Run = {}
     if path.suffix == ".json":
-        return _of_json(path)
+        return _numbered(path, _of_json(path), judged=last is GRADE)
     if path.suffix == ".jsonl" and list_columns((rows := read_row_file(path))[0]) is not None:
-        return _ranked(path, _lists_of(path, rows))
+        return _numbered(path, _lists_of(path, rows), judged=last is GRADE)
     for where, query, item, number, by_rank in _cells(path, form, places, last, faults):
         value = _number(number)
         if value is None:
@@ -164,24 +155,24 @@ def _is_header(line: str, last: Sequence[str]) -> bool:
     return bool(cells & {*QUERY}) and bool(cells & {*last, "rank"})
 
 
-def _of_json(path: Path) -> Run:
-    """Query -> item -> number, at whatever depth; several such objects (subsets of mteb) are one with all of them."""
+def _of_json(path: Path) -> dict[str, Any]:
+    """Query -> item -> number, or query -> items, at whatever depth; several such objects (subsets) are one."""
     try:
         loaded = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as fault:
         raise RequestError(f"{path} cannot be read as .json: {fault}") from fault
     if isinstance(loaded, list) and loaded and list_columns(loaded[0]) is not None:
-        return _ranked(path, _lists_of(path, loaded))
+        return _lists_of(path, loaded)
     lists = list(json_lists(loaded))
     queries = list(chain.from_iterable(lists))
     if not lists or len({*queries}) < len(queries):
         what = "no object of query -> item -> score in it" if not lists else "several splits have the same queries"
         raise RequestError(f"{path}: {what}; write one query -> item -> score object")
-    return _ranked(path, {query: items for one in lists for query, items in one.items()})
+    return {query: items for one in lists for query, items in one.items()}
 
 
-def _ranked(path: Path, run: Mapping[str, Any]) -> Run:
-    """Query -> item -> number, of items with numbers or in their order."""
+def _numbered(path: Path, run: Mapping[str, Any], *, judged: bool) -> Run:
+    """Query -> item -> number; items without numbers are in their order, or if ``judged`` all relevant."""
     if twice := [
         query for query, items in run.items() if isinstance(items, list) and len({*map(str, items)}) < len(items)
     ]:
@@ -189,7 +180,7 @@ def _ranked(path: Path, run: Mapping[str, Any]) -> Run:
     return {
         query: {str(item): float(score) for item, score in items.items()}
         if isinstance(items, dict)
-        else {str(item): -float(rank) for rank, item in enumerate(items, start=1)}
+        else {str(item): 1.0 if judged else -float(rank) for rank, item in enumerate(items, start=1)}
         for query, items in run.items()
     }
 
