@@ -15,11 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from prefect.client.schemas.objects import FlowRun
-from prefect.deployments import run_deployment
-from prefect.exceptions import ObjectNotFound
-from prefect.settings import PREFECT_API_URL
-
 from capim.flows import execution
 from capim.flows.config import RunConfig, located, missing_names
 from capim.flows.inspection import device_faults
@@ -33,6 +28,7 @@ from capim.tasks.evaluate import find_evaluations
 from capim.tasks.hub.progress import track
 from capim.tasks.runtime.encoding import Encoded, EncodeSettings, EncodeWork
 from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.prefects import PREFECT_API_URL, ObjectNotFound, run_deployment
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, encoder_name
 
 
@@ -202,7 +198,7 @@ def submit_shards(config: RunConfig, only: Literal["images", "captions"] | None 
             run = run_deployment(
                 SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[execution.TAG, "encode"]
             )
-            started.append(f"{_title(config, shard)}: {cast('FlowRun', run).id}")
+            started.append(f"{_title(config, shard)}: {cast('Any', run).id}")
     except ObjectNotFound as error:
         raise RequestError(f"the server has no deployment {SHARDS}; run `make deploy`") from error
     return started

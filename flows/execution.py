@@ -30,17 +30,6 @@ from uuid import UUID
 
 import httpx
 import pyarrow as pa
-from prefect import Flow, State, Task, flow, tags
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
-from prefect.concurrency.sync import concurrency
-from prefect.context import FlowRunContext, TagsContext
-from prefect.events import emit_event
-from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError, TerminationSignal
-from prefect.logging import get_run_logger
-from prefect.runtime import deployment, flow_run
-from prefect.settings import PREFECT_API_URL
-from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from capim.flows.config import RunConfig, run_config
 from capim.reports.destination import folders_of, remove_folder, unused_pages
@@ -51,6 +40,29 @@ from capim.store.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.removal import prune as remove
 from capim.store.schema import RUNS
 from capim.tasks.hub.progress import Overall, track
+from capim.tasks.runtime.prefects import (
+    PREFECT_API_URL,
+    Flow,
+    FlowRunContext,
+    GlobalConcurrencyLimitCreate,
+    ObjectAlreadyExists,
+    ObjectNotFound,
+    PrefectHTTPStatusError,
+    State,
+    TagsContext,
+    Task,
+    TaskRunner,
+    TerminationSignal,
+    ThreadPoolTaskRunner,
+    concurrency,
+    deployment,
+    emit_event,
+    flow,
+    flow_run,
+    get_client,
+    get_run_logger,
+    tags,
+)
 from capim.tasks.runtime.references import Missing, library_versions, named, this_host
 from capim.tasks.runtime.task import (
     artifact_key,

@@ -23,24 +23,26 @@ from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 import httpx
-from prefect import Task
-from prefect.artifacts import (
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
-from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
-from prefect.context import FlowRunContext, TaskRunContext
-from prefect.exceptions import PrefectException
-from prefect.filesystems import LocalFileSystem
-from prefect.logging.handlers import APILogHandler
-from prefect.tasks import MaterializingTask
 
 from capim.reports.rows.report_data import without_paths
 from capim.store.errors import without_credentials
 from capim.store.types import canonical_json, digest16
 from capim.tasks.hub.progress import Overall, Progress, current_listener, listening
+from capim.tasks.runtime.prefects import (
+    NO_CACHE,
+    APILogHandler,
+    CacheKeyFnPolicy,
+    FlowRunContext,
+    LocalFileSystem,
+    MaterializingTask,
+    PrefectException,
+    Task,
+    TaskRunContext,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
 from capim.tasks.runtime.references import library_versions
 
 P = ParamSpec("P")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +63,36 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
     assert disk_bytes(workspace) - size < 20_000
     first, second = pages(workspace)
     assert first == second
+
+
+IMPORTED = """\
+import sys
+import capim
+print(capim.main(), *(name in sys.modules for name in ("prefect", "torch", "altair")), file=sys.stderr)
+"""
+
+
+def test_such_a_run_imports_no_library_that_it_does_not_need_and_prefect_where_a_server_may_be_named(
+    workspace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "place").mkdir()
+    settings = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    words = [sys.executable, "-c", IMPORTED, *shlex.split(RUN), "--workspace", str(workspace)]
+
+    def imported() -> str:
+        done = subprocess.run(
+            words,
+            cwd=tmp_path / "place",
+            env={**settings, "PREFECT_HOME": str(tmp_path / "home")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stderr.splitlines()[-1]
+
+    assert imported() == "0 False False False"
+    (tmp_path / "place" / "prefect.toml").write_text("")
+    assert imported() == "0 True False False"
 
 
 def test_another_sample_and_other_settings_change_no_later_report(workspace: Path) -> None:
