@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.benchmarks import __main__ as benchmarks
-from tests.benchmarks import bench_gpu, cost
+from tests.benchmarks import bench_gpu, commands, cost
 from tests.benchmarks.rows import Row
 
 
@@ -20,6 +20,12 @@ def files(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(benchmarks, "write_cost", lambda kept: None)
     monkeypatch.delenv("QUICK", raising=False)
     return tmp_path
+
+
+@pytest.mark.parametrize("place", commands.STEPS)
+def test_every_step_that_is_timed_is_a_function(place: str) -> None:
+    owner, name = commands.where(place)
+    assert callable(getattr(owner, name))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a card")

@@ -1,7 +1,7 @@
 """Time from stored embeddings to the report: nine encoders on COCO's 25,010 captions and 5,000 images.
 
 The store is planted (``tests.benchmarks.planted``) in a process of its own and not timed; then ``capim evaluate``,
-``capim compare`` and ``capim report`` run as a user would run them, with stopwatches in them: all protocols, CxC and
+``compare``, ``analyse`` and ``report`` run as a user would run them, with stopwatches in them: all protocols, CxC and
 ECCV Caption among them, 10,000 replicates, all pairs of encoders, every diagnosis. No model is loaded.
 """
 
@@ -30,7 +30,7 @@ from tests.benchmarks.rows import Row, timed
 from tests.reports.large import MODELS
 from tests.reports.stand_in import spec
 
-COMMANDS = ("evaluate", "compare", "report")
+COMMANDS = ("evaluate", "compare", "analyse", "report")
 # vectors per image of the late-interaction encoder: ColPali's 1,030 pooled about thirtyfold; the full size is a row
 PATCHES = 32
 FULL_PATCHES = 1030
@@ -56,10 +56,10 @@ def run(quick: bool = False) -> list[Row]:
     what = f"{len(encoders)} encoders, one of them {PATCHES} vectors per image and 12 to 28 per caption"
     written = ", ".join(f"{n:,} {table}" for table, n in counts.items())
     return [
-        Row("evaluate, compare and report: time", total / 60, "minutes", "<= 15",
+        Row("evaluate, compare, analyse and report: time", total / 60, "minutes", "<= 15",
             note=f"{what}; {n_protocols} protocols; {written}; R@1 {min(results):.3f} to {max(results):.3f}"),
-        Row("evaluate, compare and report: CPU time", processor / 60, "minutes"),
-        Row("evaluate, compare and report: peak memory", peak, "GiB", "<= 4",
+        Row("evaluate, compare, analyse and report: CPU time", processor / 60, "minutes"),
+        Row("evaluate, compare, analyse and report: peak memory", peak, "GiB", "<= 4",
             note=", ".join(f"{name} {each.taken.peak_gib:.2f}" for name, each in done.items())),
         *steps(done, total),
         *full_late_interaction(quick),

@@ -30,14 +30,14 @@ STEPS = {
     "capim.tasks.runtime.open_corpora:index_images": "reading the corpus",
     "capim.tasks.runtime.encoding:load_encoder": "loading the model",
     "capim.tasks.runtime.encoding:SetEncoder.encode": "encoding",
-    "capim.tasks.runtime.scoring:evaluate": "scoring",
+    "capim.tasks.ranking.evaluate:evaluate": "scoring",
     "capim.tasks.runtime.results:result_rows": "intervals",
     "capim.tasks.runtime.results:rsum_row": "intervals",
     "capim.tasks.compare:figure_rows": "comparisons",
     "capim.tasks.compare:made_facts": "comparisons",
-    "capim.tasks.report:diagnose": "diagnosis",
+    "capim.tasks.report:slices_of": "diagnosis",
     "capim.tasks.report:judge_results": "diagnosis",
-    "capim.tasks.report:write_report": "report",
+    "capim.reports.write:write_report": "report",
     "capim.store.embedding_store:EmbeddingStore.seal": "sealing",
     "capim.store.embedding_store:EmbeddingStore.vectors": "reading vectors",
     "capim.store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
@@ -49,9 +49,10 @@ STEPS = {
 
 # command -> modules of its steps, so that timing imports no others; a command that is not listed uses all
 STEPS_OF = {
-    "evaluate": ("capim.tasks.runtime.scoring", "capim.tasks.runtime.results", "capim.store."),
+    "evaluate": ("capim.tasks.ranking.evaluate", "capim.tasks.runtime.results", "capim.store."),
     "compare": ("capim.tasks.compare", "capim.tasks.report", "capim.store."),
-    "report": ("capim.tasks.report", "capim.store."),
+    "analyse": ("capim.tasks.report", "capim.store."),
+    "report": ("capim.reports.write", "capim.tasks.report", "capim.store."),
     "import": ("capim.store.",),
     "store": ("capim.store.",),
 }
@@ -166,6 +167,13 @@ class Stopwatch:
             yield item
 
 
+def where(place: str) -> tuple[Any, str]:
+    """The module or class that has a function of ``STEPS``, and its name there."""
+    module, _, path = place.partition(":")
+    *owners, name = path.split(".")
+    return functools.reduce(getattr, owners, importlib.import_module(module)), name
+
+
 def main(target: str, words: Sequence[str]) -> int:
     """Runs the command with its steps timed; writes their seconds to a file."""
     watch = Stopwatch()
@@ -174,9 +182,7 @@ def main(target: str, words: Sequence[str]) -> int:
     for place, step in STEPS.items():
         if not place.startswith(STEPS_OF.get(words[0], "")):
             continue
-        module, _, path = place.partition(":")
-        *owners, name = path.split(".")
-        owner = functools.reduce(getattr, owners, importlib.import_module(module))
+        owner, name = where(place)
         setattr(owner, name, watch(step, getattr(owner, name)))
     code = command(words)
     Path(target).write_text(json.dumps([watch.seconds, watch.processor]))

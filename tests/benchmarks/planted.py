@@ -45,7 +45,7 @@ def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int, p
     taken = np.zeros(2)  # seconds by the wall and of the processor
     for name in encoders:
         model = spec(name, dim=MODELS[name][0], vectors="multi" if name == MULTI else "single")
-        record = StandIn(specs={name: model})
+        record = StandIn(specs={name: model}, contents={corpus.name: corpus})
         batches(record, name, corpus.name, seconds_per_item=MODELS[name][2], n=n_images // 32)
         store.write_rows("batches", pa.Table.from_pylist(record.tables["batches"], schema=BATCHES))
         for modality in BOTH:
