@@ -27,9 +27,10 @@ LINEAR = {
     "intervals": "evaluate",
     "writing rows": "evaluate",
     "comparisons": "compare",
-    "diagnosis": "compare",
+    "diagnosis": "analyse",
     "report": "report",
 }
+COMMANDS = ("evaluate", "compare", "analyse", "report")
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -44,7 +45,7 @@ def run(quick: bool = False) -> list[Row]:
     rows.append(
         _row("growth exponent of CPU time: scoring", sizes, scoring, "s", "", "2 is expected: queries x gallery")
     )
-    for command in ("plant", "evaluate", "compare", "report"):
+    for command in ("plant", *COMMANDS):
         # memory of the program itself: the line through the sizes, extrapolated to no images
         held = [one[f"{command}, GiB"] for one in found]
         start = max(0.0, float(np.polyfit(sizes, held, 1)[1]))
@@ -60,7 +61,7 @@ def measured(n_images: int) -> dict[str, float]:
         how = {"n_images": n_images, "encoders": ENCODERS, "n_patches": 0, "pictures": True}
         planted = alone(plant, workspace / "store", **how)
         found = {"writing embeddings": planted["processor"], "plant, GiB": planted["peak_gib"]}
-        for command in ("evaluate", "compare", "report"):
+        for command in COMMANDS:
             done = capim(command, "--workspace", workspace)
             found[f"{command}, GiB"] = done.taken.peak_gib
             found |= {step: done.processor[step] for step, where in LINEAR.items() if where == command}

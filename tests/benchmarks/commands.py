@@ -40,6 +40,7 @@ STEPS = {
     "capim.reports.write:write_report": "report",
     "capim.store.embedding_store:EmbeddingStore.seal": "sealing",
     "capim.store.embedding_store:EmbeddingStore.vectors": "reading vectors",
+    "capim.store.sets.reading:VectorWindows.__getitem__": "reading vectors",
     "capim.store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
     "capim.store.embedding_store:EmbeddingStore.rows": "reading rows",
     "capim.store.embedding_store:EmbeddingStore.corpus": "reading rows",
