@@ -84,17 +84,11 @@ class _Plain:
         self.fn, self.name = fn, name
 
 
-class _PlainWithAssets(_Plain):
-    """A task that would materialize assets."""
-
-
 _NO_RUN = SimpleNamespace(id=None, get=lambda: None, value=lambda: None)
 _STAND_INS: dict[str, Any] = {
     **{name: type(name, (Exception,), {}) for name in _MODULES["prefect.exceptions"]},
     **dict.fromkeys(("FlowRunContext", "TaskRunContext", "flow_run", "deployment", "PREFECT_API_URL"), _NO_RUN),
-    "Flow": _Plain,
-    "Task": _Plain,
-    "MaterializingTask": _PlainWithAssets,
+    **dict.fromkeys(("Flow", "Task", "MaterializingTask"), _Plain),
     "flow": lambda **options: lambda fn: _Plain(fn, **options),
     "CacheKeyFnPolicy": lambda **_: None,
     "ThreadPoolTaskRunner": lambda **_: None,

@@ -437,8 +437,10 @@ class JudgedFiles(NamedTuple):
                 raise RequestError(f"{path}: expected a folder, or a table with columns query and image; it has {has}")
             if not holds_images(path):
                 return self._asked(str(path), table_rows(path)[1], found, None)
-        elif any(_SUBSET.fullmatch(name) or name in _QUERIES for name in self._names()):
-            return self
+        else:
+            names = self._names()
+            if any(_SUBSET.fullmatch(name) or name in _QUERIES for name in names):
+                return self._replace(configs=tuple(names))  # the hub is asked once
         loaded = load_split(self.place, split=None if path.exists() else self.split, revision=self.revision)
         found = question_columns(loaded.dataset.column_names, self.columns)
         return self if found is None else self._asked(loaded.name, loaded.rows_with_keys(), found, loaded)

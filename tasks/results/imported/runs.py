@@ -31,6 +31,7 @@ from capim.store.schema import JUDGED, TOP, texts
 from capim.store.sets.matching import left_out_of
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
+from capim.tasks.corpora.files import read_json_lines
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import UNLISTED, Outcomes
 from capim.tasks.ranking.protocols import TREC_EVAL, build_tasks, select_protocols
@@ -98,8 +99,8 @@ def _lists(path: Path, form: str, places: Mapping[int, tuple[int, int, int]], la
     found: Run = {}
     if path.suffix == ".json":
         return _numbered(path, _of_json(path), judged=last is GRADE)
-    if path.suffix == ".jsonl" and list_columns((rows := read_row_file(path))[0]) is not None:
-        return _numbered(path, _lists_of(path, rows), judged=last is GRADE)
+    if path.suffix == ".jsonl" and list_columns(next(read_json_lines(path), None)) is not None:
+        return _numbered(path, _lists_of(path, read_row_file(path)), judged=last is GRADE)
     for where, query, item, number, by_rank in _cells(path, form, places, last, faults):
         value = _number(number)
         if value is None:
