@@ -236,6 +236,7 @@ class KeptRows:
         self._tables: dict[tuple[str, ...], _Kept] = {}
         self._values: dict[tuple[str, str], tuple[Any, int]] = {}  # with bytes; what was used last comes last
         self._n_writes: Counter[str] = Counter()
+        self._written: dict[str, int] = {}  # the newest version that this connection has written of a table
         self._changing = threading.Lock()
         self.look_seconds = (1.0 if connection.is_local else 30.0) if keeps else 0.0
 
@@ -267,10 +268,12 @@ class KeptRows:
                 return None if too_many else of(read(table))
 
             entry = self._connection.entry(name, seconds=seconds)
+            if entry is not None and entry.version < self._written.get(name, 0):
+                entry = None  # others write at the same time, and the root does not know yet of what we have written
             table = self._connection.find(name) if entry is None else None
             version = entry.version if entry is not None else 0 if table is None else table.version
             if found is None or version != found.version:
-                rows = few(table) if entry is None else self._copied((name, *part), entry, few)
+                rows, version = (few(table), version) if entry is None else self._copied((name, *part), entry, few)
                 if rows is None:
                     return None
                 found = _Kept(of=of, rows=rows, version=version, looked=looked, n_writes=n_writes)
@@ -303,6 +306,7 @@ class KeptRows:
         """
         with self._changing:
             n_writes = self._n_writes[name] = self._n_writes[name] + 1
+            self._written[name] = version and max(version, self._written.get(name, 0))  # 0: dropped
             if added is None or added.replaced is not None:
                 self._values = {key: rows for key, rows in self._values.items() if key[0] != name}
             if added is None:
@@ -322,20 +326,20 @@ class KeptRows:
     # --- in files of this machine ---------------------------------------------------------------------------
     def _copied(
         self, key: tuple[str, ...], entry: Entry, read: Callable[[lance.LanceDataset | None], pa.Table | None]
-    ) -> pa.Table | None:
-        """The rows of the version of this entry: from a copy on this machine, which is made if there is none."""
+    ) -> tuple[pa.Table | None, int]:
+        """Rows and version of a table: from a copy of this entry's on this machine, which is made if there is none."""
         if not entry.version:
-            return read(None)
+            return read(None), 0
         copy = self._copy(key, entry)
         with suppress(OSError, pa.ArrowException):
             contents = copy.read_bytes()
             if contents[:_DIGEST_BYTES] == xxhash.xxh3_128_digest(contents[_DIGEST_BYTES:]):
-                return pa.ipc.open_file(pa.py_buffer(contents)[_DIGEST_BYTES:]).read_all()
+                return pa.ipc.open_file(pa.py_buffer(contents)[_DIGEST_BYTES:]).read_all(), entry.version
         table = self._connection.find(key[0])
-        rows = read(table)
-        if rows is not None and table is not None and table.version == entry.version:
+        rows, version = read(table), 0 if table is None else table.version
+        if rows is not None and version == entry.version:
             _write_copy(copy, rows)
-        return rows
+        return rows, version
 
     def _copy(self, key: tuple[str, ...], entry: Entry) -> Path:
         """Where the copy is of what is read of this version of a table."""

@@ -135,6 +135,24 @@ def test_rows_of_small_tables_are_copied_to_this_machine_and_as_new_as_the_root(
     assert not EmbeddingStore.open(f"{bucket}/copied").intact(key)
 
 
+def test_what_a_run_has_written_is_there_while_another_writes(bucket, monkeypatch):
+    """Where another process records its commit before ours, the root that we have read is behind both."""
+    EmbeddingStore.open(f"{bucket}/both", create=True).write_rows("runs", rows_of("runs", {"run": "1"}))
+    ours, others = (EmbeddingStore.open(f"{bucket}/both") for _ in range(2))
+    ours.connection.kept.look_seconds = 30.0
+    assert ours.rows("runs").num_rows == 1, "of which there is a copy on this machine from now on"
+    others.write_rows("runs", rows_of("runs", {"run": "2"}))
+    record = ours.connection.digests.record
+
+    def late(name, table, **words):
+        others.write_rows(name, rows_of(name, {"run": "4"}))
+        record(name, table, **words)
+
+    monkeypatch.setattr(ours.connection.digests, "record", late)
+    ours.write_rows("runs", rows_of("runs", {"run": "3"}))
+    assert set(ours.rows("runs")["run"].to_pylist()) == {*"1234"}
+
+
 def test_rows_that_a_repair_accepts_take_the_place_of_copies(bucket):
     store = EmbeddingStore.open(f"{bucket}/accepted", create=True)
     store.write_rows("runs", rows_of("runs", {"run": "1", "name": "distinct"}))
