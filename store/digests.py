@@ -155,8 +155,12 @@ class TableFiles:
             temporary.unlink(missing_ok=True)
 
     def remove(self, name: str, path: str) -> None:
-        """Removes one file."""
-        self._system.delete_file(self.whole(name, path))
+        """Removes one file, unless another process has just removed it."""
+        try:
+            self._system.delete_file(self.whole(name, path))
+        except OSError as fault:
+            if not _is_absent(fault):
+                raise
 
     def remove_all(self, name: str) -> None:
         """Removes the folder of a table; it may be missing."""
@@ -281,8 +285,7 @@ class Root:
         self._files.write(ROOT, path, text)
         for other, head in heads.items():
             if other != path and head is not None:
-                with suppress(OSError):  # another process has removed it
-                    self._files.remove(ROOT, other)
+                self._files.remove(ROOT, other)
         self._heads = {path: kept}
 
     def problems(self) -> list[str]:
@@ -531,10 +534,11 @@ class Digests:
         kept = {entry["version"] for entry in table.tags.list().values()} if tags else set[int]()
         if anew or all(_version(path) <= table.version for path in stored):
             written = self._write(name, record)
+            # before the older ones are removed: whatever fails, who reads by the root sees this version
+            self.root.enter(name, table.version, files[manifest(table.version)][1], repaired=anew)
             for path in stored:
                 if path != written and (anew or _version(path) not in kept - {table.version}):
                     self.files.remove(name, path)
-            self.root.enter(name, table.version, files[manifest(table.version)][1], repaired=anew)
         self._known[name] = record
 
     def _digested(self, name: str, path: str) -> tuple[tuple[int, str], str | None]:

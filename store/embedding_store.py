@@ -36,6 +36,7 @@ from capim.store.rows import (
     now,
     one_of,
     read,
+    read_now,
     read_where,
     register,
 )
@@ -130,7 +131,7 @@ class EmbeddingStore:
     # --- encoders ---------------------------------------------------------------------------------------------
     def encoders(self, **equals: str) -> pa.Table:
         """One row per name and fingerprint: name, fingerprint, spec (JSON), written; those with the given texts."""
-        rows = read(self.connection, "encoders", equals)
+        rows = read_now(self.connection, "encoders", equals)
         for row in rows.to_pylist():
             if not is_spec_of(**row):
                 raise WorkError(
@@ -174,11 +175,17 @@ class EmbeddingStore:
         """One row per stored corpus: name, fingerprint, counts, languages, licence, origin, locations, written."""
         return read(self.connection, "corpora")
 
+    def dropped_corpora(self, fingerprints: Iterable[str]) -> set[str]:
+        """Those of the fingerprints that no stored corpus has."""
+        unknown = {*fingerprints} - {*texts(self.corpora()["fingerprint"])}
+        found = read_now(self.connection, "corpora", {"fingerprint": sorted(unknown)}) if unknown else self.corpora()
+        return unknown - {*texts(found["fingerprint"])}
+
     def corpus_row(self, name: str, fingerprint: str | None = None) -> dict[str, Any]:
         """The row of :meth:`corpora` for a name (the newest), a fingerprint given as the name, or both."""
         wanted = {"fingerprint" if fingerprint is None and is_fingerprint(name) else "name": name}
         wanted |= {"fingerprint": fingerprint} if fingerprint else {}
-        rows: list[dict[str, Any]] = read(self.connection, "corpora", wanted).to_pylist()
+        rows: list[dict[str, Any]] = read_now(self.connection, "corpora", wanted).to_pylist()
         if not rows:
             names = sorted(set(texts(self.corpora()["name"])))
             state = f" with fingerprint {fingerprint}" if fingerprint else ""
@@ -339,7 +346,7 @@ class EmbeddingStore:
 
     def sealed(self, key: SetKey) -> SealedSet | None:
         """The sealed state of a set, or None."""
-        rows = read(self.connection, "sets", {"set_name": key.table}).to_pylist()
+        rows = read_now(self.connection, "sets", {"set_name": key.table}).to_pylist()
         return SealedSet.of_row(rows[0]) if rows else None
 
     def intact(self, key: SetKey) -> bool:
@@ -476,8 +483,9 @@ class EmbeddingStore:
     def states(self, **equals: str | Sequence[str]) -> States:
         """What names mean by the stored results, or by those whose columns hold the given texts."""
         columns = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "derived", "created", "run")
-        results = read(self.connection, "results", equals, columns)
-        return States.of(results.to_pylist(), texts(self.corpora()["fingerprint"]), self.uses())
+        results = read(self.connection, "results", equals, columns).to_pylist()
+        dropped = self.dropped_corpora(row["corpus_fingerprint"] for row in results)
+        return States.of((row for row in results if row["corpus_fingerprint"] not in dropped), uses=self.uses())
 
     def uses(self, until: datetime | None = None) -> Uses:
         """Key of each derivation -> whether its settings are the usual ones, and when it was made or last used.

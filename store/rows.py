@@ -35,15 +35,24 @@ Equals: TypeAlias = Mapping[str, str | Sequence[str]]
 
 
 def read(
-    connection: Connection, name: str, equals: Equals = MappingProxyType({}), columns: Sequence[str] = ()
+    connection: Connection,
+    name: str,
+    equals: Equals = MappingProxyType({}),
+    columns: Sequence[str] = (),
+    *,
+    seconds: float | None = None,
 ) -> pa.Table:
-    """The rows of a table whose columns hold these texts, or some columns of them; none if it was never written."""
+    """The rows of a table whose columns hold these texts, or some columns of them; none if it was never written.
+
+    What others have written since a connection that keeps rows has looked, ``seconds`` ago or less, is not among them.
+    """
     kept = None
     if TABLES[name].small or (columns and not equals):
         part = () if TABLES[name].small else tuple(columns)
         kept = connection.kept.rows(
             name,
             partial(_stored, connection, name, columns=part),
+            seconds=seconds,
             part=part,
             of=lambda rows: rows.select(part) if part else rows,
         )
@@ -55,6 +64,14 @@ def read(
         return read_where(connection, name, having(equals), columns)
     kept = _among(kept, equals)
     return kept.select(list(columns)) if columns else kept
+
+
+def read_now(connection: Connection, name: str, equals: Equals) -> pa.Table:
+    """The same, looked for again if there are none: another process may have written them a moment ago.
+
+    For what other rows, which may be newer than those that a connection keeps, refer to.
+    """
+    return read(connection, name, equals) or read(connection, name, equals, seconds=0.0)
 
 
 def by_value(connection: Connection, name: str, values: Sequence[str]) -> dict[str, pa.Table]:

@@ -79,7 +79,7 @@ VIEWS = {
         ("outcomes", "items"),
         """SELECT o.*, i.modality AS query_modality, i.image_id AS query_image, i.text AS query_text
            FROM outcomes o LEFT JOIN items i ON o.corpus_fingerprint = i.corpus_fingerprint AND o.query_id = i.id
-           AND i.modality = CASE WHEN o.protocol LIKE 'i2t%' THEN 'image' ELSE 'caption' END""",
+           AND i.modality = CASE WHEN o.protocol LIKE 'i2%' THEN 'image' ELSE 'caption' END""",
     ),
     "sourced_results": (
         ("results", "sets"),

@@ -56,21 +56,19 @@ SELECT corpus, protocol, metric, encoder, before.value AS old, after.value AS ne
 FROM before JOIN after USING (corpus, protocol, metric, encoder)
 WHERE before.value IS DISTINCT FROM after.value
 ORDER BY corpus, protocol, metric, encoder"""  # noqa: S608 - our own text
-_BOTH = "FROM outcomes a JOIN outcomes b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
+_BOTH = "a JOIN outcomes b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
 _CHANGED = "(a.rank_best <> b.rank_best OR a.rank_worst <> b.rank_worst)"
 _COUNTS = f"""SELECT a.evaluation AS old, b.evaluation AS new, count(*) AS n, count(*) FILTER ({_CHANGED}) AS changed,
        count(*) FILTER (a.rank_worst > 1 AND b.rank_worst = 1) AS found,
        count(*) FILTER (a.rank_worst = 1 AND b.rank_worst > 1) AS lost
-{_BOTH}
+FROM outcomes {_BOTH}
 WHERE concat(a.evaluation, ' ', b.evaluation) IN (SELECT unnest(?))
-GROUP BY a.evaluation, b.evaluation"""
-_QUERIES = f"""SELECT a.query_id, a.query_ord, i.text, a.rank_best AS old_rank, a.rank_worst AS old_rank_worst,
-       b.rank_best AS new_rank, b.rank_worst AS new_rank_worst
-{_BOTH}
-  LEFT JOIN items i ON i.corpus_fingerprint = a.corpus_fingerprint AND i.id = a.query_id
-    AND i.modality = CASE WHEN a.protocol LIKE 'i2%' THEN 'image' ELSE 'caption' END
+GROUP BY a.evaluation, b.evaluation"""  # noqa: S608 - our own text
+_QUERIES = f"""SELECT a.query_id, a.query_ord, a.query_text AS text, a.rank_best AS old_rank,
+       a.rank_worst AS old_rank_worst, b.rank_best AS new_rank, b.rank_worst AS new_rank_worst
+FROM query_outcomes {_BOTH}
 WHERE a.evaluation = ? AND b.evaluation = ? AND {_CHANGED}
-ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst) DESC, a.query_ord"""
+ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst) DESC, a.query_ord"""  # noqa: S608 - our own text
 
 
 def grid(request: Request) -> Response:

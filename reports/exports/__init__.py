@@ -34,7 +34,7 @@ FORMATS = {
     "json": ExportFormat("every result row, with its JSON Schema beside it", ".json", json_files),
     "parquet": ExportFormat("every result row, typed", ".parquet", parquet_files),
     "latex": ExportFormat("a table for a column and all figures, with booktabs", ".tex", latex_files),
-    "v28": ExportFormat("the combined CSV of the V28 seed", ".csv", v28_files),
+    "v28": ExportFormat("the combined CSV of capim's predecessor, V28", ".csv", v28_files),
     "coco-sm": ExportFormat("COCO-SM's two CSV files and a summary for every encoder", "", coco_sm_files),
     "mteb": ExportFormat("MTEB results, one JSON per task", "", mteb_files),
     "clip-benchmark": ExportFormat("the CSV of CLIP_benchmark", ".csv", clip_benchmark_files),

@@ -70,9 +70,9 @@ def read_report_data(
 
     for column, names in (("corpus", corpora), ("encoder", encoders), ("protocol", protocols)):
         results = _named(results, column, names)
-    stored = {*texts(source.corpora()["fingerprint"])}
-    dropped = Counter(row["corpus"] for row in results if row["corpus_fingerprint"] not in stored)
-    results = [row for row in results if row["corpus_fingerprint"] in stored]
+    gone = source.dropped_corpora(row["corpus_fingerprint"] for row in results)
+    dropped = Counter(row["corpus"] for row in results if row["corpus_fingerprint"] in gone)
+    results = [row for row in results if row["corpus_fingerprint"] not in gone]
     if not results:
         raise RequestError(
             f"store {source.uri}: these results are on corpora that were dropped ({', '.join(sorted(dropped))}); "

@@ -427,7 +427,7 @@ def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
         ),
         extra_rows=[[*_chance_row(data, corpus, [(protocol.id, m, {}) for m in metrics]), tables.absent()]],
         note="Text: for both images the right caption wins. Image: for both captions the right image wins. "
-        "Group: both. (In the tables printed by the V28 seed, text and image are exchanged.)",
+        "Group: both. Some published tables have text and image exchanged.",
     )
 
 

@@ -82,7 +82,7 @@ def _projection(data: ReportData, corpus: str) -> Table:
     rates, sizes, seed = image_rate(data, corpus), bytes_per_image(data, corpus), qps_v28(data, corpus)
     seconds = {name: MILLION / speed.stages["forward"].median for name, speed in rates.items()}
     stored = {name: MILLION * size for name, size in sizes.items()}
-    of_seed = "As in the V28 seed: images over the forward time of images and captions"
+    of_seed = "As in tables of capim's predecessor, V28: images over the forward time of images and captions"
     return pivot(
         f"throughput-{corpus}-projection",
         f"{corpus} · cost of an index",
@@ -93,8 +93,8 @@ def _projection(data: ReportData, corpus: str) -> Table:
         measures("storage", stored.get, show.size, group="1M images, projected"),
         measures("qps_v28", seed.get, show.significant, explain=of_seed),
         note="Projected: the measured forward rate and bytes per image, times a million; not measured at that size. "
-        "qps_v28 divides the number of images by the forward time of images and captions together, as the V28 seed "
-        "did; compare it only with the table of the seed.",
+        "qps_v28 divides the number of images by the forward time of images and captions together, as capim's "
+        "predecessor V28 did; compare it only with tables of that script.",
     )
 
 

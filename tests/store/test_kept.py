@@ -13,6 +13,7 @@ from capim.store import EmbeddingStore
 from capim.store.connection import Connection, KeptRows
 from capim.store.rows import delete
 from tests.random_store import rows_of
+from tests.store.toy import fill, make_corpus, make_spec
 
 KEYS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True)
 CHANGES = st.lists(
@@ -80,6 +81,25 @@ def test_what_is_added_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert store.rows("runs").num_rows == 40
     assert store.rows("runs")["run"].num_chunks < 40
     assert store.rows("outcomes", evaluation="e").num_rows == 1
+
+
+def test_what_newer_rows_refer_to_is_looked_for_again(tmp_path: Path) -> None:
+    """Another process registers an encoder and a corpus, and writes results; ours has just looked at the registers."""
+    others = EmbeddingStore.open(tmp_path, create=True)
+    ours = others.keeping()
+    ours.connection.kept.look_seconds = 60.0
+    corpus, spec = make_corpus(20), make_spec()
+    assert not ours.encoders()
+    assert not ours.corpora()
+    assert not ours.sealed_sets()
+    key = fill(others, corpus, spec, step=20)
+    names = {"encoder": spec.name, "corpus": corpus.name}
+    fingerprints = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
+    others.write_rows("results", rows_of("results", names | fingerprints))
+    assert ours.states().corpora == {corpus.name: corpus.fingerprint}
+    assert ours.encoder(spec.fingerprint) == spec
+    assert ours.corpus(corpus.name).fingerprint == corpus.fingerprint
+    assert ours.sealed(key) == others.sealed(key)
 
 
 def test_no_more_rows_are_kept_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

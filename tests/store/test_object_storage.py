@@ -153,6 +153,23 @@ def test_what_a_run_has_written_is_there_while_another_writes(bucket, monkeypatc
     assert set(ours.rows("runs")["run"].to_pylist()) == {*"1234"}
 
 
+def test_the_root_names_the_newest_version_whoever_removes_the_older_record(bucket, monkeypatch):
+    """Two processes that write at the same time both remove the record of the version before."""
+    store = EmbeddingStore.open(f"{bucket}/removed", create=True)
+    store.write_rows("runs", rows_of("runs", {"run": "1"}))
+    remove = TableFiles.remove
+
+    def twice(files, name, path):
+        remove(files, name, path)
+        remove(files, name, path)
+
+    monkeypatch.setattr(TableFiles, "remove", twice)
+    store.write_rows("runs", rows_of("runs", {"run": "2"}))
+    assert EmbeddingStore.open(f"{bucket}/removed").rows("runs").num_rows == 2
+    [newest, *_] = store.connection.digests.files.manifests("runs")
+    assert store.connection.digests.root.entries(fresh=True)["runs"].version == newest[0]
+
+
 def test_rows_that_a_repair_accepts_take_the_place_of_copies(bucket):
     store = EmbeddingStore.open(f"{bucket}/accepted", create=True)
     store.write_rows("runs", rows_of("runs", {"run": "1", "name": "distinct"}))

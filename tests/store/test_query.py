@@ -102,6 +102,10 @@ def test_outcomes_come_with_the_text_that_was_searched_with(filled):
     filled.write_rows("outcomes", rows_of("outcomes", whose))
     answer = filled.sql("SELECT query_text, query_image, rank_best FROM query_outcomes")
     assert answer.to_pylist() == [{"query_text": "en text 1 1", "query_image": "i00001", "rank_best": 1}]
+    of_images = whose | {"protocol": "i2i/all", "query_id": "i00002", "evaluation": "of images"}
+    filled.write_rows("outcomes", rows_of("outcomes", of_images))
+    answer = filled.sql("SELECT query_modality, query_image FROM query_outcomes WHERE protocol = 'i2i/all'")
+    assert answer.to_pylist() == [{"query_modality": "image", "query_image": "i00002"}]
 
 
 @pytest.mark.parametrize(
