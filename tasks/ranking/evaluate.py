@@ -191,7 +191,10 @@ def score_blocks(
     corpus_queries, ords_of_items = task.queries, None
     if callable(images) and callable(captions):
         _for_multi_vectors([task])
-        rows_of_scores = maxsim_score_rows(images, captions, task, resources=resources)
+        task, of_captions = task.with_own_captions()
+        if task.protocol.sides[1] == "caption":
+            ords_of_items = of_captions
+        rows_of_scores = maxsim_score_rows(images, captions, task, of_captions, resources=resources)
     elif callable(images) or callable(captions):
         raise TypeError(MIXED)
     elif task.is_apart:

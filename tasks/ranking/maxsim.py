@@ -169,10 +169,18 @@ def scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.integer]
 
 
 def maxsim_score_rows(
-    images: Blocks, captions: Blocks, task: RetrievalTask, *, resources: Resources = ON_CPU
+    images: Blocks,
+    captions: Blocks,
+    task: RetrievalTask,
+    caption_ords: NDArray[np.int32],
+    *,
+    resources: Resources = ON_CPU,
 ) -> Iterator[ScoreRows]:
-    """The scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
-    tokens = gather(captions())
+    """The scores that a task is ranked by, queries in rows; further arguments and errors as for :func:`score_maxsim`.
+
+    ``task`` and ``caption_ords`` are those of :meth:`RetrievalTask.with_own_captions`: no other caption is scored.
+    """
+    tokens = gather(captions(caption_ords), caption_ords)
     check_ords([task], {"caption": len(tokens)})
     way = way_of(task)
     score = image_as_query_scores if way == "image-as-query" else maxsim_scores

@@ -437,14 +437,14 @@ Blocks: TypeAlias = Callable[..., Iterable[Ragged]]
 _CHECKED = 1 << 12  # vectors at a time, which stay in a core's caches
 
 
-def gather(blocks: Iterable[Ragged]) -> Ragged:
-    """All blocks of captions as one, float32.
+def gather(blocks: Iterable[Ragged], ords: NDArray[np.integer] | None = None) -> Ragged:
+    """All blocks of captions as one, float32; ``ords`` as for :func:`checked`.
 
     Raises:
         ValueError: There is none, an item is missing, or a vector is zero or not finite.
     """
     return Ragged.concatenate(
-        block.with_values(block.values.astype(np.float32)) for block in checked(blocks, "caption")
+        block.with_values(block.values.astype(np.float32)) for block in checked(blocks, "caption", ords=ords)
     )
 
 

@@ -127,6 +127,16 @@ class RetrievalTask:
             references=None if self.references is None else self.references[kept],
         )
 
+    def with_own_captions(self) -> tuple[RetrievalTask, NDArray[np.int32]]:
+        """The task with the captions that it uses numbered from 0, and their ords in the corpus, ascending."""
+        if self.protocol.sides[0] == "caption":
+            ords, numbers = np.unique(self.queries, return_inverse=True)
+            return replace(self, queries=numbers.astype(np.int32)), ords
+        ords = np.unique(np.concatenate(self.galleries))
+        galleries = tuple(np.searchsorted(ords, each).astype(np.int32) for each in self.galleries)
+        relevant = np.searchsorted(ords, self.relevant).astype(np.int32)
+        return replace(self, galleries=galleries, relevant=relevant), ords
+
     def highest_ord(self, modality: Modality) -> int:
         """The highest ord among the task's images or captions."""
         of_query, of_items = self.protocol.sides

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from capim.store.types import Corpus
 from capim.store.vectors import Ragged
-from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import (
     gather,
@@ -19,8 +20,9 @@ from capim.tasks.ranking.maxsim_products import (
     scores_by_image,
     token_similarities,
 )
-from capim.tasks.ranking.protocols import select_protocols, with_orientations
+from capim.tasks.ranking.protocols import build_tasks, select_protocols, with_orientations
 from capim.tasks.ranking.resources import Resources
+from capim.tasks.ranking.tasks import RetrievalTask
 from tests.ranking.conftest import assert_same, small_corpus, tasks_of
 
 
@@ -129,6 +131,29 @@ def test_the_three_orientations_follow_their_definitions_and_are_none_of_a_dense
     vectors, protocols = np.eye(12, dtype=np.float32), with_orientations(select_protocols(corpus, ["i2t/any"]))
     with pytest.raises(ValueError, match="multi-vector"):
         evaluate(corpus, protocols, images=vectors, captions=vectors)
+
+
+@pytest.mark.parametrize("id_", ["t2i/all", "t2i/first", "i2t/any", "i2t/any@image-as-query", "i2t/symmetric-first"])
+def test_score_blocks_are_of_the_captions_that_a_protocol_uses_and_score_as_all_do(id_: str) -> None:
+    corpus = small_corpus([3] * 6)
+    images, captions = Items(0, 6, longest=40), Items(1, 18)
+    [task] = build_tasks(corpus, [Protocol.of(id_)])
+    assert isinstance(task, RetrievalTask)
+    of_all = image_as_query_scores if task.protocol.orientation else maxsim_scores
+    table = of_all(images, gather(captions()), range(6))
+    asked = []
+
+    def some(ords: NDArray[np.int32] | None = None) -> Iterator[Ragged]:
+        asked.append(ords)
+        return captions(ords)
+
+    for block in score_blocks(images, some, task):
+        scores = table if id_.startswith("t2i") else table.T
+        np.testing.assert_array_equal(block.scores, scores[np.ix_(block.queries, block.items)])
+        np.testing.assert_array_equal(block.relevant.sum(axis=1), task.n_relevant[block.rows])
+    [ords] = asked
+    assert ords is not None
+    assert len(ords) == (6 if "first" in id_ else 18)
 
 
 def test_scores_that_do_not_fit_memory_are_the_same() -> None:
