@@ -265,18 +265,29 @@ class Root:
         heads = self._read() if fresh or not self._heads else self._heads
         return _merged(heads)
 
-    def enter(self, name: str, version: int, digest: str = "", *, anew: bool = False, repaired: bool = False) -> None:
-        """Changes the entry of a table.
+    def enter(
+        self,
+        name: str,
+        version: int,
+        digest: str = "",
+        *,
+        anew: bool = False,
+        repaired: bool = False,
+        dropped: bool = False,
+    ) -> None:
+        """Changes the entry of a table, unless it names a later version.
 
         Without a root only the first table gets an entry, or any with ``anew``: else nobody could see that it is gone.
         ``repaired``: the files of this version may be others than before, so that nobody may use a copy of its rows.
+        Version 0 is that of a table that is about to be made, or ``dropped``.
         """
         heads = self._read()
         if not heads and not anew and self._files.sizes("", RECORDS):
             return
         entries, today = _merged(heads), datetime.now(UTC).date()
         entry = entries.get(name, ABSENT)
-        if version and not (anew or repaired) and (entry.version > version or entry[1:] == (version, digest)):
+        is_known = entry.version > version or (entry.version > 0 and entry[1:] == (version, digest))
+        if is_known and not (anew or repaired or dropped):
             return
         entries[name] = Entry(entry.change + 1, version, digest if version else str(today))
         kept = {name: each for name, each in sorted(entries.items()) if each.version or _is_recent(each, today)}
@@ -450,14 +461,13 @@ class Digests:
     def begin(self, name: str) -> None:
         """Writes the empty record of a table that is not there yet; to be called before it is made."""
         if not self.files.manifests(name):
-            if not self.root.entries(fresh=True).get(name, ABSENT).version:
-                self.root.enter(name, 0)
+            self.root.enter(name, 0)
             self._write(name, _Record(version=0))
 
     def end(self, name: str) -> None:
         """Leaves an empty record; to be called before the table is dropped."""
         self.forget(name)
-        self.root.enter(name, 0)
+        self.root.enter(name, 0, dropped=True)
         stored = self.files.sizes(name, RECORDS)
         written = self._write(name, _Record(version=0))
         for path in stored.keys() - {written}:

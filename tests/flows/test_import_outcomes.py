@@ -148,7 +148,7 @@ def test_a_sum_over_protocols_goes_with_what_it_was_made_of(workspace: Path, tmp
         ("--outcomes {ranks} --scores m.npy", "give one thing to import"),
         ("--outcomes {ranks} --revision main", "revision 'main' can move"),
         ("--outcomes {absent}", "no such file"),
-        ("--scores {ranks}", "a matrix of scores is .npy, .npz"),
+        ("--scores {ranks}", "expected ids of images in the first row"),
         ("--run {ranks}", "expected `query Q0 item rank score tag`"),
         ("--outcomes {hits}", "--encoder names one model, but"),
         ("--outcomes {hits} --protocol t2i/all", "--protocol is for tables, scores and runs"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -92,6 +95,17 @@ def test_a_matrix_with_ids_may_be_in_any_order(tmp_path: Path) -> None:
         for ours, theirs in zip(found.outcomes, of_matrix(SCORES).outcomes, strict=True):
             assert_equal(ours, theirs)
         assert found.how == ["captions: 70 of 70 rows matched by `ids`", "images: 30 of 30 rows matched by `ids`"]
+    labelled = pd.DataFrame(scores, index=captions, columns=images)
+    for name, table in (("as.csv", labelled), ("as.tsv", labelled.T), ("as.parquet", labelled.T.reset_index())):
+        write = table.to_parquet if name == "as.parquet" else partial(table.to_csv, sep="," if "csv" in name else "\t")
+        write(tmp_path / name)
+        found = sources.outcomes_of_matrix(sources.read_matrix(tmp_path / name), CORPUS)
+        for ours, theirs in zip(found.outcomes, of_matrix(SCORES).outcomes, strict=True):
+            assert_equal(ours, theirs)
+        assert ("taken as images by captions, transposed" in found.how) == (table is not labelled)
+    pd.DataFrame(SCORES).to_csv(tmp_path / "plain.csv", header=False, index=False)
+    plain = sources.read_matrix(tmp_path / "plain.csv")
+    assert plain.rows is None and np.array_equal(plain.scores.astype(np.float32), SCORES)
     np.savez(other, scores=SCORES, caption_names=captions)
     message = "array caption_names is unknown; expected scores, and ids of captions in 'queries'"
     with pytest.raises(RequestError, match=message):
@@ -138,13 +152,22 @@ def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
         ("m.npy", np.zeros(3), "expected numbers of shape"),
         ("m.npy", np.array([["a"]]), "expected numbers of shape"),
         ("m.npy", None, "cannot be read as .npy"),
-        ("m.csv", None, "a matrix of scores is .npy, .npz, .pt, .pth or"),
+        ("m.txt", None, r"a matrix of scores is .npy, .npz, .pt, .pth, .safetensors, .csv, .tsv or .parquet"),
+        (
+            "m.csv",
+            b"caption,image\na,b\n",
+            "expected ids of images in the first row, .*; got the columns caption, image",
+        ),
+        ("m.csv", b"", "m.csv cannot be read as .csv"),
+        ("m.csv", b"nothing", "got the columns nothing"),
     ],
 )
-def test_a_file_without_a_matrix_is_named(tmp_path: Path, name: str, array: np.ndarray | None, message: str) -> None:
+def test_a_file_without_a_matrix_is_named(
+    tmp_path: Path, name: str, array: np.ndarray | bytes | None, message: str
+) -> None:
     path = tmp_path / name
-    if array is None:
-        path.write_bytes(b"nothing")
+    if array is None or isinstance(array, bytes):
+        path.write_bytes(b"nothing" if array is None else array)
     else:
         np.save(path, array)
     with pytest.raises(RequestError, match=message):
@@ -164,6 +187,21 @@ def test_a_run_of_whole_lists_is_the_matrix(tmp_path: Path, protocol: str) -> No
     [ours], [whole] = outcomes_of_run(read_run(path), CORPUS).outcomes, of_matrix(SCORES, protocol).outcomes
     assert ours.protocol.id == protocol
     assert_equal(ours, whole)
+
+
+def test_queries_and_items_of_a_run_may_have_other_names_than_their_ids() -> None:
+    captions = [f"{text} {id_}" for text, id_ in zip(CORPUS.captions["text"].to_pylist(), CAPTIONS, strict=True)]
+    corpus = replace(CORPUS, captions=CORPUS.captions.set_column(
+        CORPUS.captions.schema.get_field_index("text"), "text", pa.array(captions)
+    ))  # fmt: skip
+    table, files = SCORES[: 2 * N_IMAGES], [f"/data/{key}" for key in CORPUS.images["key"].to_pylist()]
+    by_ids = outcomes_of_run(lists(table, DESCRIBING, IMAGES, 7), CORPUS)
+    named = outcomes_of_run(lists(table, captions[: 2 * N_IMAGES], files, 7), corpus)
+    assert_equal(named.outcomes[0], by_ids.outcomes[0])
+    assert by_ids.how == ["t2i/all: 60 queries matched by their ids"]
+    assert named.how == ["t2i/all: 60 queries matched by their texts, their items by file names"]
+    with pytest.raises(RequestError, match="items are not in the gallery, first '/data/"):
+        outcomes_of_run(lists(table, DESCRIBING, [*files[:-1], "/data/other"], N_IMAGES), CORPUS)
 
 
 def test_ranks_within_the_lists_are_exact_and_those_beyond_are_a_range() -> None:

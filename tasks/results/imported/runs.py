@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from capim.store.errors import RequestError
 from capim.store.files import existing_file, read_row_file
 from capim.store.schema import JUDGED, TOP, texts
-from capim.store.sets.matching import left_out_of
+from capim.store.sets.matching import Items, key_of, left_out_of
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import read_json_lines
@@ -37,7 +37,7 @@ from capim.tasks.ranking.outcomes import UNLISTED, Outcomes
 from capim.tasks.ranking.protocols import TREC_EVAL, build_tasks, select_protocols
 from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
 from capim.tasks.ranking.tasks import RetrievalTask, query_columns
-from capim.tasks.results.imported.tables import FoundRows, headline_of
+from capim.tasks.results.imported.tables import FoundRows, headline_of, queries_of
 
 Run: TypeAlias = dict[str, dict[str, float]]
 """Query id -> item id -> score."""
@@ -279,7 +279,8 @@ def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str
 def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
     """The outcomes of the protocols that the lists answer: those named, or the headline of which the queries are.
 
-    Of judged documents, also those in trec_eval's order.
+    Queries and items are named by ids, or all by file names or texts. Of judged documents, also those in trec_eval's
+    order.
 
     Raises:
         RequestError: Queries or items are not those of the protocol; all faults together.
@@ -291,24 +292,38 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
         for query, scores in run.items()
     }
     headline = protocols or [headline_of({"query": list(run)}, corpus)]
-    left_out, faults, found = dict[str, str](), list[str](), list[Outcomes]()
+    left_out, faults, found, how = dict[str, str](), list[str](), list[Outcomes](), list[str]()
     wanted = [protocol for protocol in headline if protocol != TREC_EVAL]
     for task in build_tasks(corpus, select_protocols(corpus, wanted)) if wanted else ():
         if not isinstance(task, RetrievalTask):
             faults.append(f"{task.protocol.id}: a run has lists of retrieval protocols only")
             continue
-        own, told = _own_lists(run, task, corpus)
+        query_ids, of_queries = _ids_of(run, queries_of(task, corpus))
+        listed = dict.fromkeys(chain.from_iterable(run.values()))
+        item_ids, of_items = _ids_of(listed, Items.of_corpus(corpus, task.protocol.sides[1]))
+        named = {query_ids[query]: {item_ids[item]: scores[item] for item in scores} for query, scores in run.items()}
+        own, told = _own_lists(named, task, corpus)
         if at_fault := _faults(own, task, corpus):
             faults += [f"{task.protocol.id}: {fault}" for fault in at_fault]
             continue
         found.append(_of_task(own, task, _item_ords(task, corpus)))
         left_out |= dict.fromkeys(told, "")
+        items_too = f", their items by {of_items}" if of_items != "ids" else ""
+        how.append(f"{task.protocol.id}: {len(run):,} queries matched by their {of_queries}{items_too}")
         if task.protocol.id == f"t2i/{JUDGED}":
             found.append(trec_eval_outcomes(own, task, corpus))
     if faults:
         raise RequestError(faults)
-    how = [f"{each.protocol.id}: {len(each):,} queries matched by their ids" for each in found]
     return FoundRows(found, list(left_out), how, {each.protocol.id: "query" for each in found})
+
+
+def _ids_of(names: Collection[str], items: Items) -> tuple[Mapping[str, str], str]:
+    """Name -> id, and what the names are: ids, or where none of them is one and each means another item, what it is."""
+    key = None if {*items.ids} & {*names} else key_of({"query": list(names)}, items)
+    meant = [places[0] for places in key.places if len(places) == 1] if key is not None else []
+    if key is None or key.of == items.of or len({*meant}) < len(names):
+        return dict(zip(names, names, strict=True)), "ids"
+    return dict(zip(names, (items.ids[place] for place in meant), strict=True)), key.of
 
 
 def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list[str]]:

@@ -29,7 +29,7 @@ from capim.store.files import READ_SUFFIXES, existing_file, read_row_file, readi
 from capim.store.rows import in_order
 from capim.store.schema import OUTCOMES
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
-from capim.store.sets.matching import POSITION, Items, match
+from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import mapped, read_contents
 from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.ranking.maxsim_products import score_table
@@ -325,7 +325,8 @@ class Imported:
 
 # --- Matrices of scores.
 
-SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".safetensors")
+_TABLES = (".csv", ".tsv", ".parquet")
+SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".safetensors", *_TABLES)
 _ROWS = ("queries", "query_ids", "captions", "caption_ids", "rows")
 _COLUMNS = ("items", "item_ids", "images", "image_ids", "columns")
 _SCORES = ("scores", "score", "similarity", "similarities", "sims", "sim", "logits", "embeddings")
@@ -343,6 +344,8 @@ class ScoreMatrix(NamedTuple):
 def read_matrix(path: Path) -> ScoreMatrix:
     """The scores of a file; an ``.npy`` file is memory-mapped.
 
+    A table has ids in its first row and column, as pandas writes them, or nothing but scores.
+
     Raises:
         RequestError: There is no such file, or it holds no matrix of numbers.
     """
@@ -354,6 +357,8 @@ def read_matrix(path: Path) -> ScoreMatrix:
             ids = [path.with_suffix(f".{side}.txt") for side in ("rows", "columns")]
             lines = [beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None for beside in ids]
             matrix = ScoreMatrix(mapped(path), *lines)
+        elif path.suffix in _TABLES:
+            matrix = _of_table(path)
         else:
             arrays, lists = read_contents(path)
             names = [name for name in arrays if name in _SCORES] or [*arrays]
@@ -374,12 +379,37 @@ def read_matrix(path: Path) -> ScoreMatrix:
     return matrix
 
 
+def _n_known(sides: Sequence[Items], ids: Sequence[list[str] | None]) -> int:
+    """How many of the ids of rows and columns are those of captions and images, or name them."""
+    keys = (key_of({"ids": given or []}, side) for side, given in zip(sides, ids, strict=True))
+    return sum(key.n_known for key in keys if key is not None)
+
+
+def _of_table(path: Path) -> ScoreMatrix:
+    import pandas as pd
+
+    if path.suffix == ".parquet":
+        table = pd.read_parquet(path)
+        table = table.set_index(table.columns[0]) if isinstance(table.index, pd.RangeIndex) else table
+    else:
+        separator = "\t" if path.suffix == ".tsv" else ","
+        first = pd.read_csv(path, sep=separator, header=None, nrows=1).iloc[0]
+        if all(isinstance(cell, float) and np.isfinite(cell) for cell in first):  # scores, no ids
+            return ScoreMatrix(pd.read_csv(path, sep=separator, header=None).to_numpy(), None, None)
+        table = pd.read_csv(path, sep=separator, index_col=0)
+    rows, columns = ([str(label) for label in labels] for labels in (table.index, table.columns))
+    if len(columns) < 2 or len(table.select_dtypes("number").columns) < len(columns):
+        form = "ids of images in the first row, of captions in the first column, and scores in all other cells"
+        raise RequestError(f"{path}: expected {form}; got the columns {', '.join([str(table.index.name), *columns])}")
+    return ScoreMatrix(table.to_numpy(), rows, columns)
+
+
 def outcomes_of_matrix(
     matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collection[str] = (), by_position: bool = False
 ) -> FoundRows:
     """Outcomes of every protocol that fits the corpus, or of those named, ranked by the scores as float32.
 
-    A matrix of images in rows and captions in columns is read transposed where its shape says so.
+    A matrix of images in rows and captions in columns is read transposed where its ids or its shape say so.
 
     Returns:
         The outcomes, and a sentence if scores were rounded, because rounded scores may tie.
@@ -389,9 +419,12 @@ def outcomes_of_matrix(
     """
     sides = [Items.of_corpus(corpus, "caption"), Items.of_corpus(corpus, "image")]
     scores, ids = matrix.scores, [matrix.rows, matrix.columns]
-    turned = scores.shape[0] != scores.shape[1] and scores.shape == tuple(len(side.ids) for side in sides[::-1])
-    if turned and ids == [None, None]:
-        scores = scores.T
+    if ids == [None, None]:
+        turned = scores.shape[0] != scores.shape[1] and scores.shape == tuple(len(side.ids) for side in sides[::-1])
+    else:
+        turned = _n_known(sides, ids[::-1]) > _n_known(sides, ids)
+    if turned:
+        scores, ids = scores.T, ids[::-1]
     faults: list[str] = []
     found = []
     for side, given, n in zip(sides, ids, scores.shape, strict=True):
@@ -426,6 +459,6 @@ def outcomes_of_matrix(
     )
     note = f"{n_rounded:,} of {table.size:,} scores were rounded from {scores.dtype} to float32"
     how = [f"{side.kind}: {one.how}" for side, one in zip(sides, found, strict=True)]
-    how += ["taken as images by captions, transposed"] if turned and ids == [None, None] else []
+    how += ["taken as images by captions, transposed"] if turned else []
     by = ", ".join(dict.fromkeys(one.by for one in found))
     return FoundRows(outcomes, [note] if n_rounded else [], how, {each.protocol.id: by for each in outcomes})
