@@ -168,6 +168,7 @@ def _of_json(path: Path, loaded: object) -> Recognised:
 
 def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) -> Recognised | None:
     """What a table is by its columns; None where these are no header."""
+    from capim.tasks.corpora.images.image_files import is_image_name
     from capim.tasks.results.imported.runs import list_columns
     from capim.tasks.results.imported.tables import CELLS, is_cell, kind_of, our_name
 
@@ -183,9 +184,10 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
         return Recognised("qrels" if judged else "run", path)
     if kind_of(dict.fromkeys(map(our_name, names))) is not None:
         return Recognised("outcomes", path)
-    numeric = [cell for cell in cells if isinstance(cell, str) and is_number(cell)]
-    if any(map(is_vector, cells)) or any(str(cell).startswith("[") for cell in cells) or len(numeric) > 3:
-        return Recognised("vectors", path, side_of(path.stem))
+    numbers = sum(isinstance(cell, float) or (isinstance(cell, str) and is_number(cell)) for cell in cells)
+    if numbers > 3 or any(map(is_vector, cells)) or any(str(cell).startswith("[") for cell in cells):
+        is_matrix = numbers > 3 and (_SCORES.search(path.stem.lower()) or sum(map(is_image_name, header)) > 3)
+        return Recognised("scores", path) if is_matrix else Recognised("vectors", path, side_of(path.stem))
     return Recognised("outcomes", path) if path.suffix in READ_SUFFIXES and len(names) > 1 else None
 
 
@@ -209,7 +211,12 @@ def _header(path: Path) -> tuple[list[str], list[Any]]:
         import pyarrow.parquet as pq
 
         schema = pq.read_schema(path)
-        return schema.names, [[0.0] if pa.types.is_nested(each.type) else None for each in schema]
+        lists, floats = (
+            [is_such(each.type) for each in schema] for is_such in (pa.types.is_nested, pa.types.is_floating)
+        )
+        return schema.names, [
+            [0.0] if one else 0.0 if other else None for one, other in zip(lists, floats, strict=True)
+        ]
     with path.open(newline="", encoding="utf-8-sig") as file:
         if path.suffix == ".jsonl":
             first = json.loads(next((line for line in file if line.strip()), "{}"))
