@@ -8,14 +8,17 @@ left out are known and told. What is half-matched or names items in two ways is 
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
@@ -83,8 +86,28 @@ class Items:
         """All images or captions of a corpus, also by their file names or texts."""
         table = corpus.items(modality)
         of: Kind = "images" if modality == "image" else "captions"
-        ids = texts(table["id"])
-        return cls(kind=of, of=of, ids=ids, linked=names_of(corpus, modality), left_out=left_out_of(corpus, modality))
+        linked = _Linked(partial(names_of, corpus, modality))
+        return cls(kind=of, of=of, ids=texts(table["id"]), linked=linked, left_out=left_out_of(corpus, modality))
+
+
+class _Linked(Mapping[str, Mapping[str, Sequence[int]]]):
+    """Other ways to name items, made when one is asked for: of millions of items it takes long."""
+
+    def __init__(self, make: Callable[[], Mapping[str, Mapping[str, Sequence[int]]]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Mapping[str, Mapping[str, Sequence[int]]]:
+        return self._make()
+
+    def __getitem__(self, way: str) -> Mapping[str, Sequence[int]]:
+        return self._made[way]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
 
 
 class Match(NamedTuple):
@@ -122,7 +145,7 @@ def names_of(
     """Other ways to name some images or captions (all unless given) -> name -> positions among them."""
     if modality == "image":
         keys = texts(corpus.images["key"] if rows is None else corpus.images["key"].take(rows))
-        parts = [{key, PurePath(key).name, PurePath(key).stem} if key else set() for key in keys]
+        parts = [{key, name := posixpath.basename(key), posixpath.splitext(name)[0]} if key else set() for key in keys]
         return {"file names": _several(parts)}
     captions = corpus.captions if rows is None else corpus.captions.take(rows)
     found = [[] if text is None else [plain_text(text)] for text in captions["text"].to_pylist()]
@@ -210,6 +233,8 @@ def match(
     """
     places = rows or [str(number) for number in range(1, n_rows + 1)]
     plain = {plain_name(name): cells for name, cells in columns.items()}
+    if not by_position and (found := _all_ids(plain, items)) is not None:
+        return found
     key = None if by_position else key_of(plain, items)
     if key is None:
         return _in_order(plain, n_rows, items, said=by_position)
@@ -246,11 +271,31 @@ def _several(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
     return places
 
 
+def _all_ids(columns: Mapping[str, Sequence[object]], items: Items) -> Match | None:
+    """The match where the only usual column holds the ids of all items, each once: compared as one, for millions."""
+    match key_columns(columns, items.of):
+        case [name] if len(columns[name]) == len(items.ids) and not any(
+            name in KEYS[kind] for kind in ("captions", "images", "rows") if kind != items.of
+        ):
+            cells = columns[name]
+        case _:
+            return None
+    if not all(isinstance(cell, str) for cell in cells):
+        return None
+    places = pc.index_in(pa.array(cells, pa.string()), value_set=pa.array(items.ids, pa.string()))
+    if places.null_count or pc.count_distinct(places).as_py() < len(places):
+        return None
+    how = f"{len(places):,} of {len(places):,} rows matched by `{name}`"
+    return Match(places.to_numpy().astype(np.int64), name, how)
+
+
 def key_of(columns: Mapping[str, Sequence[object]], items: Items) -> _Key | None:
     """The first usual column of which a cell is an id, with the kind of ids of which it holds most; else ``query``.
 
     A column of another name counts where it names every item, each once.
     """  # fmt: skip
+    if not columns:
+        return None
     ways = items.ways
     strict = None
     for column in key_columns(columns, items.of):
